@@ -1,0 +1,193 @@
+"""The sessions of the project: `nox -l` lists them. `./scripts/test` is the short way to most of them.
+
+All versions come from `scripts/constraints.txt`. Our own distributions are installed by path or from `dist/`, and without
+dependencies: their names belong to other people on the public index, so they are never asked for by name.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import nox
+from nox.command import CommandFailed
+
+sys.path.insert(0, str(Path(__file__).parent / "scripts"))
+from environment import CONSTRAINTS, DISTRIBUTIONS, GROUPS, requirements
+
+ROOT = Path(__file__).parent
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+# Percent of lines and branches together. The core is pure: there is no excuse.
+COVERAGE = {"mcp_core": 100, "mcp_client": 95, "mcp_server": 95, "mcp_conformance": 95}
+# What `build` installs together; each must do without the rest.
+INSTALLATIONS = {
+    "client without server": ("packages/mcp-core", "packages/mcp-client"),
+    "server without client": ("packages/mcp-core", "packages/mcp-server"),
+    "conformance alone": ("packages/mcp-core", "conformance"),
+}
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    importlib.import_module(module.name)
+"""
+
+nox.needs_version = ">=2024.10.9"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "types", "tests", "coverage", "docs", "build"]
+
+
+def install(session: nox.Session, *groups: str) -> None:
+    """Installs what the distributions and the dependency groups need, then the distributions, editable."""
+    wanted = requirements(ROOT, DISTRIBUTIONS, ("build", *groups))
+    session.install("--constraint", CONSTRAINTS, *wanted)
+    install_ours(session)
+
+
+def install_ours(session: nox.Session) -> None:
+    """Installs the distributions, editable and without dependencies."""
+    editable = [argument for path in DISTRIBUTIONS for argument in ("--editable", path)]
+    session.install("--no-deps", "--no-build-isolation", *editable)
+
+
+def install_tools(session: nox.Session, *groups: str) -> None:
+    """Installs dependency groups alone."""
+    session.install("--constraint", CONSTRAINTS, *requirements(ROOT, (), groups))
+
+
+@nox.session
+def format(session: nox.Session) -> None:
+    """Puts the code into shape."""
+    install_tools(session, "lint")
+    session.run("ruff", "check", "--fix", "--exit-zero", "--quiet")
+    session.run("ruff", "format")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Checks shape, style, imports and exports."""
+    install(session, "lint")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("python", "scripts/check_imports.py")
+    session.run("python", "scripts/check_exports.py")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Checks types."""
+    install(session, "test", "types")
+    session.run("python", "scripts/check_types.py")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Runs the tests. Arguments go to pytest: `nox -s tests-3.12 -- -k stdio`."""
+    install(session, "test")
+    session.run("pytest", *(session.posargs or ["-n", "2"]))
+
+
+@nox.session(python=PYTHONS[0])
+def lowest(session: nox.Session) -> None:
+    """Runs the tests with the oldest versions that the distributions say they can do with."""
+    bounds = [wanted.replace(">=", "==") for wanted in requirements(ROOT, DISTRIBUTIONS, ())]
+    session.install(*bounds, *requirements(ROOT, (), ("build", "test")))
+    install_ours(session)
+    session.run("pytest", *(session.posargs or ["-n", "2"]))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Runs the tests and fails where too little of a package was run."""
+    install(session, "test")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", "-q", "-n", "2", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    short: list[str] = []
+    for package, percent in COVERAGE.items():
+        try:
+            session.run("coverage", "report", f"--include=*/{package}/*", f"--fail-under={percent}")
+        except CommandFailed:
+            short.append(package)
+    if short:
+        session.error(f"not covered enough: {', '.join(short)}")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Makes the reference anew."""
+    install(session, "test")
+    session.run("python", "scripts/build_docs.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measures, beside the official SDK."""
+    install(session, "test", "interop")
+    session.run("python", "scripts/bench.py", *session.posargs)
+
+
+@nox.session
+def interop(session: nox.Session) -> None:
+    """Talks to the official SDK, both ways round."""
+    install(session, "test", "interop")
+    session.run("pytest", "scripts/interop", *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Runs the property tests at length, with new examples each time."""
+    install(session, "test")
+    session.run("pytest", "--hypothesis-profile=deep", "-m", "property", "-n", "2", "packages", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Builds sdists, and wheels from these, into dist/; tries each wheel in an environment that has nothing else."""
+    install_tools(session, "build")
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    scratch = Path(session.create_tmp()).resolve()
+    for path in DISTRIBUTIONS:
+        with session.chdir(path):
+            session.run("hatchling", "build", "--target", "sdist", "--directory", str(dist), silent=True)
+    for sdist in sorted(dist.glob("*.tar.gz")):
+        with tarfile.open(sdist) as archive:
+            archive.extractall(scratch, filter="data")
+        with session.chdir(scratch / sdist.name.removesuffix(".tar.gz")):
+            session.run("hatchling", "build", "--target", "wheel", "--directory", str(dist), silent=True)
+    for title, paths in INSTALLATIONS.items():
+        session.log(f"trying: {title}")
+        _try(session, dist, scratch / "empty", paths)
+
+
+def _try(session: nox.Session, dist: Path, place: Path, paths: tuple[str, ...]) -> None:
+    """Installs wheels into an empty environment, without extras; imports all their modules; runs their commands."""
+    shutil.rmtree(place, ignore_errors=True)
+    session.run("python", "-m", "venv", str(place))
+    pip = (str(place / "bin" / "pip"), "--disable-pip-version-check")
+    projects = [tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"] for path in paths]
+    modules = [project["name"].replace("-", "_") for project in projects]
+    wheels = [str(*dist.glob(f"{module}-*.whl")) for module in modules]
+    dependencies = requirements(ROOT, paths, (), extras=False)
+    session.run(*pip, "install", "--quiet", "--constraint", CONSTRAINTS, *dependencies, external=True)
+    session.run(*pip, "install", "--quiet", "--no-index", "--no-deps", *wheels, external=True)
+    session.run(*pip, "check", external=True)
+    for module in modules:
+        session.run(str(place / "bin" / "python"), "-c", IMPORT_ALL, module, external=True)
+    for command in sorted(command for project in projects for command in project.get("scripts", {})):
+        session.run(str(place / "bin" / command), "--version", external=True)
+
+
+@nox.session(python=PYTHONS[0], reuse_venv=False)
+def constraints(session: nox.Session) -> None:
+    """Makes scripts/constraints.txt anew, with the newest versions that fit together."""
+    session.install("--upgrade", *requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "interop", "release")))
+    frozen = session.run("python", "-m", "pip", "freeze", silent=True)
+    heading = (ROOT / CONSTRAINTS).read_text().partition("\n")[0]
+    (ROOT / CONSTRAINTS).write_text(f"{heading}\n{frozen}")

@@ -1,0 +1,41 @@
+"""A client of the Model Context Protocol, for trio.
+
+    import trio
+    from mcp_client import open_stdio
+
+    async def main() -> None:
+        async with open_stdio(["weather-server"]) as client:
+            print(await client.call_tool("forecast", {"city": "Ghent"}))
+
+    trio.run(main)
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mcp_client._client import Client
+from mcp_client._command import Grace
+from mcp_client._deadlines import Deadlines
+from mcp_client._handlers import Handlers
+from mcp_client._open import Opening, open_stdio, open_stream
+from mcp_client._subscriptions import Change, ChangeKind, Changes
+from mcp_client._transport import ByteStream
+
+__all__ = [
+    "ByteStream",
+    "Change",
+    "ChangeKind",
+    "Changes",
+    "Client",
+    "Deadlines",
+    "Grace",
+    "Handlers",
+    "Opening",
+    "open_stdio",
+    "open_stream",
+]
+
+__version__ = "0.1.0"
+
+logging.getLogger("mcp_client").addHandler(logging.NullHandler())

@@ -1,0 +1,111 @@
+"""Answering what a server asks of the application: by request (legacy) or in a result (2026-07-28).
+
+Both forms end in the same functions of `Handlers`; here they meet.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.errors import ErrorCode, RemoteProtocolError, RequestFailed
+from mcp_core.methods import NOTIFICATIONS_MESSAGE, ROOTS_LIST
+from mcp_core.types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+)
+
+if TYPE_CHECKING:
+    from mcp_client._handlers import Handlers
+    from mcp_core.engine.events import NotificationReceived
+    from mcp_core.methods import Method
+    from mcp_core.types import InputRequest, InputResponse
+
+__all__ = ["Answering"]
+
+_log: Final = logging.getLogger("mcp_client")
+_server_log: Final = logging.getLogger("mcp_client.server")
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+
+
+class Answering:
+    """Calls the application's handlers.
+
+    Args:
+        handlers: The functions.
+    """
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers: Final = handlers
+
+    async def answer(self, row: Method[object, object], params: object) -> InputResponse | RequestFailed:
+        """The answer to a request of the server, or the error to be sent. A handler that fails is logged here."""
+        try:
+            return await self._ask(row is ROOTS_LIST, params)
+        except RequestFailed as failure:
+            return failure
+        except Exception:
+            _log.exception("the handler of %s failed", row.name)
+            return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
+
+    async def fulfil(self, question: InputRequest) -> InputResponse:
+        """The answer to a question in a result.
+
+        Raises what the handler raises, since no error can be sent for it; and `RemoteProtocolError` when the server
+        asks for something that was not declared.
+        """
+        if self._missing(question):
+            raise RemoteProtocolError(
+                f"the server asked for {question.method}, which this client did not declare", anchor="basic/patterns/mrtr"
+            )
+        if isinstance(question, (ElicitRequest, CreateMessageRequest)):
+            return await self._ask(False, question.params)
+        return await self._ask(True, question.params)
+
+    def _missing(self, question: InputRequest) -> bool:
+        handlers = self._handlers
+        if isinstance(question, ElicitRequest):
+            by_form = isinstance(question.params, ElicitRequestFormParams)
+            return (handlers.elicit if by_form else handlers.elicit_url) is None
+        return (handlers.sample if isinstance(question, CreateMessageRequest) else handlers.roots) is None
+
+    async def _ask(self, roots: bool, params: object) -> InputResponse:
+        handlers = self._handlers
+        if roots and handlers.roots is not None:
+            listed = await handlers.roots() if callable(handlers.roots) else handlers.roots
+            return ListRootsResult(roots=tuple(listed))
+        if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
+            return await handlers.elicit(params)
+        if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
+            return await handlers.elicit_url(params)
+        if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
+            return await handlers.sample(params)
+        raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
+
+    def log(self, event: NotificationReceived) -> None:
+        """A log message of the server goes to the application, or to a logger."""
+        params = event.params
+        if event.row is not NOTIFICATIONS_MESSAGE or not isinstance(params, LoggingMessageNotificationParams):
+            return
+        if self._handlers.log is None:
+            _server_log.log(_LEVELS[params.level], "%s: %r", params.logger or "server", params.data)
+            return
+        try:
+            self._handlers.log(params)
+        except Exception:
+            _log.exception("the handler of log messages failed")

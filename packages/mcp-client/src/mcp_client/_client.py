@@ -1,0 +1,428 @@
+"""`Client`: everything that a server offers, as typed methods."""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from mcp_client._deadlines import Deadlines
+from mcp_client._nursery import open_private_nursery
+from mcp_client._subscriptions import Changes
+from mcp_core.engine.input_rounds import Rounds
+from mcp_core.errors import LimitExceeded, McpError, RemoteProtocolError
+from mcp_core.methods import (
+    COMPLETION_COMPLETE,
+    LOGGING_SET_LEVEL,
+    NOTIFICATIONS_ROOTS_LIST_CHANGED,
+    PING,
+    PROMPTS_GET,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_TEMPLATES_LIST,
+    RESOURCES_UNSUBSCRIBE,
+    SUBSCRIPTIONS_LISTEN,
+    TOOLS_CALL,
+    TOOLS_LIST,
+)
+from mcp_core.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    CompleteRequestParams,
+    CompletionArgument,
+    CompletionContext,
+    GetPromptRequestParams,
+    GetPromptResult,
+    InputRequiredResult,
+    ListPromptsRequestParams,
+    ListPromptsResult,
+    ListResourcesRequestParams,
+    ListResourcesResult,
+    ListResourceTemplatesRequestParams,
+    ListResourceTemplatesResult,
+    ListToolsRequestParams,
+    ListToolsResult,
+    PaginatedRequestParams,
+    PingRequestParams,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    ResourceTemplateReference,
+    RootsListChangedNotificationParams,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from mcp_client._link import Link, ProgressHandler
+    from mcp_core.engine.events import NotificationReceived, ServerPeer
+    from mcp_core.jsonrpc.messages import JsonValue, RequestId
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.revisions import Revision
+    from mcp_core.types import (
+        Completion,
+        Implementation,
+        InputResponse,
+        LoggingLevel,
+        Prompt,
+        Resource,
+        ResourceTemplate,
+        ServerCapabilities,
+        Tool,
+    )
+
+__all__ = ["Client"]
+
+INPUT_ROUNDS: Final = 16
+"""How often a server may ask for more before a request is given up."""
+
+PAGES: Final = 1_000
+"""How many pages of one list are fetched at most."""
+
+_FOR_EVER: Final = Deadlines(idle=math.inf, total=math.inf)
+
+P = TypeVar("P")
+R = TypeVar("R")
+ListParams = TypeVar("ListParams", bound=PaginatedRequestParams)
+PageT = TypeVar("PageT", ListToolsResult, ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult)
+Q = TypeVar("Q", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams)
+
+
+class Client:
+    """A connection to one server. Made by `open_stdio` and its like, never directly.
+
+    Every method may be called from any task, by several at once. Cancelling the caller cancels the request. All raise:
+
+    - `LocalProtocolError`: the server's revision or capabilities do not have that; nothing was sent;
+    - `RequestFailed`: the server answered with an error;
+    - `RemoteProtocolError`: its answer breaks the rules;
+    - `RequestTimeout`: a deadline passed; the request was cancelled;
+    - `ConnectionEnded`: the server is gone, or the client was closed.
+    """
+
+    def __init__(self, link: Link, server: ServerPeer) -> None:
+        self._link: Final = link
+        self._server: Final = server
+        self._watching: dict[str, int] = {}
+
+    # --- who is there ----------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that is spoken."""
+        return self._server.revision
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """What the server offers."""
+        return self._server.capabilities
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """Who the server says it is. Not to be relied on."""
+        return self._server.implementation
+
+    @property
+    def instructions(self) -> str | None:
+        """How to use the server, for a model. Written by the server: untrusted text."""
+        return self._server.instructions
+
+    # --- tools -----------------------------------------------------------------------------------------------------
+
+    async def list_tools(self) -> tuple[Tool, ...]:
+        """All tools, from all pages."""
+        pages = await self._pages(TOOLS_LIST, ListToolsRequestParams)
+        return tuple(tool for page in pages for tool in page.tools)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> CallToolResult:
+        """Calls a tool.
+
+        Args:
+            name: The tool.
+            arguments: Its arguments, as its input schema wants them.
+            on_progress: Is called with the progress that the tool reports; a plain or an asynchronous function.
+            deadlines: How long to wait, if not as long as usual.
+
+        Returns:
+            What the tool gave. `is_error` says whether it failed; a failed tool raises nothing.
+        """
+        params = CallToolRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
+        return await self._with_input(TOOLS_CALL, params, on_progress, deadlines)
+
+    # --- resources -------------------------------------------------------------------------------------------------
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        """All resources, from all pages."""
+        pages = await self._pages(RESOURCES_LIST, ListResourcesRequestParams)
+        return tuple(resource for page in pages for resource in page.resources)
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """All resource templates, from all pages."""
+        pages = await self._pages(RESOURCES_TEMPLATES_LIST, ListResourceTemplatesRequestParams)
+        return tuple(template for page in pages for template in page.resource_templates)
+
+    async def read_resource(
+        self, uri: str, *, on_progress: ProgressHandler | None = None, deadlines: Deadlines | None = None
+    ) -> ReadResourceResult:
+        """Reads a resource. Raises `ResourceNotFound` when there is none.
+
+        Args:
+            uri: Which.
+            on_progress: Is called with the progress that is reported.
+            deadlines: How long to wait, if not as long as usual.
+        """
+        return await self._with_input(RESOURCES_READ, ReadResourceRequestParams(uri=uri), on_progress, deadlines)
+
+    # --- prompts ---------------------------------------------------------------------------------------------------
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        """All prompts, from all pages."""
+        pages = await self._pages(PROMPTS_LIST, ListPromptsRequestParams)
+        return tuple(prompt for page in pages for prompt in page.prompts)
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> GetPromptResult:
+        """Gets a prompt, filled in.
+
+        Args:
+            name: The prompt.
+            arguments: Its arguments; all are strings.
+            on_progress: Is called with the progress that is reported.
+            deadlines: How long to wait, if not as long as usual.
+        """
+        params = GetPromptRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
+        return await self._with_input(PROMPTS_GET, params, on_progress, deadlines)
+
+    async def complete(
+        self,
+        ref: PromptReference | ResourceTemplateReference,
+        argument: str,
+        value: str,
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """What an argument of a prompt or a resource template could be.
+
+        Args:
+            ref: The prompt or the template.
+            argument: The name of the argument.
+            value: What was typed so far.
+            known: The arguments that are already decided (since 2025-06-18).
+
+        Returns:
+            At most 100 values, and whether there are more.
+        """
+        params = CompleteRequestParams(
+            ref=ref,
+            argument=CompletionArgument(name=argument, value=value),
+            context=None if known is None else CompletionContext(arguments=dict(known)),
+        )
+        return (await self.request(COMPLETION_COMPLETE, params)).completion
+
+    # --- the connection --------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """Asks for a sign of life. Legacy revisions only: 2026-07-28 has no such request."""
+        await self.request(PING, PingRequestParams())
+
+    async def set_log_level(self, level: LoggingLevel) -> None:
+        """Sets the least level of log messages that the server shall send.
+
+        A legacy server is told now, for the session; a modern one with each request from here on.
+        """
+        if self.revision.session_log_level:
+            await self.request(LOGGING_SET_LEVEL, SetLevelRequestParams(level=level))
+        self._link.connection.log_level = level
+
+    async def roots_changed(self) -> None:
+        """Tells a legacy server that the roots are different now. A modern one asks each time, so it is not told."""
+        if self.revision.server_requests:
+            await self.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
+
+    async def request(
+        self,
+        row: Method[P, R],
+        params: P,
+        *,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> R:
+        """Sends any request: the low-level door, for extensions.
+
+        Args:
+            row: The method.
+            params: Its parameters.
+            on_progress: Is called with the progress that is reported.
+            deadlines: How long to wait, if not as long as usual.
+
+        Returns:
+            The result.
+        """
+        result, _ = await self._link.request(row, params, on_progress=on_progress, deadlines=deadlines)
+        return result
+
+    async def notify(self, row: NotificationRow[P], params: P) -> None:
+        """Sends any notification: the low-level door, for extensions."""
+        await self._link.notify(row, params)
+
+    async def aclose(self) -> None:
+        """Closes the connection; requests that wait end with `ConnectionEnded`.
+
+        *Closing*: bounded, and not interrupted by a cancellation. Any task may close a client, more than once.
+        """
+        await self._link.aclose()
+
+    # --- changes ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+    ) -> AsyncIterator[Changes]:
+        """Is told of changes as long as the block runs.
+
+        Args:
+            tools: Of the list of tools.
+            prompts: Of the list of prompts.
+            resources: Of the list of resources.
+            uris: Of the contents of these resources.
+
+        Yields:
+            An asynchronous iterator over what changed. `granted` says what the server promised to tell.
+        """
+        wanted = SubscriptionFilter(
+            tools_list_changed=tools,
+            prompts_list_changed=prompts,
+            resources_list_changed=resources,
+            resource_subscriptions=tuple(uris) or None,
+        )
+        changes = Changes(wanted)
+        way = self._listen_in_session if self.revision.subscribe_pair else self._listen_on_stream
+        async with way(changes, wanted):
+            yield changes
+
+    @asynccontextmanager
+    async def _listen_in_session(self, changes: Changes, wanted: SubscriptionFilter) -> AsyncIterator[None]:
+        uris = wanted.resource_subscriptions or ()
+        stop = self._link.subscribe(changes.take, changes.finish)
+        try:
+            for uri in uris:
+                self._watching[uri] = self._watching.get(uri, 0) + 1
+                if self._watching[uri] == 1:
+                    await self.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri))
+            yield
+        finally:
+            stop()
+            for uri in uris:
+                await self._unwatch(uri)
+
+    async def _unwatch(self, uri: str) -> None:
+        watching = self._watching.get(uri, 0)
+        if watching > 1:
+            self._watching[uri] = watching - 1
+        elif self._watching.pop(uri, None) is not None and self._link.ended is None:
+            # Politeness towards the server: bounded, and not worth an error.
+            with trio.move_on_after(1, shield=True):
+                try:
+                    await self.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri))
+                except McpError:
+                    return
+
+    @asynccontextmanager
+    async def _listen_on_stream(self, changes: Changes, wanted: SubscriptionFilter) -> AsyncIterator[None]:
+        subscription: list[RequestId] = []
+        begun = trio.Event()
+
+        def take(event: NotificationReceived) -> None:
+            if event.subscription not in subscription:
+                return
+            if isinstance(event.params, SubscriptionsAcknowledgedNotificationParams):
+                changes.granted = event.params.notifications
+                begun.set()
+            else:
+                changes.take(event)
+
+        async def wait_for_its_end() -> None:
+            params = SubscriptionsListenRequestParams(notifications=wanted)
+            try:
+                await self._link.request(SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER, on_id=subscription.append)
+            except McpError as error:
+                changes.finish(error)
+            else:
+                changes.finish()
+            begun.set()
+
+        stop = self._link.subscribe(take)
+        try:
+            async with open_private_nursery() as nursery:
+                nursery.start_soon(wait_for_its_end)
+                await begun.wait()
+                if changes.error is not None:
+                    raise changes.error
+                yield
+        finally:
+            stop()
+
+    # --- details ---------------------------------------------------------------------------------------------------
+
+    async def _with_input(
+        self, row: Method[Q, R], params: Q, on_progress: ProgressHandler | None, deadlines: Deadlines | None
+    ) -> R:
+        """Sends a request, and sends it again with what the server asks for, until it is done (2026-07-28)."""
+        rounds = Rounds(INPUT_ROUNDS)
+        while True:
+            result = await self.request(row, params, on_progress=on_progress, deadlines=deadlines)
+            if not isinstance(result, InputRequiredResult):
+                return result
+            params = rounds.again(params, result, await self._fulfil(result))
+
+    async def _fulfil(self, asked: InputRequiredResult) -> dict[str, InputResponse]:
+        """Asks the application all that the server wants to know, at once."""
+        # One after the other: two dialogs at once are no kindness to a user.
+        answering = self._link.answering
+        return {key: await answering.fulfil(question) for key, question in (asked.input_requests or {}).items()}
+
+    async def _pages(self, row: Method[ListParams, PageT], params: type[ListParams]) -> list[PageT]:
+        """All pages of a list."""
+        pages: list[PageT] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        while True:
+            page = await self.request(row, params(cursor=cursor))
+            pages.append(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                return pages
+            if cursor in seen:
+                raise self._link.explain(RemoteProtocolError(f"the pages of {row.name} do not end: a cursor came twice"))
+            if len(pages) >= PAGES:
+                limit = LimitExceeded(f"pages of {row.name}", observed=len(pages) + 1, allowed=PAGES, setting="PAGES")
+                raise self._link.explain(limit)
+            seen.add(cursor)

@@ -1,0 +1,245 @@
+"""The ways in: `open_stdio` starts a server and talks to it, `open_stream` talks over bytes that are there."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_client._client import Client
+from mcp_client._command import Grace, StdioParameters
+from mcp_client._deadlines import DEFAULT_DEADLINES
+from mcp_client._handlers import Handlers
+from mcp_client._link import Link
+from mcp_client._nursery import open_private_nursery
+from mcp_client._process import ChildProcess
+from mcp_client._stream import StreamTransport
+from mcp_core.engine.client import ClientConnection
+from mcp_core.errors import Circumstances, ConnectionEnded, Phase
+from mcp_core.limits import CLIENT_LIMITS
+from mcp_core.revisions import REVISIONS
+from mcp_core.types import Implementation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from os import PathLike
+    from types import TracebackType
+
+    from mcp_client._deadlines import Deadlines
+    from mcp_client._transport import ByteStream, Transport
+    from mcp_core.engine.connection import Extensions
+    from mcp_core.limits import Limits
+    from mcp_core.revisions import Revision
+    from mcp_core.types import LoggingLevel
+
+__all__ = ["Opening", "open_stdio", "open_stream"]
+
+DEFAULT_INFO: Final = Implementation(name="mcp-client", version="0.1.0")
+"""Who a client says it is unless the application says more."""
+
+DEFAULT_GRACE: Final = Grace()
+NO_HANDLERS: Final = Handlers()
+
+
+class Opening:
+    """A client that is about to be: `async with` it to have the `Client`.
+
+    Leaving the block closes the connection and ends every task and process of it. `aclose` does the same from any
+    task, also while the connection is still being made.
+    """
+
+    def __init__(
+        self,
+        make_transport: Callable[[trio.Nursery], Awaitable[Transport]],
+        connection: ClientConnection,
+        handlers: Handlers,
+        deadlines: Deadlines,
+    ) -> None:
+        self._make_transport: Final = make_transport
+        self._connection: Final = connection
+        self._handlers: Final = handlers
+        self._deadlines: Final = deadlines
+        self._connecting = trio.CancelScope()
+        self._link: Link | None = None
+        self._closed = False
+        self._block: AbstractAsyncContextManager[Client] | None = None
+
+    async def __aenter__(self) -> Client:
+        if self._block is not None:
+            raise RuntimeError("this connection was opened before; call open_... again for another one")
+        self._block = self._run()
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if self._block is None:
+            raise RuntimeError("this connection was not opened")
+        return await self._block.__aexit__(kind, error, traceback)
+
+    async def aclose(self) -> None:
+        """Closes the connection, or gives up making it. Any task may, and more than once."""
+        self._closed = True
+        self._connecting.cancel()
+        if self._link is not None:
+            await self._link.aclose()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[Client]:
+        async with open_private_nursery() as nursery:
+            client = None
+            try:
+                with self._connecting:
+                    client = await self._connect(nursery)
+                if client is None:
+                    raise _closed_meanwhile()
+                yield client
+            finally:
+                if self._link is not None:
+                    await self._link.aclose()
+
+    async def _connect(self, nursery: trio.Nursery) -> Client:
+        if self._closed:
+            raise _closed_meanwhile()
+        transport = await self._make_transport(nursery)
+        self._link = Link(self._connection, transport, self._handlers, self._deadlines, nursery)
+        try:
+            return Client(self._link, await self._link.open())
+        except ConnectionEnded as ended:
+            raise (_closed_meanwhile() if self._closed else ended) from ended.__cause__
+
+
+def _closed_meanwhile() -> ConnectionEnded:
+    error = ConnectionEnded("the client was closed while it was connecting")
+    error.circumstances = Circumstances(phase=Phase.CONNECT)
+    return error
+
+
+def open_stdio(
+    command: Sequence[str | PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    inherit_env: bool = False,
+    cwd: str | PathLike[str] | None = None,
+    grace: Grace = DEFAULT_GRACE,
+    on_stderr: Callable[[str], None] | None = None,
+    on_junk: Callable[[str], None] | None = None,
+    handlers: Handlers = NO_HANDLERS,
+    info: Implementation = DEFAULT_INFO,
+    revisions: Sequence[Revision] = tuple(REVISIONS.values()),
+    deadlines: Deadlines = DEFAULT_DEADLINES,
+    limits: Limits = CLIENT_LIMITS,
+    log_level: LoggingLevel | None = None,
+    extensions: Extensions | None = None,
+) -> Opening:
+    """Starts a server as a child process and talks to it over stdin and stdout.
+
+        async with open_stdio(["weather-server"]) as client:
+            result = await client.call_tool("forecast", {"city": "Ghent"})
+
+    Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28)
+
+    Args:
+        command: The program and its arguments; no shell is involved.
+        env: Environment variables of the child, beside a few harmless ones of ours (`PATH`, `HOME`, the language).
+        inherit_env: Give it our whole environment.
+        cwd: Its working directory; ours when `None`.
+        grace: How long each step of stopping it may take.
+        on_stderr: Is called with each line that it writes to stderr.
+        on_junk: Is called with each line on stdout that is no message.
+        handlers: What the server may ask of us.
+        info: Who we are.
+        revisions: The revisions that may be spoken; give one to pin it.
+        deadlines: How long to wait for what.
+        limits: The bounds that hold here.
+        log_level: The least level of log messages that is wanted of modern servers.
+        extensions: Methods and notifications beyond the specification.
+
+    Returns:
+        An asynchronous context manager that gives the `Client`.
+
+    *Closing*: closes stdin, waits for the process to exit, then SIGTERM and SIGKILL to its process group, each step
+    bounded by `grace`.
+
+    Raises:
+        TypeError: `command` is a string.
+        ProcessFailed: On entering: the process could not be started.
+        NegotiationFailed: On entering: no revision in common.
+        ConnectionEnded: On entering: it ended before it answered; the message has the end of its stderr.
+        RequestTimeout: On entering: the connect deadline passed.
+    """
+    parameters = StdioParameters(
+        command=command,
+        env=env or {},
+        inherit_env=inherit_env,
+        cwd=cwd,
+        grace=grace,
+        on_stderr_line=on_stderr,
+    )
+
+    async def start(nursery: trio.Nursery) -> Transport:
+        child = await ChildProcess.open(parameters, nursery)
+        return StreamTransport(child, limits, on_junk=on_junk)
+
+    connection = _connection(handlers, info, revisions, limits, log_level, extensions)
+    return Opening(start, connection, handlers, deadlines)
+
+
+def open_stream(
+    stream: ByteStream,
+    *,
+    name: str = "a stream",
+    on_junk: Callable[[str], None] | None = None,
+    handlers: Handlers = NO_HANDLERS,
+    info: Implementation = DEFAULT_INFO,
+    revisions: Sequence[Revision] = tuple(REVISIONS.values()),
+    deadlines: Deadlines = DEFAULT_DEADLINES,
+    limits: Limits = CLIENT_LIMITS,
+    log_level: LoggingLevel | None = None,
+    extensions: Extensions | None = None,
+) -> Opening:
+    """Talks to a server over a byte stream, one message a line: a socket, a pipe, a stream in memory.
+
+    Args:
+        stream: The bytes: `receive_some`, `send_all`, `aclose`. Closed with the client.
+        name: Who is at the other end, for error messages.
+        on_junk: Is called with each line that is no message.
+        handlers: What the server may ask of us.
+        info: Who we are.
+        revisions: The revisions that may be spoken; give one to pin it.
+        deadlines: How long to wait for what.
+        limits: The bounds that hold here.
+        log_level: The least level of log messages that is wanted of modern servers.
+        extensions: Methods and notifications beyond the specification.
+
+    Returns:
+        An asynchronous context manager that gives the `Client`. It raises as `open_stdio` does.
+    """
+
+    async def start(_: trio.Nursery) -> Transport:
+        return StreamTransport(stream, limits, name=name, on_junk=on_junk)
+
+    connection = _connection(handlers, info, revisions, limits, log_level, extensions)
+    return Opening(start, connection, handlers, deadlines)
+
+
+def _connection(
+    handlers: Handlers,
+    info: Implementation,
+    revisions: Sequence[Revision],
+    limits: Limits,
+    log_level: LoggingLevel | None,
+    extensions: Extensions | None,
+) -> ClientConnection:
+    return ClientConnection(
+        info,
+        handlers.capabilities(),
+        revisions=tuple(revisions),
+        log_level=log_level,
+        limits=limits,
+        extensions=extensions,
+    )

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_client._stderr import MAX_LINE_BYTES, StderrRecord
+
+
+def lines_of(*chunks: bytes) -> list[str]:
+    lines: list[str] = []
+    record = StderrRecord(tail_bytes=0, on_line=lines.append)
+    for chunk in chunks:
+        record.feed(chunk)
+    record.end()
+    return lines
+
+
+def test_lines_come_without_their_ends_and_the_last_one_needs_none() -> None:
+    assert lines_of(b"one\r\ntwo\n\nthr", b"ee") == ["one", "two", "", "three"]
+
+
+def test_an_end_after_a_whole_line_adds_no_empty_one() -> None:
+    assert lines_of(b"one\n") == ["one"]
+
+
+def test_bytes_that_are_no_utf_8_are_replaced() -> None:
+    assert lines_of(b"gr\xfcn\n") == ["gr�n"]
+
+
+def test_a_line_without_an_end_is_handed_on_in_pieces() -> None:
+    assert [len(line) for line in lines_of(*[b"x" * 1000] * 40)] == [
+        MAX_LINE_BYTES,
+        MAX_LINE_BYTES,
+        40_000 % MAX_LINE_BYTES,
+    ]
+
+
+@pytest.mark.property
+@given(
+    st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\xc3\xa9", b"z" * MAX_LINE_BYTES, b"y" * (MAX_LINE_BYTES - 1)])),
+    st.data(),
+)
+def test_the_cuts_do_not_matter(parts: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)))))
+    pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert lines_of(*pieces) == lines_of(whole)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_the_tail_is_the_last_bytes_however_they_came(chunk: int) -> None:
+    written = bytes(range(32, 127)) * 3
+    record = StderrRecord(tail_bytes=50)
+    for start in range(0, len(written), chunk):
+        record.feed(written[start : start + chunk])
+    assert record.tail == written[-50:].decode()
+
+
+def test_a_tail_of_no_bytes_keeps_nothing() -> None:
+    record = StderrRecord(tail_bytes=0)
+    record.feed(b"secret")
+    assert record.tail == ""
+
+
+def test_a_function_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    def broken(line: str) -> None:
+        seen.append(line)
+        raise RuntimeError("oops")
+
+    record = StderrRecord(tail_bytes=10, on_line=broken)
+    with caplog.at_level(logging.ERROR, "mcp_client"):
+        record.feed(b"one\ntwo\n")
+    assert seen == ["one", "two"]
+    assert [entry.name for entry in caplog.records] == ["mcp_client", "mcp_client"]
+    assert record.tail == "one\ntwo\n"

@@ -1,0 +1,375 @@
+"""The client's end of a connection.
+
+`open` begins the negotiation; feed what comes to `receive` and send what it returns, until it gives `Opened` or
+`NegotiationEnded`. Then `call`. On a modern connection every request is given the envelope that the revision wants;
+on a legacy one the session knows.
+
+Spec: basic/versioning, basic/patterns (2026-07-28); basic/lifecycle (legacy).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mcp_core import tolerance
+from mcp_core.convert import converter
+from mcp_core.engine.capabilities import declared, missing_client_capability
+from mcp_core.engine.connection import Connection
+from mcp_core.engine.events import (
+    AnswerReceived,
+    Ignored,
+    Negotiating,
+    NegotiationEnded,
+    Opened,
+    Outgoing,
+    Reaction,
+    Served,
+    ServerPeer,
+)
+from mcp_core.engine.lifecycle import Kind
+from mcp_core.engine.negotiation import Agreed, Failed, Initialize, Negotiation, Probe, Progress, looks_like_discovery
+from mcp_core.errors import (
+    ErrorCode,
+    InvalidValue,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestFailed,
+    ResourceNotFound,
+)
+from mcp_core.jsonrpc.messages import Notification, ResultResponse
+from mcp_core.limits import Limits
+from mcp_core.methods import (
+    ALIASES,
+    SERVER_DISCOVER,
+    INITIALIZE,
+    NOTIFICATIONS_INITIALIZED,
+    PING,
+    RESOURCES_READ,
+    SUBSCRIPTIONS_LISTEN,
+    Role,
+    methods,
+    notifications,
+)
+from mcp_core.revisions import REVISIONS, Era, Revision
+from mcp_core.types import (
+    DiscoverRequestParams,
+    DiscoverResult,
+    Implementation,
+    InitializeRequestParams,
+    InitializeResult,
+)
+from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+
+if TYPE_CHECKING:
+    from mcp_core.engine.connection import Extensions
+    from mcp_core.engine.events import Event
+    from mcp_core.engine.in_flight import Asked
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Request, RequestId
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.types import CancelledNotificationParams, ClientCapabilities, LoggingLevel
+
+__all__ = ["ClientConnection"]
+
+P = TypeVar("P")
+
+
+class ClientConnection(Connection):
+    """The client's end of one connection.
+
+    Args:
+        info: Who the client is.
+        capabilities: What it offers to the server. Requests for anything else are refused.
+        revisions: The revisions that it is willing to speak.
+        log_level: The least level of log message that is wanted of modern servers, where each request says so;
+            `None` for no messages. Legacy servers are told by `logging/setLevel`.
+        limits: The bounds that hold here.
+        extensions: Methods and notifications beyond the specification.
+    """
+
+    role = Role.CLIENT
+
+    def __init__(
+        self,
+        info: Implementation,
+        capabilities: ClientCapabilities,
+        *,
+        revisions: tuple[Revision, ...] = tuple(REVISIONS.values()),
+        log_level: LoggingLevel | None = None,
+        limits: Limits | None = None,
+        extensions: Extensions | None = None,
+    ) -> None:
+        super().__init__(revisions=revisions, limits=limits or Limits(), extensions=extensions)
+        self.info: Final = info
+        self.capabilities: Final = capabilities
+        self.log_level: LoggingLevel | None = log_level
+        self._negotiation = Negotiation(revisions)
+        self._probe: RequestId | None = None
+        self._handshake: RequestId | None = None
+        self._server: ServerPeer | None = None
+        self._envelopes: dict[Revision, JsonObject] = {}
+
+    # --- opening ---------------------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> ServerPeer | None:
+        """Who the server is, once that is known."""
+        return self._server
+
+    def open(self) -> Outgoing:
+        """Begins the negotiation.
+
+        Returns:
+            What to send first: `server/discover`, or `initialize` when only legacy revisions are spoken.
+
+        Raises:
+            LocalProtocolError: It was opened already, or has no revision to speak.
+        """
+        if self._negotiation.progress is not Progress.NEW:
+            raise LocalProtocolError("the connection was opened already")
+        reaction = self._take(self._negotiation.start(), ())
+        if reaction.reply is None:
+            raise LocalProtocolError("this client was given no revision to speak")
+        return reaction.reply
+
+    def probe_unanswered(self) -> Reaction | None:
+        """The caller waited long enough for the answer to `server/discover`; the server is taken for a legacy one.
+
+        Returns:
+            What to send, or why there is nothing more to try; `None` when no probe is open. An answer to the probe
+            that comes late is still taken, as long as `initialize` is not answered.
+        """
+        if self._negotiation.progress is not Progress.PROBING:
+            return None
+        return self._take(self._negotiation.silent(), ())
+
+    def adopt(self, server: ServerPeer) -> None:
+        """Takes over what is known of a modern server from another connection, instead of opening.
+
+        Args:
+            server: What was agreed there.
+
+        Raises:
+            LocalProtocolError: It is a legacy server: their sessions have to be opened.
+        """
+        if server.revision.era is Era.LEGACY:
+            raise LocalProtocolError("a legacy session has to be opened by initialize", anchor="basic/lifecycle")
+        self._negotiation.progress = Progress.DONE
+        self._server = server
+
+    def _take(self, step: Probe | Initialize | Failed, notes: tuple[str, ...]) -> Reaction:
+        """Does what the negotiation wants next."""
+        if isinstance(step, Failed):
+            return Reaction(NegotiationEnded(error=step.error, notes=notes))
+        if isinstance(step, Probe):
+            request = self._ask(SERVER_DISCOVER, DiscoverRequestParams(), step.revision, meta=self._envelope(step.revision))
+            self._probe = request.id
+        else:
+            self._lifecycle.send(Kind.INITIALIZE)
+            params = InitializeRequestParams(
+                protocol_version=step.revision.name, capabilities=self.capabilities, client_info=self.info
+            )
+            request = self._ask(INITIALIZE, params, step.revision)
+            self._handshake = request.id
+        return Reaction(Negotiating(method=request.method, notes=notes), Outgoing(request))
+
+    def _discovered(self, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
+        step = self._negotiation.discovered(result.supported_versions)
+        if not isinstance(step, Agreed):
+            return self._take(step, notes)
+        if self._handshake is not None:
+            # The answer to the probe came after we had given up waiting for it; the handshake is not needed.
+            self.forget(self._handshake)
+        meta = raw.get("_meta")
+        info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+        self._server = ServerPeer(
+            revision=step.revision,
+            capabilities=result.capabilities,
+            implementation=_implementation(info, step.revision),
+            instructions=result.instructions,
+        )
+        return Reaction(Opened(peer=self._server, notes=notes))
+
+    def _initialized(self, result: InitializeResult, notes: tuple[str, ...]) -> Reaction:
+        step = self._negotiation.initialized(result.protocol_version)
+        if not isinstance(step, Agreed):
+            return self._take(step, notes)
+        self._lifecycle.receive(Kind.INITIALIZE_RESULT)
+        self._session = self._server = ServerPeer(
+            revision=step.revision,
+            capabilities=result.capabilities,
+            implementation=result.server_info,
+            instructions=result.instructions,
+        )
+        self._lifecycle.send(Kind.INITIALIZED)
+        return Reaction(Opened(peer=self._server, notes=notes), Outgoing(Notification(NOTIFICATIONS_INITIALIZED.name)))
+
+    # --- receiving -------------------------------------------------------------------------------------------------
+
+    def _read_result(self, asked: Asked, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
+        if asked.id == self._probe and not looks_like_discovery(raw):
+            raise RemoteProtocolError("the server answered server/discover with something else")
+        if not asked.revision.result_type:
+            return super()._read_result(asked, raw)
+        kind = raw.get("resultType", "complete")
+        results = asked.row.results(asked.revision)
+        if not isinstance(kind, str) or kind not in results:
+            raise RemoteProtocolError(
+                f"{asked.row.name} was answered with the unknown resultType {kind!r}; "
+                f"expected one of {', '.join(results)}",
+                anchor="basic#results",
+            )
+        return tolerance.receive(asked.revision, raw, results[kind])
+
+    def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
+        if isinstance(result, DiscoverResult) and asked.id == self._probe:
+            if self._negotiation.progress is Progress.DONE:
+                return super()._answered(asked, result, raw, notes)
+            return self._discovered(result, raw, notes)
+        if isinstance(result, InitializeResult) and asked.id == self._handshake:
+            return self._initialized(result, notes)
+        return super()._answered(asked, result, raw, notes)
+
+    def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
+        if self._negotiation.progress is not Progress.DONE and asked.id in (self._probe, self._handshake):
+            if asked.id == self._handshake:
+                self._lifecycle.receive(Kind.INITIALIZE_ERROR)
+            elif self._negotiation.progress is not Progress.PROBING:
+                return super()._failed(asked, error, notes)
+            step = self._negotiation.refused(error)
+            return self._take(step, notes)
+        if asked.row is RESOURCES_READ and isinstance(error, RequestFailed):
+            error = _as_not_found(error, asked.revision)
+        return super()._failed(asked, error, notes)
+
+    def _accept(self, message: Request) -> Reaction:
+        server = self._server
+        if server is not None and not server.revision.responses_from_client:
+            # A modern client writes no responses, not even errors (2026-07-28, basic/transports).
+            return Reaction(Ignored(reason="a request of a modern server, which may send none", message=message))
+        if message.method == PING.name:
+            tolerated = self._lifecycle.receive(Kind.PING)
+            notes = () if tolerated is None else (tolerated,)
+            reply = Outgoing(ResultResponse(message.id, {}), message.id)
+            return Reaction(Served(id=message.id, method=PING.name, notes=notes), reply)
+        peer, tolerated = self._session_peer(Kind.SERVER_REQUEST)
+        row = self._row(message, peer.revision)
+        if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
+            raise RequestFailed(
+                f"method not found: {row.name} (this client did not declare {'.'.join(row.client_capability)})",
+                code=ErrorCode.METHOD_NOT_FOUND,
+            )
+        event = self._admit(message, row, peer, () if tolerated is None else (tolerated,))
+        missing = missing_client_capability(self.capabilities, None, event.params)
+        if missing is not None:
+            self._inbound.settle(message.id)
+            raise RequestFailed(
+                f"invalid params: this client did not declare {'.'.join(missing)}", code=ErrorCode.INVALID_PARAMS
+            )
+        return Reaction(event)
+
+    def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
+        # A modern server ends a subscription by cancelling our listen request.
+        asked = None if params.request_id is None else self._outbound.find(params.request_id)[0]
+        if asked is not None and asked.row is SUBSCRIPTIONS_LISTEN:
+            self._outbound.settle(asked)
+            return AnswerReceived(id=asked.id, method=asked.row.name, result=None, raw={}, notes=notes)
+        return super()._cancelled(message, params, notes)
+
+    def _canonical(self, method: str) -> str:
+        return ALIASES.get(method, method)
+
+    def _notification_revision(self) -> Revision:
+        return super()._notification_revision() if self._server is None else self._server.revision
+
+    def _in_session(self) -> bool:
+        return self._server is None or self._server.revision.era is Era.LEGACY
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    def call(self, row: Method[P, object], params: P, *, progress: bool = False) -> Outgoing:
+        """Sends the server a request.
+
+        Args:
+            row: The method.
+            params: Its parameters.
+            progress: Whether to ask for progress notifications.
+
+        Returns:
+            What to send; the answer comes out of `receive` under the id of its message.
+
+        Raises:
+            LocalProtocolError: The connection is not open, or the revision, the state or the server's capabilities
+                forbid it.
+        """
+        server = self._server
+        if server is None:
+            raise LocalProtocolError(f"{row.name} before era and revision are agreed: open the connection first")
+        known = methods(server.revision).get(row.name) or self._extensions.methods.get(row.name)
+        if known is None or Role.CLIENT not in row.sender:
+            raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
+        offered = row.server_capability is None or server.revision not in row.capability_revisions
+        if not offered and not declared(server.capabilities, row.server_capability or ()):
+            raise LocalProtocolError(
+                f"the server does not offer {'.'.join(row.server_capability or ())}, which {row.name} needs",
+                code=ErrorCode.METHOD_NOT_FOUND,
+            )
+        if server.revision.era is Era.LEGACY:
+            self._lifecycle.send(Kind.PING if row.name == PING.name else Kind.CLIENT_REQUEST)
+            meta = None
+        else:
+            meta = self._envelope(server.revision)
+        return Outgoing(self._ask(row, params, server.revision, meta=meta, progress=progress))
+
+    def notify(self, row: NotificationRow[P], params: P) -> Outgoing:
+        """Sends the server a notification.
+
+        Args:
+            row: The notification.
+            params: Its parameters.
+
+        Returns:
+            What to send.
+
+        Raises:
+            LocalProtocolError: The connection is not open, or the revision or our capabilities forbid it.
+        """
+        server = self._server
+        if server is None:
+            raise LocalProtocolError(f"{row.name} before era and revision are agreed: open the connection first")
+        known = notifications(server.revision).get(row.name) or self._extensions.notifications.get(row.name)
+        if known is None or Role.CLIENT not in row.sender_in(server.revision):
+            raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
+        if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
+            path = ".".join(row.client_capability)
+            raise LocalProtocolError(f"{row.name} needs the capability {path}, which was not declared")
+        if server.revision.era is Era.LEGACY:
+            self._lifecycle.send(Kind.NOTIFICATION)
+        return Outgoing(Notification(row.name, converter(server.revision).unstructure(params)))
+
+    def _envelope(self, revision: Revision) -> JsonObject:
+        """What each modern request says of the client."""
+        envelope = self._envelopes.get(revision)
+        if envelope is None:
+            wire = converter(revision)
+            envelope = self._envelopes[revision] = {
+                PROTOCOL_VERSION: revision.name,
+                CLIENT_CAPABILITIES: wire.unstructure(self.capabilities),
+                CLIENT_INFO: wire.unstructure(self.info),
+            }
+        return envelope if self.log_level is None else {**envelope, LOG_LEVEL: self.log_level}
+
+
+def _implementation(info: JsonValue, revision: Revision) -> Implementation | None:
+    """Who the server says it is; it is not needed, so a malformed one is left out."""
+    try:
+        return None if info is None else tolerance.receive(revision, info, Implementation)[0]
+    except InvalidValue:
+        return None
+
+
+def _as_not_found(error: RequestFailed, revision: Revision) -> RequestFailed:
+    """The class for a missing resource, whatever its code is in the revision."""
+    told = isinstance(error.data, dict) and "uri" in error.data
+    if error.code == revision.resource_not_found and told:
+        return ResourceNotFound(error.message, code=error.code, data=error.data)
+    return error

@@ -1,0 +1,366 @@
+"""Every exception of this project, in one tree.
+
+    McpError
+     ├─ ProtocolError                   a rule of the protocol was broken; never raised itself
+     │   ├─ LocalProtocolError          by the caller; nothing was sent
+     │   └─ RemoteProtocolError         by the peer
+     │       ├─ MalformedMessage        bytes that are no valid JSON-RPC message
+     │       └─ InvalidValue            a params or result object that its type does not allow
+     ├─ LimitExceeded                   a bound was hit; names the limit, the observed value, the setting
+     ├─ RequestFailed                   a JSON-RPC error, received or to be sent
+     │   ├─ UnsupportedProtocolVersion  -32022
+     │   ├─ MissingRequiredClientCapability  -32021
+     │   ├─ HeaderMismatch              -32020
+     │   ├─ UrlElicitationRequired      -32042 (2025-11-25)
+     │   └─ ResourceNotFound            -32002, or -32602 on revision 2026-07-28
+     ├─ RequestTimeout                  one of the named deadlines fired
+     ├─ NegotiationFailed               no revision or era in common
+     └─ TransportError                  the channel to the peer
+         ├─ ConnectionEnded             the peer is gone; what waited for it ends with this
+         └─ ProcessFailed               a child process did not start, or ended by itself
+
+Blame is explicit: *Local* is the caller's fault, *Remote* the peer's. It is decided once, where a
+message crosses the boundary.
+
+What happened around an error (method, request id, peer, phase, the tail of a child's stderr) is kept
+in `McpError.circumstances`, and shown by `str()`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mcp_core.jsonrpc.messages import ErrorResponse, JsonValue, RequestId
+
+__all__ = [
+    "Circumstances",
+    "ConnectionEnded",
+    "ErrorCode",
+    "HeaderMismatch",
+    "InvalidValue",
+    "LimitExceeded",
+    "LocalProtocolError",
+    "MalformedMessage",
+    "McpError",
+    "MissingRequiredClientCapability",
+    "NegotiationFailed",
+    "Phase",
+    "ProcessFailed",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestFailed",
+    "RequestTimeout",
+    "ResourceNotFound",
+    "TransportError",
+    "UnsupportedProtocolVersion",
+    "UrlElicitationRequired",
+    "request_failed",
+]
+
+
+class ErrorCode(enum.IntEnum):
+    """The JSON-RPC error codes that the revisions define.
+
+    Spec: basic#error-codes (2026-07-28), JSON-RPC 2.0 section 5.1.
+    """
+
+    PARSE_ERROR = -32700
+    """The bytes were not JSON."""
+    INVALID_REQUEST = -32600
+    """The JSON was no valid message, or not one that is allowed now."""
+    METHOD_NOT_FOUND = -32601
+    """The method does not exist, or belongs to a capability that was not declared."""
+    INVALID_PARAMS = -32602
+    """The parameters are wrong, or name something that does not exist."""
+    INTERNAL_ERROR = -32603
+    """The receiver failed."""
+    RESOURCE_NOT_FOUND = -32002
+    """Legacy revisions only."""
+    HEADER_MISMATCH = -32020
+    """2026-07-28, HTTP: a header is missing, malformed or differs from the body."""
+    MISSING_REQUIRED_CLIENT_CAPABILITY = -32021
+    """2026-07-28: the request needs a capability that the client did not declare."""
+    UNSUPPORTED_PROTOCOL_VERSION = -32022
+    """2026-07-28: the server does not implement the requested revision."""
+    URL_ELICITATION_REQUIRED = -32042
+    """2025-11-25 only."""
+    USER_REJECTED = -1
+    """The user declined a sampling request."""
+
+
+class Phase(enum.Enum):
+    """Where in the life of a connection something happened."""
+
+    CONNECT = "connect"
+    NEGOTIATE = "negotiate"
+    REQUEST = "request"
+    CLOSE = "close"
+
+
+@attrs.frozen(kw_only=True)
+class Circumstances:
+    """What was going on when an error happened. Everything is optional."""
+
+    method: str | None = None
+    """The method of the request concerned."""
+    request_id: RequestId | None = None
+    """Its JSON-RPC id."""
+    peer: str | None = None
+    """Who is at the other end: a name and version, or a command line."""
+    phase: Phase | None = None
+    """Where in the connection's life it happened."""
+    stderr_tail: str | None = None
+    """The last lines that a child process wrote to stderr."""
+
+    def describe(self) -> str:
+        """One line with what is known, or an empty string."""
+        facts = []
+        if self.method is not None:
+            facts.append(f"method {self.method}")
+        if self.request_id is not None:
+            facts.append(f"id {self.request_id!r}")
+        if self.peer is not None:
+            facts.append(f"peer {self.peer}")
+        if self.phase is not None:
+            facts.append(f"phase {self.phase.value}")
+        return ", ".join(facts)
+
+
+class McpError(Exception):
+    """The root of every exception that this project raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message: str = message
+        """What went wrong, in one sentence, without the circumstances."""
+        self.circumstances: Circumstances = Circumstances()
+        """What was going on; filled in by the layer that knows."""
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        around = self.circumstances.describe()
+        if around:
+            lines[0] = f"{self.message} ({around})"
+        if self.circumstances.stderr_tail:
+            lines.append("The end of its stderr:")
+            lines.append(self.circumstances.stderr_tail.rstrip("\n"))
+        return "\n".join(lines)
+
+
+class ProtocolError(McpError):
+    """A rule of the protocol was broken. Catch this; only its subclasses are raised."""
+
+    code: int = ErrorCode.INVALID_REQUEST
+    """The JSON-RPC code that the offence has on the wire."""
+    anchor: str | None = None
+    """The page and section of the specification that has the rule."""
+
+    def __init__(self, message: str, *, code: int | None = None, anchor: str | None = None) -> None:
+        if type(self) is ProtocolError:
+            raise TypeError("raise LocalProtocolError or RemoteProtocolError: the blame has to be known")
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+        if anchor is not None:
+            self.anchor = anchor
+
+
+class LocalProtocolError(ProtocolError):
+    """The caller asked for what the revision, the state or the capabilities forbid. Nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke a rule."""
+
+
+class MalformedMessage(RemoteProtocolError):
+    """Bytes from the peer that are no valid JSON-RPC message.
+
+    The connection lives on: send `reply`, when there is one, and go on with the next message.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = ErrorCode.INVALID_REQUEST,
+        reply: ErrorResponse | None = None,
+        excerpt: bytes = b"",
+    ) -> None:
+        super().__init__(message, code=code, anchor="basic#messages")
+        self.reply: ErrorResponse | None = reply
+        """What JSON-RPC wants to be answered; `None` where an answer would be wrong (to an answer)."""
+        self.excerpt: bytes = excerpt
+        """The beginning of the offending bytes."""
+
+
+class InvalidValue(RemoteProtocolError):
+    """A value that its type does not allow: what was wrong, and where."""
+
+    code = ErrorCode.INVALID_PARAMS
+
+    def __init__(self, message: str, *, path: str = "", raw: JsonValue = None) -> None:
+        super().__init__(f"{path}: {message}" if path else message, code=ErrorCode.INVALID_PARAMS)
+        self.path: str = path
+        """Where, as `content[0].text`; empty for the value itself."""
+        self.raw: JsonValue = raw
+        """The whole value as it was received, so that nothing is lost."""
+
+
+class LimitExceeded(McpError):
+    """A bound was hit."""
+
+    def __init__(self, limit: str, *, observed: int, allowed: int, setting: str) -> None:
+        super().__init__(f"{limit}: {observed} is over the limit of {allowed}; the setting is {setting}")
+        self.limit: str = limit
+        """What is bounded, with its unit."""
+        self.observed: int = observed
+        """The value that was met, in the unit of the limit. A lower bound where the rest was not read."""
+        self.allowed: int = allowed
+        """The bound."""
+        self.setting: str = setting
+        """The setting to change, as `Limits.message_bytes`."""
+
+
+class RequestFailed(McpError):
+    """A JSON-RPC error: received as the answer to a request, or raised in a handler to be sent.
+
+    Spec: basic#error-responses
+    """
+
+    default_code: ClassVar[int] = ErrorCode.INTERNAL_ERROR
+
+    def __init__(self, message: str, *, code: int | None = None, data: JsonValue = None) -> None:
+        super().__init__(message)
+        self.code: int = int(self.default_code if code is None else code)
+        """The JSON-RPC error code."""
+        self.data: JsonValue = data
+        """What the error object carried besides; `None` when it carried nothing."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} [{self.code}]"
+
+
+class UnsupportedProtocolVersion(RequestFailed):
+    """The server does not implement the requested revision. Spec: basic/versioning (2026-07-28)."""
+
+    default_code = ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+
+    @classmethod
+    def of(cls, requested: str, supported: Sequence[str]) -> UnsupportedProtocolVersion:
+        """The error for a `requested` revision, naming the `supported` ones."""
+        return cls(
+            f"protocol version {requested!r} is not supported; supported: {', '.join(supported)}",
+            data={"supported": list(supported), "requested": requested},
+        )
+
+    @property
+    def supported(self) -> tuple[str, ...]:
+        """The revisions that the server says it implements; empty when it does not say."""
+        listed = self.data.get("supported") if isinstance(self.data, dict) else None
+        return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+
+
+class MissingRequiredClientCapability(RequestFailed):
+    """The request needs a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
+
+    default_code = ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
+
+    @classmethod
+    def of(cls, required: Mapping[str, JsonValue], what: str) -> MissingRequiredClientCapability:
+        """The error for `what` was tried, with the capabilities that it `required`."""
+        return cls(f"{what} needs a client capability that was not declared", data={"requiredCapabilities": dict(required)})
+
+
+class HeaderMismatch(RequestFailed):
+    """An HTTP header is missing, malformed or differs from the body. Spec: basic/transports (2026-07-28)."""
+
+    default_code = ErrorCode.HEADER_MISMATCH
+
+
+class UrlElicitationRequired(RequestFailed):
+    """The user has to visit a URL first. Spec: client/elicitation (2025-11-25)."""
+
+    default_code = ErrorCode.URL_ELICITATION_REQUIRED
+
+
+class ResourceNotFound(RequestFailed):
+    """There is no such resource. The code on the wire follows the revision: see `Revision.resource_not_found`."""
+
+    default_code = ErrorCode.RESOURCE_NOT_FOUND
+
+    @classmethod
+    def of(cls, uri: str) -> ResourceNotFound:
+        """The error for `uri`."""
+        return cls(f"resource not found: {uri}", data={"uri": uri})
+
+
+_BY_CODE: dict[int, type[RequestFailed]] = {
+    kind.default_code: kind
+    for kind in (
+        UnsupportedProtocolVersion,
+        MissingRequiredClientCapability,
+        HeaderMismatch,
+        UrlElicitationRequired,
+        ResourceNotFound,
+    )
+}
+
+
+def request_failed(code: int, message: str, data: JsonValue = None) -> RequestFailed:
+    """The most telling class for a received error object.
+
+    Args:
+        code: The JSON-RPC code.
+        message: The error's message.
+        data: The error's data.
+
+    Returns:
+        An instance of `RequestFailed` or of the subclass that stands for `code`.
+    """
+    return _BY_CODE.get(code, RequestFailed)(message, code=code, data=data)
+
+
+class RequestTimeout(McpError):
+    """A deadline passed while something was awaited."""
+
+    def __init__(self, message: str, *, deadline: str, seconds: float) -> None:
+        super().__init__(f"{message}: the {deadline} deadline of {seconds:g} s passed")
+        self.deadline: str = deadline
+        """Which of the named deadlines fired: `connect`, `idle` or `total`."""
+        self.seconds: float = seconds
+        """Its value in seconds."""
+
+
+class NegotiationFailed(McpError):
+    """The two sides have no revision, or no era, in common."""
+
+    def __init__(self, message: str, *, ours: Sequence[str] = (), theirs: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.ours: tuple[str, ...] = tuple(ours)
+        """The revisions that this side was willing to speak."""
+        self.theirs: tuple[str, ...] = tuple(theirs)
+        """The revisions that the peer named; empty when it named none."""
+
+
+class TransportError(McpError):
+    """The channel to the peer failed."""
+
+
+class ConnectionEnded(TransportError):
+    """The peer is gone. Whatever still waited for it ends with this error; whether it was processed is unknown."""
+
+
+class ProcessFailed(TransportError):
+    """A child process could not be started, or ended by itself."""
+
+    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code: int | None = exit_code
+        """The exit status, negative for a signal as in `subprocess`; `None` when it never ran."""

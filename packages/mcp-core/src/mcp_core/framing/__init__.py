@@ -1,0 +1,1 @@
+"""Bytes and frames: newline-delimited JSON and server-sent events."""

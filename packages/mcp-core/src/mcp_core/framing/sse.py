@@ -1,0 +1,265 @@
+"""Server-sent events: bytes in any portions to events, and events to bytes.
+
+The parser follows the algorithm of the WHATWG, with three differences that MCP asks for:
+
+- An event without data is given out too, with empty `data`: a server sends an id first to make its stream resumable,
+  and `retry` before it closes the connection. Such an event holds no message.
+- `data` stays bytes. Bytes that are not UTF-8 are for the reader of the message to refuse, not to be replaced here.
+- An event that is too large is skipped, and reported at its end, where its size is known. Its id still counts as the
+  last one: to resume before it would bring the same event again.
+
+Comments are dropped as they come, however long they are.
+
+Spec: basic/transports#streamable-http; https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+
+if TYPE_CHECKING:
+    from mcp_core.limits import Limits
+
+__all__ = ["Event", "SseParser", "encode_comment", "encode_event"]
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_LINE_ENDS: Final = b"\r\n"
+_CR: Final = 0x0D
+_LF: Final = 0x0A
+
+_START_BYTES: Final = 4
+"""What is kept of a line that is too long: enough to see, behind a byte order mark, whether it is a comment."""
+
+_RETRY_DIGITS: Final = 15
+"""More milliseconds than that are 31,000 years; `int` refuses a number of 5,000 digits."""
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """One event of a stream."""
+
+    data: bytes = b""
+    """The lines of data, joined by LF. Empty in an event that only has an id or a retry time: there is no message."""
+    event: str = "message"
+    """The name of the event."""
+    id: str | None = None
+    """The id that this event brought; `None` when it brought none, an empty string when it took the last one back."""
+    retry: int | None = None
+    """Milliseconds to wait before connecting again; `None` when the event does not say."""
+
+
+@attrs.define(init=False, eq=False)
+class SseParser:
+    """Cuts a stream of bytes into events. What comes out does not depend on the portions in which bytes come in."""
+
+    last_event_id: str
+    """The id to resume the stream after; empty when there is none."""
+    retry: int | None
+    """Milliseconds to wait before connecting again, by the last word of the server; `None` when it said nothing."""
+    _allowed: int
+    _partial: bytearray
+    _dropped: int
+    _after_cr: bool
+    _at_start: bool
+    _ended: bool
+    _size: int
+    _data: list[bytes]
+    _event_name: str
+    _event_id: str | None
+    _event_retry: int | None
+    _known: bool
+
+    def __init__(self, limits: Limits) -> None:
+        self.last_event_id = ""
+        self.retry = None
+        self._allowed = limits.event_bytes
+        self._partial = bytearray()
+        self._dropped = 0
+        self._after_cr = False
+        self._at_start = True
+        self._ended = False
+        self._data = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._size = 0
+        self._data = []
+        self._event_name = ""
+        self._event_id = None
+        self._event_retry = None
+        self._known = False
+
+    def receive_data(self, data: bytes) -> list[Event | LimitExceeded]:
+        """Takes the next bytes of the stream.
+
+        Args:
+            data: Any portion.
+
+        Returns:
+            The events that are complete now; `LimitExceeded` stands for an event that was skipped.
+
+        Raises:
+            LocalProtocolError: The stream has ended.
+        """
+        if self._ended:
+            raise LocalProtocolError("data came after the end of the stream")
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[0] == _LF:
+                data = data[1:]
+        if not data:
+            return []
+        # Unlike that of str, splitlines of bytes knows no line ends but LF, CR and CRLF.
+        lines = data.splitlines()
+        self._after_cr = data[-1] == _CR
+        rest = b"" if data[-1] in _LINE_ENDS else lines.pop()
+        events: list[Event | LimitExceeded] = []
+        for line in lines:
+            if self._partial:
+                self._hold(line)
+                whole, size = bytes(self._partial), len(self._partial) + self._dropped
+                self._partial.clear()
+                self._dropped = 0
+            else:
+                whole, size = line, len(line)
+            made = self._line(whole, size)
+            if made is not None:
+                events.append(made)
+        if rest:
+            self._hold(rest)
+        return events
+
+    def receive_eof(self) -> int:
+        """Takes note of the end of the stream. An event without its blank line is no event.
+
+        Returns:
+            How many bytes of an unfinished event were discarded; 0 when the stream ended properly.
+
+        Raises:
+            LocalProtocolError: The stream has ended before.
+        """
+        if self._ended:
+            raise LocalProtocolError("the stream has ended before")
+        self._ended = True
+        comment = self._partial.startswith(b":")
+        discarded = self._size + (0 if comment else len(self._partial) + self._dropped)
+        self._partial.clear()
+        self._reset()
+        return discarded
+
+    def _hold(self, piece: bytes) -> None:
+        """Keeps a piece of an unfinished line; of a comment, or a line that is too long, only the start."""
+        if self._dropped:
+            self._dropped += len(piece)
+            return
+        self._partial += piece
+        # The byte order mark does not count.
+        if self._partial[0] == ord(":") or len(self._partial) > self._allowed + len(_BYTE_ORDER_MARK):
+            self._dropped = max(0, len(self._partial) - _START_BYTES)
+            del self._partial[_START_BYTES:]
+
+    def _line(self, line: bytes, size: int) -> Event | LimitExceeded | None:
+        """Takes one line, or the start of one that is `size` bytes long."""
+        if self._at_start:
+            self._at_start = False
+            if line.startswith(_BYTE_ORDER_MARK):
+                line = line[len(_BYTE_ORDER_MARK) :]
+                size -= len(_BYTE_ORDER_MARK)
+        if not line:
+            return self._dispatch()
+        if line[0] != ord(":"):
+            self._size += size
+            if self._size > self._allowed:
+                self._data.clear()
+            if size <= self._allowed:
+                self._field(line)
+        return None
+
+    def _field(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if field == b"data":
+            self._known = True
+            if self._size <= self._allowed:
+                self._data.append(value)
+        elif field == b"event":
+            self._known = True
+            self._event_name = value.decode(errors="replace")
+        elif field == b"id":
+            if b"\0" not in value:
+                self._known = True
+                self._event_id = value.decode(errors="replace")
+        elif field == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
+            self._known = True
+            self._event_retry = int(value)
+
+    def _dispatch(self) -> Event | LimitExceeded | None:
+        made: Event | LimitExceeded | None = None
+        if self._event_id is not None:
+            self.last_event_id = self._event_id
+        if self._event_retry is not None:
+            self.retry = self._event_retry
+        if self._size > self._allowed:
+            made = LimitExceeded(
+                "event size in bytes", observed=self._size, allowed=self._allowed, setting="Limits.event_bytes"
+            )
+        elif self._known:
+            name = self._event_name or "message"
+            made = Event(data=b"\n".join(self._data), event=name, id=self._event_id, retry=self._event_retry)
+        self._reset()
+        return made
+
+
+def encode_event(
+    data: bytes = b"", *, event: str | None = None, id: str | None = None, retry: int | None = None
+) -> bytes:
+    """Writes one event.
+
+    Args:
+        data: The data, as one line for each line of it. It may be empty, to send an id or a retry time only.
+        event: The name; receivers take `message` when there is none.
+        id: The id to resume after.
+        retry: Milliseconds to wait before connecting again.
+
+    Raises:
+        LocalProtocolError: There is a CR in the data, or a line end or NUL in the name or the id; they would not
+            arrive as they are. Or the retry time is negative.
+    """
+    if b"\r" in data:
+        raise LocalProtocolError("the data of an event must not contain CR")
+    if retry is not None and retry < 0:
+        raise LocalProtocolError(f"the retry time of an event must not be negative: {retry}")
+    head = "".join(
+        [
+            "" if event is None else f"event: {_one_line(event, 'name')}\n",
+            "" if id is None else f"id: {_one_line(id, 'id')}\n",
+            "" if retry is None else f"retry: {retry}\n",
+        ]
+    )
+    try:
+        start = head.encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError("the name or the id of an event has a lone surrogate in it") from error
+    if b"\n" in data:
+        data = data.replace(b"\n", b"\ndata: ")
+    return b"%bdata: %b\n\n" % (start, data)
+
+
+def encode_comment(text: str = "") -> bytes:
+    """Writes a comment, which keeps a silent connection from being taken for dead.
+
+    Raises:
+        LocalProtocolError: There is a line end in it.
+    """
+    return b": %b\n\n" % _one_line(text, "text of a comment").encode(errors="replace")
+
+
+def _one_line(text: str, what: str) -> str:
+    if "\n" in text or "\r" in text or "\0" in text:
+        raise LocalProtocolError(f"the {what} of an event must be one line without NUL: {text!r}")
+    return text

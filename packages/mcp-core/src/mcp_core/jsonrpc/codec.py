@@ -1,0 +1,325 @@
+r"""Bytes and messages: `decode` reads what a peer sent, `encode` writes what it gets.
+
+*What is survived.* Some peers leave out `jsonrpc`, write `null` where they mean nothing, or an error code as a string.
+Where the meaning is beyond doubt the message is taken, and the deviation is noted.
+
+*What is refused.* All that two readers could understand differently: repeated members, two spellings of one id, a
+message that is both question and answer. The refusal is a `MalformedMessage`; the bytes after it are not concerned.
+
+Spec: basic#messages; JSON-RPC 2.0 sections 4 to 6. Member names are compared exactly: `Method` and `method\u0000` are
+unknown members, and unknown members are ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, MalformedMessage
+from mcp_core.jsonrpc.messages import (
+    Batch,
+    ErrorObject,
+    ErrorResponse,
+    JsonObject,
+    JsonValue,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    ResultResponse,
+)
+from mcp_core.jsonrpc.text import depth_exceeded, read, write
+from mcp_core.limits import SERVER_LIMITS
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.text import Repetition
+    from mcp_core.limits import Limits
+
+__all__ = ["decode", "encode"]
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_EXCERPT_BYTES: Final = 200
+"""Enough to recognise a banner or a traceback; little enough to be logged."""
+
+_NAME_CHARS: Final = 40
+"""How much of a peer's member name an error repeats."""
+
+_SHORT_INTEGER: Final = 10**20
+"""Every shorter integer has no more digits than `Limits.id_chars` allows at least."""
+
+_INTEGRAL: Final = re.compile(r"-?[0-9]{1,9}")
+"""An error code that came as a string."""
+
+
+def decode(
+    data: bytes | memoryview, limits: Limits = SERVER_LIMITS, *, notes: list[str] | None = None
+) -> Message | Batch:
+    """Reads one message, or one batch.
+
+    Args:
+        data: The JSON text in UTF-8, as one line, one body or one event has it. Blanks around it are ignored.
+        limits: The bounds to apply.
+        notes: Takes a sentence for each deviation that was survived.
+
+    Returns:
+        The message. A batch may have members that are no valid message, each as the `MalformedMessage` that says why.
+        An empty object stands for a result that was `null`, and `None` for params that were `null` or `[]`.
+
+    Raises:
+        MalformedMessage: The bytes are no JSON, or no message, or exceed a bound; then the cause is `LimitExceeded`.
+    """
+    if type(data) is not bytes:
+        data = bytes(data)
+    outcome = _interpret(data, limits, [] if notes is None else notes)
+    if isinstance(outcome, MalformedMessage):
+        outcome.excerpt = data[:_EXCERPT_BYTES]
+        raise outcome
+    return outcome
+
+
+def _interpret(data: bytes, limits: Limits, notes: list[str]) -> Message | Batch | MalformedMessage:
+    if len(data) > limits.message_bytes:
+        excess = LimitExceeded(
+            "message size in bytes", observed=len(data), allowed=limits.message_bytes, setting="Limits.message_bytes"
+        )
+        return _over(excess, None, limits, code=ErrorCode.PARSE_ERROR)
+    try:
+        value, bound, repetitions = read(data, limits)
+    except ValueError as error:
+        # Only its text is kept: the error of orjson holds the whole message.
+        return _unreadable(str(error), data, limits, notes)
+    if bound is not None:
+        return _over(bound, value, limits, code=ErrorCode.PARSE_ERROR)
+    if repetitions:
+        refusal = _repeated(value, repetitions, limits, notes)
+        if refusal is not None:
+            return refusal
+    if isinstance(value, list):
+        return _batch(value, limits, notes)
+    return _message(value, limits, notes)
+
+
+def _unreadable(reason: str, data: bytes, limits: Limits, notes: list[str]) -> Message | Batch | MalformedMessage:
+    behind_mark = data.removeprefix(_BYTE_ORDER_MARK)
+    if len(behind_mark) < len(data) and not behind_mark.startswith(_BYTE_ORDER_MARK):
+        notes.append("a byte order mark stands before the message")
+        return _interpret(behind_mark, limits, notes)
+    if "limit" in reason:
+        return _over(depth_exceeded(limits.nesting_depth), None, limits, code=ErrorCode.PARSE_ERROR)
+    bad = _bad("the bytes are not JSON in UTF-8", None, limits, code=ErrorCode.PARSE_ERROR)
+    bad.message = f"{bad.message}: {reason}"
+    return bad
+
+
+def _batch(value: list[JsonValue], limits: Limits, notes: list[str]) -> Batch | MalformedMessage:
+    if not value:
+        return _bad("a batch must not be empty", value, limits)
+    if len(value) > limits.batch_members:
+        excess = LimitExceeded(
+            "messages in a batch", observed=len(value), allowed=limits.batch_members, setting="Limits.batch_members"
+        )
+        return _over(excess, value, limits)
+    return Batch(tuple([_message(member, limits, notes) for member in value]))
+
+
+def _message(value: JsonValue, limits: Limits, notes: list[str]) -> Message | MalformedMessage:
+    if not isinstance(value, dict):
+        return _bad("a message must be a JSON object", value, limits)
+    if value.get("jsonrpc") != "2.0":
+        if "jsonrpc" in value:
+            return _bad('jsonrpc must be "2.0"', value, limits)
+        notes.append("the member jsonrpc is missing")
+    method = value.get("method")
+    if isinstance(method, str):
+        return _question(value, method, limits, notes)
+    if method is not None:
+        return _bad("method must be a string", value, limits)
+    return _answer(value, limits, notes)
+
+
+def _question(
+    value: JsonObject, method: str, limits: Limits, notes: list[str]
+) -> Request | Notification | MalformedMessage:
+    params = value.get("params")
+    if not isinstance(params, dict):
+        if params is not None and params != []:
+            return _bad("params must be an object", value, limits, code=ErrorCode.INVALID_PARAMS)
+        if "params" in value:
+            notes.append("params is null or an empty array")
+        params = None
+    if "result" in value or "error" in value:
+        if value.get("result") is not None or value.get("error") is not None:
+            return _bad("a message with a method must have no result and no error", value, limits)
+        notes.append("a result or an error of null stands beside a method")
+    if "id" not in value:
+        return Notification(method, params)
+    request_id = value["id"]
+    if not _is_id(request_id):
+        return _bad("the id of a request must be a string or an integer", value, limits)
+    if not _fits(request_id, limits):
+        return _long_id(request_id, value, limits)
+    return Request(request_id, method, params)
+
+
+def _answer(value: JsonObject, limits: Limits, notes: list[str]) -> ResultResponse | ErrorResponse | MalformedMessage:
+    if "result" not in value and "error" not in value:
+        return _bad("a message must have a method, a result or an error", value, limits)
+    result, error = value.get("result"), value.get("error")
+    if "result" in value and "error" in value:
+        if (result is None) == (error is None):
+            return _bad("a response must have either a result or an error", value, limits)
+        notes.append("a response has both a result and an error, one of them null")
+    response_id = value.get("id")
+    if response_id is not None:
+        if not _is_id(response_id):
+            return _bad("the id of a response must be a string or an integer", value, limits)
+        if not _fits(response_id, limits):
+            return _long_id(response_id, value, limits)
+    if error is not None or "result" not in value:
+        made = _error(error, notes)
+        return _bad(made, value, limits) if isinstance(made, str) else ErrorResponse(response_id, made)
+    if response_id is None:
+        return _bad("a result must have the id of its request", value, limits)
+    if result is None:
+        notes.append("a result is null")
+        result = {}
+    if not isinstance(result, dict):
+        return _bad("a result must be an object", value, limits)
+    return ResultResponse(response_id, result)
+
+
+def _error(error: JsonValue, notes: list[str]) -> ErrorObject | str:
+    """The error object, or what is wrong with it."""
+    if not isinstance(error, dict):
+        return "an error must be an object"
+    code = error.get("code")
+    if (isinstance(code, float) and code.is_integer()) or (isinstance(code, str) and _INTEGRAL.fullmatch(code)):
+        notes.append("an error code is a string or has a fraction")
+        code = int(code)
+    if type(code) is not int:
+        return "the code of an error must be an integer"
+    message = error.get("message")
+    if message is None:
+        notes.append("an error has no message")
+        message = ""
+    if not isinstance(message, str):
+        return "the message of an error must be a string"
+    return ErrorObject(code, message, error.get("data"))
+
+
+def _repeated(
+    value: JsonValue, repetitions: tuple[Repetition, ...], limits: Limits, notes: list[str]
+) -> MalformedMessage | None:
+    """Refuses repeated members, except within an answer: there they harm nobody but a value of the peer's own."""
+    for container, names in repetitions:
+        if container is value:
+            if "id" in names:
+                value = {**container, "id": None}
+            return _bad(f"the member {min(names)[:_NAME_CHARS]!r} is repeated", value, limits)
+    if isinstance(value, dict) and not isinstance(value.get("method"), str) and not _wants_reply(value):
+        notes.append("a member of an object in an answer is repeated; the last one counts")
+        return None
+    return _bad(f"the member {min(repetitions[0][1])[:_NAME_CHARS]!r} of an object is repeated", value, limits)
+
+
+def _is_id(value: JsonValue) -> TypeGuard[RequestId]:
+    return type(value) is int or type(value) is str
+
+
+def _fits(request_id: RequestId, limits: Limits) -> bool:
+    if isinstance(request_id, str):
+        return len(request_id) <= limits.id_chars
+    return -_SHORT_INTEGER < request_id < _SHORT_INTEGER or len(str(request_id)) <= limits.id_chars
+
+
+def _long_id(request_id: RequestId, value: JsonValue, limits: Limits) -> MalformedMessage:
+    observed = len(str(request_id))
+    return _over(
+        LimitExceeded("id length in characters", observed=observed, allowed=limits.id_chars, setting="Limits.id_chars"),
+        value,
+        limits,
+    )
+
+
+def _over(
+    excess: LimitExceeded, value: JsonValue, limits: Limits, *, code: ErrorCode = ErrorCode.INVALID_REQUEST
+) -> MalformedMessage:
+    bad = _bad(excess.message, value, limits, code=code)
+    bad.__cause__ = excess
+    return bad
+
+
+def _bad(
+    message: str, value: JsonValue, limits: Limits, *, code: ErrorCode = ErrorCode.INVALID_REQUEST
+) -> MalformedMessage:
+    reply = None
+    if _wants_reply(value):
+        request_id = value.get("id") if isinstance(value, dict) else None
+        readable = request_id if _is_id(request_id) and _fits(request_id, limits) else None
+        reply = ErrorResponse(readable, ErrorObject(int(code), message))
+    return MalformedMessage(message, code=int(code), reply=reply)
+
+
+def _wants_reply(value: JsonValue) -> bool:
+    """Nobody answers an answer, nor a notification, nor an array of them."""
+    if isinstance(value, list):
+        return not value or any(not isinstance(member, dict) or _wants_reply(member) for member in value)
+    if not isinstance(value, dict):
+        return True
+    if isinstance(value.get("method"), str):
+        return "id" in value
+    return "result" not in value and "error" not in value
+
+
+def encode(message: Message | Batch, *, null_id: bool) -> bytes:
+    """Writes one message, or one batch, on one line and without the line's end.
+
+    Args:
+        message: What to send. An `orjson.Fragment` in a result or in params is copied as it is.
+        null_id: How to write an error that has no id: with an `id` of null, or (`Revision.error_without_id`) with no
+            such member.
+
+    Raises:
+        LocalProtocolError: JSON cannot say it, see `mcp_core.jsonrpc.text.write`; an id is neither a string nor an
+            integer; a batch is empty or has a member that is no message.
+    """
+    if isinstance(message, Batch):
+        if not message.members:
+            raise LocalProtocolError("a batch must not be empty")
+        return b"[%b]" % b",".join([write(_envelope(member, null_id=null_id)) for member in message.members])
+    return write(_envelope(message, null_id=null_id))
+
+
+def _envelope(message: Message | MalformedMessage, *, null_id: bool) -> JsonObject:
+    if isinstance(message, ResultResponse):
+        return {"jsonrpc": "2.0", "id": _sent_id(message.id), "result": message.result}
+    if isinstance(message, Request):
+        envelope: JsonObject = {"jsonrpc": "2.0", "id": _sent_id(message.id), "method": message.method}
+    elif isinstance(message, Notification):
+        envelope = {"jsonrpc": "2.0", "method": message.method}
+    elif isinstance(message, ErrorResponse):
+        return _error_envelope(message, null_id=null_id)
+    else:
+        raise LocalProtocolError(f"a {type(message).__name__} cannot be sent")
+    if message.params is not None:
+        envelope["params"] = message.params
+    return envelope
+
+
+def _error_envelope(message: ErrorResponse, *, null_id: bool) -> JsonObject:
+    envelope: JsonObject = {"jsonrpc": "2.0"}
+    if message.id is not None:
+        envelope["id"] = _sent_id(message.id)
+    elif null_id:
+        envelope["id"] = None
+    error: JsonObject = {"code": int(message.error.code), "message": message.error.message}
+    if message.error.data is not None:
+        error["data"] = message.error.data
+    envelope["error"] = error
+    return envelope
+
+
+def _sent_id(request_id: RequestId) -> RequestId:
+    if not _is_id(request_id):
+        raise LocalProtocolError(f"an id must be a string or an integer, not {request_id!r}")
+    return request_id

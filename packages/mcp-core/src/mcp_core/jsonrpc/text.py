@@ -1,0 +1,286 @@
+r"""JSON text and values: strict, bounded and exact reading; strict writing.
+
+*Reading.* orjson is fast and strict (UTF-8 only, no NaN, no infinity, no lone surrogate), but it takes the last of two
+members with one name, rounds integers beyond 64 bits to floats, and knows one depth only. What it read is therefore
+written again, which costs it little, and compared:
+
+- Each member of an object has one colon outside of strings. So the text has more colons than the value written
+  again if, and only if, members were dropped; colons in strings are the same in both, once `\u003a` counts as one.
+- orjson does not write more than a certain depth. Wrapped in arrays, a value that is too deep by one fails to be
+  written.
+
+Only a suspicious text, or one with a run of 19 digits, is read once more by the json module of the standard library,
+which calls back for each object and keeps integers whole. It is slower by a factor of four to ten, and as linear.
+
+*Writing.* orjson writes NaN and infinities as `null`. So if there is a `null` in the output, the value is searched for
+them; else there are none. Integers beyond 64 bits are handed to it as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from math import isfinite
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import orjson
+
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.limits import Limits
+
+__all__ = ["Reading", "Repetition", "depth_exceeded", "read", "write"]
+
+Repetition: TypeAlias = tuple["JsonObject", frozenset[str]]
+"""An object, and the names of the members that its text had more than once."""
+
+Reading: TypeAlias = tuple["JsonValue", "LimitExceeded | None", tuple[Repetition, ...]]
+"""The value, the bound that it exceeds, and where names were repeated. A value over a bound is not looked at further:
+its large integers may have been rounded."""
+
+_DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER: Final = b"0" * 19
+"""-9223372036854775809 is the shortest integer beyond 64 bits."""
+
+_EXPONENT: Final = ord("+" if b"+" in orjson.dumps(1e22) else "e")
+"""What is in the text of each float that an integer may have been rounded to. Older releases of orjson write no sign."""
+
+_BACKSLASH: Final = ord("\\")
+
+_COUNTED_BYTES: Final = 8 * 1024
+"""Up to this size it is cheaper to count brackets than to wrap."""
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+_SMALLEST: Final = -(2**63)
+_LARGEST: Final = 2**64 - 1
+"""What orjson reads and writes exactly."""
+
+_LARGEST_BITS: Final = 1_023
+"""Larger integers are beyond the range of a double, and are refused by orjson and others as infinite."""
+
+
+def _writable_depth() -> int:
+    """How many levels orjson writes: 254 in all its releases so far, but undocumented, so it is asked."""
+    value: JsonValue = []
+    for depth in range(1, 2_000):
+        try:
+            orjson.dumps(value)
+        except TypeError:
+            return depth - 1
+        value = [value]
+    raise ImportError("this release of orjson writes JSON of any depth; mcp_core relies on a bound")
+
+
+_WRITABLE_DEPTH: Final = _writable_depth()
+
+
+def read(data: bytes, limits: Limits) -> Reading:
+    """Reads JSON text.
+
+    Args:
+        data: The text, in UTF-8, without a byte order mark.
+        limits: `nesting_depth`, `array_items` and `object_members` are applied.
+
+    Returns:
+        The value, the bound that it exceeds or `None`, and the members that were repeated.
+
+    Raises:
+        ValueError: This is no JSON, or is nested even too deep to be read.
+    """
+    value: JsonValue = orjson.loads(data)
+    size = len(data)
+    depth = limits.nesting_depth
+    wrapped = value
+    # A level takes two bytes, so most messages are too short to be too deep.
+    if size > 2 * depth and (size > _COUNTED_BYTES or data.count(b"[") + data.count(b"{") > depth):
+        for _ in range(_WRITABLE_DEPTH - depth):
+            wrapped = [wrapped]
+    try:
+        again = orjson.dumps(wrapped)
+    except TypeError:
+        return value, depth_exceeded(depth), ()
+    fewest = min(limits.array_items, limits.object_members)
+    # An item takes two bytes with its comma, and the last one needs none.
+    if size > 2 * fewest and data.count(b",") >= fewest:
+        crowded = _crowded(value, limits)
+        if crowded is not None:
+            return value, crowded, ()
+    colons = data.count(b":")
+    if _BACKSLASH in data and b"\\u003" in data:
+        colons += data.count(b"\\u003a") + data.count(b"\\u003A")
+    rounded = _EXPONENT in again and _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO)
+    if rounded or colons != again.count(b":"):
+        return _read_exactly(data)
+    return value, None, ()
+
+
+def depth_exceeded(allowed: int) -> LimitExceeded:
+    """The bound on nesting was hit; how deep the rest is was not looked at."""
+    return LimitExceeded(
+        "nesting depth in levels", observed=allowed + 1, allowed=allowed, setting="Limits.nesting_depth"
+    )
+
+
+def _crowded(value: JsonValue, limits: Limits) -> LimitExceeded | None:
+    """The array or object that has too many items or members, if there is one."""
+    containers: list[JsonValue] = [value]
+    while containers:
+        container = containers.pop()
+        if type(container) is dict:
+            if len(container) > limits.object_members:
+                return LimitExceeded(
+                    "members of a JSON object",
+                    observed=len(container),
+                    allowed=limits.object_members,
+                    setting="Limits.object_members",
+                )
+            containers += [item for item in container.values() if type(item) is dict or type(item) is list]
+        elif type(container) is list:
+            if len(container) > limits.array_items:
+                return LimitExceeded(
+                    "items of a JSON array",
+                    observed=len(container),
+                    allowed=limits.array_items,
+                    setting="Limits.array_items",
+                )
+            containers += [item for item in container if type(item) is dict or type(item) is list]
+    return None
+
+
+def _read_exactly(data: bytes) -> Reading:
+    """Reads once more what orjson has accepted, and looks at every object."""
+    repetitions: list[Repetition] = []
+
+    def object_of(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            repetitions.append((made, frozenset(name for name, count in counts.items() if count > 1)))
+        return made
+
+    value: JsonValue = json.loads(data.decode(), object_pairs_hook=object_of)
+    return value, None, tuple(repetitions)
+
+
+def write(value: JsonValue) -> bytes:
+    """Writes a value as JSON text in UTF-8, on one line, without blanks.
+
+    Args:
+        value: What to write. An `orjson.Fragment` in it is copied as it is.
+
+    Raises:
+        LocalProtocolError: JSON cannot say it: a NaN, an infinity, a lone surrogate, an integer of more than 308
+            digits, a name that is no string, another type, or something too deep or contained in itself.
+    """
+    try:
+        text = orjson.dumps(value)
+    except TypeError as error:
+        text = _write_large_integers(value, error)
+    if b"null" in text and _has_infinite(value):
+        raise LocalProtocolError(f"{_where(value)} is not a finite number, which JSON cannot say")
+    return text
+
+
+def _has_infinite(value: JsonValue) -> bool:
+    """Whether there is a NaN or an infinity in a value that is known not to contain itself."""
+    waiting: list[JsonValue] = [[value]]
+    while waiting:
+        container = waiting.pop()
+        if isinstance(container, dict):
+            items: Iterable[JsonValue] = container.values()
+        elif isinstance(container, (list, tuple)):
+            items = container
+        else:
+            continue
+        for item in items:
+            if isinstance(item, float):
+                if not isfinite(item):
+                    return True
+            elif type(item) not in _PLAIN:
+                waiting.append(item)
+    return False
+
+
+def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
+    """Writes a value that orjson refused, if the reason was nothing but integers beyond 64 bits."""
+    copies: dict[int, JsonValue] = {}
+    waiting: list[JsonValue] = []
+
+    def replaced(item: JsonValue) -> JsonValue:
+        if type(item) is int and item.bit_length() <= _LARGEST_BITS and not _SMALLEST <= item <= _LARGEST:
+            return _as_text(item)
+        if not isinstance(item, (dict, list, tuple)):
+            return item
+        # Known by identity, so that what contains itself ends here, and is refused by orjson as too deep.
+        if id(item) not in copies:
+            copies[id(item)] = copy = dict(item) if isinstance(item, dict) else list(item)
+            waiting.append(copy)
+        return copies[id(item)]
+
+    root = replaced(value)
+    while waiting:
+        container = waiting.pop()
+        if isinstance(container, dict):
+            container.update({name: replaced(item) for name, item in container.items()})
+        elif isinstance(container, list):
+            container[:] = [replaced(item) for item in container]
+    try:
+        return orjson.dumps(root)
+    except TypeError:
+        raise LocalProtocolError(f"{_where(value)} cannot be written as JSON: {refusal}") from refusal
+
+
+def _as_text(number: int) -> JsonValue:
+    return orjson.Fragment(str(number))  # type: ignore[return-value]  # orjson takes it wherever it takes a value
+
+
+_Path: TypeAlias = "tuple[_Path, str] | None"
+"""A place in a value: the place that it is in, and how it is called there."""
+
+
+def _where(value: JsonValue) -> str:
+    """Names the first place found that cannot be written, as `params.points[3]`."""
+    seen: set[int] = set()
+    waiting: list[tuple[_Path, int, JsonValue]] = [(None, 1, value)]
+    while waiting:
+        path, depth, item = waiting.pop()
+        if not isinstance(item, (dict, list, tuple)):
+            if not _writable(item):
+                return _shown(path)
+        elif depth > _WRITABLE_DEPTH:
+            return f"a value nested more than {_WRITABLE_DEPTH} levels deep"
+        elif id(item) not in seen:
+            seen.add(id(item))
+            if isinstance(item, dict):
+                for name, inner in item.items():
+                    if not _writable({name: None}):
+                        return f"the name {name!r} of a member of {_shown(path)}"
+                    waiting.append(((path, f".{name}"), depth + 1, inner))
+            else:
+                waiting.extend(((path, f"[{index}]"), depth + 1, inner) for index, inner in enumerate(item))
+    return "a value that contains itself"
+
+
+def _writable(leaf: JsonValue) -> bool:
+    if isinstance(leaf, float) and not isfinite(leaf):
+        return False
+    if type(leaf) is int:
+        return leaf.bit_length() <= _LARGEST_BITS
+    try:
+        orjson.dumps(leaf)
+    except TypeError:
+        return False
+    return True
+
+
+def _shown(path: _Path) -> str:
+    steps = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    return "".join(reversed(steps)).removeprefix(".") or "the value"

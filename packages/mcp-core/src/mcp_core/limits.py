@@ -1,0 +1,89 @@
+"""The bounds on what a peer may make this side do: one object, the same names in client and server.
+
+Hitting a bound raises or reports `mcp_core.errors.LimitExceeded`, which names the setting as `Limits.message_bytes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CLIENT_LIMITS", "SERVER_LIMITS", "Limits"]
+
+_KIB: Final = 1024
+_MIB: Final = 1024 * 1024
+
+_EVENT_SLACK: Final = 64 * _KIB
+"""What an event may hold besides its message: field names, its name and its id."""
+
+_DEEPEST: Final = 250
+"""orjson reads 1,024 levels but writes only 254; what was received must be writable again, in an envelope and a batch."""
+
+_SHORTEST_ID: Final = 20
+"""The digits of the largest integer of 64 bits: every peer that counts its requests must be understood."""
+
+
+def _bounded(least: int, most: int | None = None) -> Callable[[Limits, attrs.Attribute[int], int], None]:
+    def check(_: Limits, attribute: attrs.Attribute[int], value: int) -> None:
+        if type(value) is not int:
+            raise TypeError(f"Limits.{attribute.name} must be an int, not {type(value).__name__}")
+        if value < least or (most is not None and value > most):
+            span = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise ValueError(f"Limits.{attribute.name} must be {span}, not {value}")
+
+    return check
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """The bounds of one connection, or of one endpoint.
+
+    Raises:
+        TypeError: A bound is no integer.
+        ValueError: A bound is out of its range.
+    """
+
+    message_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
+    """Bytes of one message: a line without its end, a body, the data of an event. A server reads what anybody sends,
+    hence 4 MiB; a client chose its server and gets long lists and files, hence 16 MiB in `CLIENT_LIMITS`."""
+    nesting_depth: int = attrs.field(default=128, validator=_bounded(1, _DEEPEST))
+    """Levels of arrays and objects in one message; 250 at most. Real messages have less than 40, and whoever walks
+    a value by recursion needs some stack for each level."""
+    array_items: int = attrs.field(default=100_000, validator=_bounded(1))
+    """Items of one JSON array. An item of two bytes becomes an object of 60."""
+    object_members: int = attrs.field(default=100_000, validator=_bounded(1))
+    """Members of one JSON object, for the same reason."""
+    batch_members: int = attrs.field(default=1_000, validator=_bounded(1))
+    """Messages in one batch. Each may start a task."""
+    id_chars: int = attrs.field(default=256, validator=_bounded(_SHORTEST_ID))
+    """Characters of a request id, or its digits; at least 20. Ids are kept while the request runs, and logged."""
+    event_bytes: int = attrs.field(validator=_bounded(1))
+    """Bytes of one server-sent event, without comments and line ends. Default: `message_bytes` and 64 KiB."""
+    running_requests: int = attrs.field(default=128, validator=_bounded(1))
+    """Requests of one peer that run at the same time. Each has a task."""
+    waiting_requests: int = attrs.field(default=1_024, validator=_bounded(0))
+    """Requests of one peer that wait, read, for others to finish. With more the peer is no longer read from."""
+    waiting_bytes: int = attrs.field(default=16 * _MIB, validator=_bounded(0))
+    """Bytes of the messages that wait so."""
+    outgoing_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
+    """Bytes that may wait to be written to a slow peer. With more, whoever wants to send waits too."""
+    watched_resources: int = attrs.field(default=1_000, validator=_bounded(0))
+    """Resources whose changes one peer may ask to be told of at the same time. Each change looks them up."""
+    junk_lines: int = attrs.field(default=100, validator=_bounded(0))
+    """Lines in a row that are no message, after which the peer is taken for something else; 0: the first one ends
+    it. A banner or a traceback on stdout is survived."""
+
+    @event_bytes.default
+    def _event_bytes_default(self) -> int:
+        return self.message_bytes + _EVENT_SLACK
+
+
+SERVER_LIMITS: Final = Limits()
+"""What a server allows its clients unless told otherwise."""
+
+CLIENT_LIMITS: Final = Limits(message_bytes=16 * _MIB)
+"""What a client allows its server unless told otherwise."""

@@ -1,0 +1,242 @@
+"""How a class says what it looks like on the wire, and in which revisions.
+
+`wire` makes a frozen attrs class and registers the lifetime of the concept; `field` does the same for one member.
+Everything that depends on the revision is read from these two by `mcp_core.shape`; nothing else knows camelCase.
+
+    @wire(since=R2025_03_26, tag="type")
+    class AudioContent(WireObject):
+        type: ClassVar[Literal["audio"]] = "audio"
+        data: str
+        meta: JsonObject | None = field(default=None, name="_meta", since=R2025_06_18)
+
+A member without a default has to be there. With the default `None` it is optional, and a `null` on the wire means
+that it is absent. With the default `ABSENT` it is optional and `null` is a value like any other.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final, NamedTuple, TypeVar, dataclass_transform, overload
+
+import attrs
+
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.revisions import Revision, between
+
+__all__ = ["ABSENT", "NO_EXTRA", "Absent", "ClassInfo", "FieldInfo", "WireObject", "evolve", "field", "wire"]
+
+T = TypeVar("T")
+
+_KEY: Final = "wire"
+_ALL: Final = between()
+
+
+class Absent(enum.Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = "absent"
+    """The one value."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent.ABSENT
+"""Stands for a member that is not there, where `None` would stand for a `null` that is."""
+
+NO_EXTRA: Final[Mapping[str, JsonValue]] = MappingProxyType({})
+"""No unknown members; shared, and cannot be changed."""
+
+
+class FieldInfo(NamedTuple):
+    """What the wire knows of one field."""
+
+    name: str | None = None
+    """The wire name; `None` to derive it from the name of the attribute."""
+    alive: frozenset[Revision] = _ALL
+    """The revisions that have the member."""
+    required: frozenset[Revision] = frozenset()
+    """The revisions in which the member has to be there although the class has a default for it."""
+    refuse: bool = False
+    """To send it to a peer whose revision lacks it is an error. If not, it is left out."""
+    always: bool = False
+    """It is sent also when it has its default value."""
+    added: bool = False
+    """The connection adds to it when a message is sent, so it is not missed before."""
+    was: tuple[frozenset[Revision], object] | None = None
+    """Another type that the member has in some revisions."""
+    minimum: float | None = None
+    """The smallest number that is allowed."""
+    maximum: float | None = None
+    """The largest number that is allowed."""
+
+
+_PLAIN: Final = FieldInfo()
+
+
+class ClassInfo(NamedTuple):
+    """What the wire knows of one class."""
+
+    alive: frozenset[Revision]
+    """The revisions that have the concept."""
+    tag: str | None
+    """The class variable whose value stands on the wire and tells the class from others."""
+    when: tuple[str, ...]
+    """The path of a member that tells the class from others in a union."""
+    needs: tuple[str, Mapping[str, str]] | None
+    """A field, and for some of its values another field that then has to be there."""
+
+
+class WireObject:
+    """The base of everything that is a JSON object on the wire.
+
+    Two values are equal when they are of the same class and have equal fields. They have no hash, since they hold JSON.
+    """
+
+    __slots__ = ()
+    __wire__: ClassVar[ClassInfo]
+    __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in self.__attrs_attrs__)
+
+    def __repr__(self) -> str:
+        given = ((each, getattr(self, each.name)) for each in self.__attrs_attrs__)
+        inside = ", ".join(f"{each.name}={value!r}" for each, value in given if value is not each.default)
+        return f"{type(self).__name__}({inside})"
+
+
+W = TypeVar("W", bound=WireObject)
+
+
+@overload
+def field(
+    *,
+    default: T,
+    name: str | None = None,
+    since: Revision | None = None,
+    until: Revision | None = None,
+    required_since: Revision | None = None,
+    required: frozenset[Revision] = frozenset(),
+    refuse: bool = False,
+    always: bool = False,
+    added: bool = False,
+    was: tuple[frozenset[Revision], object] | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> T: ...
+@overload
+def field(
+    *,
+    name: str | None = None,
+    was: tuple[frozenset[Revision], object] | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> T: ...  # type: ignore[type-var]  # the type comes from the annotation that the call stands beside
+def field(
+    *,
+    default: object = attrs.NOTHING,
+    name: str | None = None,
+    since: Revision | None = None,
+    until: Revision | None = None,
+    required_since: Revision | None = None,
+    required: frozenset[Revision] = frozenset(),
+    refuse: bool = False,
+    always: bool = False,
+    added: bool = False,
+    was: tuple[frozenset[Revision], object] | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> object:
+    """One member of a wire class.
+
+    Args:
+        default: The value where the member is absent; without it the member has to be there.
+        name: The wire name, where it is not the attribute's name in camelCase.
+        since: The first revision that has the member.
+        until: The last revision that has it.
+        required_since: The first revision in which it has to be there, for a member that has a default.
+        required: The same as a set.
+        refuse: Sending it to a peer whose revision lacks it raises `LocalProtocolError`; by default it is left out.
+        always: It is sent also when it has its default value.
+        added: The connection adds to it when a message is sent, so it is not missed before.
+        was: Revisions, and the type that the member has in these.
+        minimum: The smallest number that is allowed.
+        maximum: The largest number that is allowed.
+
+    Returns:
+        What attrs wants to stand in the class body.
+    """
+    info = FieldInfo(
+        name=name,
+        alive=_ALL if since is None and until is None else between(since, until),
+        required=required if required_since is None else required | between(required_since),
+        refuse=refuse,
+        always=always,
+        added=added,
+        was=was,
+        minimum=minimum,
+        maximum=maximum,
+    )
+    # The stubs of attrs know `default=NOTHING` only as the absence of the argument.
+    made: object = attrs.field(default=default, metadata={_KEY: info})
+    return made
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def wire(
+    *,
+    since: Revision | None = None,
+    until: Revision | None = None,
+    tag: str | None = None,
+    when: tuple[str, ...] = (),
+    needs: tuple[str, Mapping[str, str]] | None = None,
+) -> Callable[[type[W]], type[W]]:
+    """Makes a class that stands for a JSON object: frozen, keyword-only, with slots.
+
+    Args:
+        since: The first revision that has the concept.
+        until: The last revision that has it.
+        tag: The class variable whose value stands on the wire and tells the class from others, as `type`.
+        when: The path of a member that tells the class from others of the same tag, or without one.
+        needs: A field, and for some of its values another field that then has to be there.
+
+    Returns:
+        The decorator.
+    """
+    info = ClassInfo(between(since, until), tag, when, needs)
+
+    def decorate(cls: type[W]) -> type[W]:
+        cls.__wire__ = info
+        # Equality and `repr` come from `WireObject`: compiling them for each class would double the import time.
+        return attrs.frozen(kw_only=True, eq=False, repr=False, weakref_slot=False)(cls)
+
+    return decorate
+
+
+def field_info(attribute: attrs.Attribute[object]) -> FieldInfo:
+    """What the wire knows of an attrs attribute."""
+    info: FieldInfo = attribute.metadata.get(_KEY, _PLAIN)
+    return info
+
+
+def evolve(value: W, /, **changes: object) -> W:
+    """A copy of `value` with some fields changed.
+
+    Args:
+        value: Any wire object.
+        **changes: The fields that shall differ.
+
+    Returns:
+        The copy; what is not changed is shared.
+
+    Raises:
+        TypeError: There is no such field.
+    """
+    fields: dict[str, object] = {each.name: getattr(value, each.name) for each in value.__attrs_attrs__}
+    fields.update(changes)
+    return type(value)(**fields)

@@ -1,0 +1,45 @@
+"""The folders that a client lets a server work in. Spec: client/roots"""
+
+from __future__ import annotations
+
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.revisions import R2025_11_25
+from mcp_core.types._base import META_SINCE, NotificationParams, Open
+from mcp_core.types._wire import field, wire
+
+__all__ = ["ListRootsRequestParams", "ListRootsResult", "Root", "RootsListChangedNotificationParams"]
+
+
+@wire()
+class Root(Open):
+    """A folder. Spec: client/roots#root"""
+
+    uri: str
+    """A `file:` URI."""
+    name: str | None = None
+    """The name for people."""
+    meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
+    """Metadata."""
+
+
+@wire()
+class ListRootsRequestParams(Open):
+    """The parameters of `roots/list`. Spec: client/roots#listing-roots"""
+
+    meta: JsonObject | None = field(default=None, name="_meta")
+    """Metadata."""
+
+
+@wire(when=("roots",))
+class ListRootsResult(Open):
+    """The answer to `roots/list`. Spec: client/roots#listing-roots"""
+
+    roots: tuple[Root, ...]
+    """The folders."""
+    meta: JsonObject | None = field(default=None, name="_meta", until=R2025_11_25)
+    """Metadata."""
+
+
+@wire(until=R2025_11_25)
+class RootsListChangedNotificationParams(NotificationParams):
+    """The parameters of `notifications/roots/list_changed`. Spec: client/roots#root-list-changes"""

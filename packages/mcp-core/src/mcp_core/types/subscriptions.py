@@ -1,0 +1,58 @@
+"""Change notices on a stream of their own. Spec: basic/utilities/subscriptions (2026-07-28)"""
+
+from __future__ import annotations
+
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.revisions import R2026_07_28
+from mcp_core.types._base import NotificationParams, Open, RequestParams, Result
+from mcp_core.types._wire import field, wire
+
+__all__ = [
+    "SubscriptionFilter",
+    "SubscriptionsAcknowledgedNotificationParams",
+    "SubscriptionsListenRequestParams",
+    "SubscriptionsListenResult",
+]
+
+
+@wire(since=R2026_07_28)
+class SubscriptionFilter(Open):
+    """Which changes are wanted, or granted. Spec: basic/utilities/subscriptions (2026-07-28)"""
+
+    tools_list_changed: bool = False
+    """Changes of the list of tools."""
+    prompts_list_changed: bool = False
+    """Changes of the list of prompts."""
+    resources_list_changed: bool = False
+    """Changes of the list of resources."""
+    resource_subscriptions: tuple[str, ...] | None = None
+    """Changes of the resources with these URIs."""
+    task_ids: tuple[str, ...] | None = None
+    """Changes of these tasks. Spec: the extension `io.modelcontextprotocol/tasks`"""
+
+
+@wire(since=R2026_07_28)
+class SubscriptionsListenRequestParams(RequestParams):
+    """The parameters of `subscriptions/listen`. Spec: basic/utilities/subscriptions (2026-07-28)"""
+
+    notifications: SubscriptionFilter
+    """Which changes are wanted."""
+
+
+@wire(since=R2026_07_28)
+class SubscriptionsListenResult(Result):
+    """The answer to `subscriptions/listen`, when the server ends it. Spec: basic/utilities/subscriptions (2026-07-28)
+
+    Its `_meta` holds `mcp_core.types.meta.SUBSCRIPTION_ID`.
+    """
+
+    meta: JsonObject | None = field(default=None, name="_meta", required_since=R2026_07_28, added=True)
+    """Metadata; has to be there."""
+
+
+@wire(since=R2026_07_28)
+class SubscriptionsAcknowledgedNotificationParams(NotificationParams):
+    """The parameters of `notifications/subscriptions/acknowledged`. Spec: basic/utilities/subscriptions (2026-07-28)"""
+
+    notifications: SubscriptionFilter
+    """Which changes are granted."""

@@ -1,0 +1,399 @@
+"""The types and the table of methods are those of the official schemas, in each revision."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, get_args
+
+import pytest
+from official_schemas import EXTENSION_TASKS, folder, load, merged, sketch
+
+from mcp_core.errors import ErrorCode
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import METHODS, NOTIFICATIONS, Role, input_requests, methods, notifications
+from mcp_core.revisions import R2025_06_18, R2026_07_28, REVISIONS, Revision
+from mcp_core.schema import schema_of, schemas, wire_classes
+from mcp_core.shape import form_of
+from mcp_core.types import TaskStatus
+
+SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
+
+
+def test_the_official_schemas_are_there_where_they_have_to_be() -> None:
+    if folder() is None and os.environ.get("CI") != "true":
+        pytest.skip("not run: there is no folder with the official schemas; set MCP_SCHEMA_DIR")
+    assert folder() is not None
+
+
+needs_schemas = pytest.mark.skipif(folder() is None, reason="not run: no official schemas; set MCP_SCHEMA_DIR")
+
+
+class Deviation(NamedTuple):
+    """A member whose type we read otherwise than the official file, on purpose."""
+
+    definition: str
+    member: str
+    official: JsonObject
+    ours: JsonObject
+    reason: str
+
+
+_INTEGER: Final[JsonObject] = {"is": "integer"}
+_NUMBER: Final[JsonObject] = {"is": "number"}
+_STRING: Final[JsonObject] = {"is": "string"}
+
+DEVIATIONS: Final = (
+    Deviation("ElicitResult", "content", _INTEGER, _NUMBER, "schema.ts says number; the generator makes it integer"),
+    Deviation(
+        "InputRequiredResult",
+        "resultType",
+        _STRING,
+        {"is": "enum", "values": ["input_required"]},
+        "the page fixes the value, which tells the result from others",
+    ),
+)
+
+RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
+    "2024-11-05": {"ResourceReference": "ResourceTemplateReference"},
+    "2025-03-26": {"ResourceReference": "ResourceTemplateReference"},
+    "2025-06-18": {"EnumSchema": "LegacyTitledEnumSchema"},
+    EXTENSION_TASKS: {
+        "Task": "ExtensionTask",
+        "CreateTaskResult": "CreateExtensionTaskResult",
+        "CancelTaskResult": "CancelExtensionTaskResult",
+        "GetTaskResult": "GetExtensionTaskResult",
+        "TaskStatusNotificationParams": "ExtensionTaskNotificationParams",
+        "Error": "TaskError",
+    },
+}
+"""Definitions whose concept has another name in a later revision, or two meanings in the tasks of two revisions."""
+
+TASK_VARIANTS: Final[Mapping[str, str | None]] = {
+    "WorkingTask": None,
+    "InputRequiredTask": "inputRequests",
+    "CompletedTask": "result",
+    "FailedTask": "error",
+    "CancelledTask": None,
+}
+"""The definitions that are one class here, `DetailedTask`: what each one needs depends on its status."""
+
+ANY_VARIANT: Final = {"DetailedTask", "GetTaskResult", "TaskStatusNotification", "TaskStatusNotificationParams"}
+"""The definitions of the extension that hold one of the variants; each variant is compared by itself."""
+
+NO_CLASS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        [
+            "JSONRPCBatchRequest",
+            "JSONRPCBatchResponse",
+            "JSONRPCError",
+            "JSONRPCErrorResponse",
+            "JSONRPCMessage",
+            "JSONRPCNotification",
+            "JSONRPCRequest",
+            "JSONRPCResponse",
+            "JSONRPCResultResponse",
+            "Request",
+            "Notification",
+            "PaginatedRequest",
+            "Error",
+        ],
+        "an envelope: mcp_core.jsonrpc",
+    ),
+    **dict.fromkeys(
+        [
+            "ContentBlock",
+            "Cursor",
+            "ElicitRequestParams",
+            "EnumSchema",
+            "InputRequest",
+            "InputRequests",
+            "InputResponse",
+            "InputResponses",
+            "JSONArray",
+            "JSONObject",
+            "JSONValue",
+            "LoggingLevel",
+            "MetaObject",
+            "MultiSelectEnumSchema",
+            "PrimitiveSchemaDefinition",
+            "ProgressToken",
+            "RequestId",
+            "ResultType",
+            "Role",
+            "SamplingMessageContentBlock",
+            "SingleSelectEnumSchema",
+            "TaskStatus",
+        ],
+        "an alias, compared wherever it is used",
+    ),
+    **dict.fromkeys(
+        [
+            "Annotated",
+            "BaseMetadata",
+            "Icons",
+            "ResourceContents",
+            "ResourceRequestParams",
+            "TaskAugmentedRequestParams",
+        ],
+        "the base of definitions that repeat its members",
+    ),
+    **dict.fromkeys(["ClientResult", "ServerResult"], "the results of the methods, which name theirs"),
+    **dict.fromkeys(
+        ["TaskSubscriptionAcknowledgedNotifications", "TaskSubscriptionNotifications"],
+        "a member that the extension adds to SubscriptionFilter",
+    ),
+}
+
+INLINE: Final = frozenset(
+    {
+        "ClientTaskRequests",
+        "ClientTasksCapability",
+        "Completion",
+        "CompletionArgument",
+        "CompletionContext",
+        "ElicitationCapability",
+        "ElicitationTaskRequests",
+        "EnumItems",
+        "EnumOption",
+        "PromptsCapability",
+        "RequestedSchema",
+        "ResourcesCapability",
+        "RootsCapability",
+        "SamplingCapability",
+        "SamplingTaskRequests",
+        "ServerTaskRequests",
+        "ServerTasksCapability",
+        "TitledEnumItems",
+        "ToolTaskRequests",
+        "ToolsCapability",
+    }
+)
+"""Classes of ours for objects that have no name in the official schemas, compared in the place where they stand."""
+
+OWN: Final[Mapping[str, str]] = {
+    "UnknownContent": "content of kinds to come",
+    "UntitledSingleSelectEnumSchema": "in 2025-06-18: an EnumSchema without names",
+    "RequestMetaObject": "in legacy revisions the definitions have the progress token in place",
+    "TaskMetadata": "named since 2025-11-25",
+    "InputResponseRequestParams": "the base of params that have its members in 2026-07-28 only",
+    "CacheableResult": "the base of results that have its members in 2026-07-28 only",
+    "RequestParams": "named since 2025-11-25",
+    "NotificationParams": "named since 2025-11-25",
+    "PaginatedRequestParams": "named since 2025-11-25",
+    "ElicitRequestFormParams": "named since 2025-11-25",
+    "Annotations": "named since 2025-03-26",
+    "ListRootsRequestParams": "in 2026-07-28 in place, in ListRootsRequest",
+}
+"""Classes of ours that have no definition of their own in some revision in which they exist, and why."""
+
+EXTENSION_MEMBERS: Final = {"SubscriptionFilter": "taskIds"}
+ERROR_CODES: Final = {
+    "ParseError": ErrorCode.PARSE_ERROR,
+    "InvalidRequestError": ErrorCode.INVALID_REQUEST,
+    "MethodNotFoundError": ErrorCode.METHOD_NOT_FOUND,
+    "InvalidParamsError": ErrorCode.INVALID_PARAMS,
+    "InternalError": ErrorCode.INTERNAL_ERROR,
+    "HeaderMismatchError": ErrorCode.HEADER_MISMATCH,
+    "MissingRequiredClientCapabilityError": ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY,
+    "UnsupportedProtocolVersionError": ErrorCode.UNSUPPORTED_PROTOCOL_VERSION,
+    "URLElicitationRequiredError": ErrorCode.URL_ELICITATION_REQUIRED,
+}
+MESSAGE_UNIONS: Final = {
+    "ClientRequest": Role.CLIENT,
+    "ServerRequest": Role.SERVER,
+    "ClientNotification": Role.CLIENT,
+    "ServerNotification": Role.SERVER,
+}
+
+
+class Comparison:
+    """The official definitions of one source, beside what we make of them."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.revision: Revision = REVISIONS.get(source, R2026_07_28)
+        self.official = load(source)
+        self.renamed = RENAMED.get(source, {})
+        document = schemas(self.revision)["$defs"]
+        assert isinstance(document, dict)
+        self.ours: dict[str, JsonObject] = {name: each for name, each in document.items() if isinstance(each, dict)}
+        named = {self.renamed.get(name, name) for name in self.official}
+        self.keep = {name for name in self.ours if name in named}
+        self.left_out = {"UnknownContent"}
+        if self.revision is R2025_06_18:
+            self.left_out.add("UntitledSingleSelectEnumSchema")
+
+    def of_official(self, node: JsonValue) -> JsonObject:
+        return sketch(node, self.official, keep=self.keep, renamed=self.renamed)
+
+    def of_ours(self, name: str) -> JsonObject:
+        found = sketch(self.ours[name], self.ours, keep=self.keep | self.left_out, left_out=self.left_out)
+        if name in EXTENSION_MEMBERS and self.source != EXTENSION_TASKS:
+            members(found).pop(EXTENSION_MEMBERS[name])
+        return found
+
+    def deviated(self, name: str, found: JsonObject) -> JsonObject:
+        """The sketch of an official definition, with our deviations put into it."""
+        for row in DEVIATIONS:
+            if row.definition == name:
+                before = json.dumps(members(found)[row.member])
+                after = before.replace(json.dumps(row.official), json.dumps(row.ours))
+                assert after != before, f"the deviation {row} is not one in {self.source}"
+                members(found)[row.member] = json.loads(after)
+        return found
+
+
+def members(found: JsonObject) -> JsonObject:
+    inside = found.get("members", {})
+    assert isinstance(inside, dict)
+    return inside
+
+
+def method_of(node: JsonObject, definitions: Mapping[str, JsonObject]) -> str | None:
+    properties = merged(node, definitions).get("properties")
+    if not isinstance(properties, dict) or not isinstance(properties.get("method"), dict):
+        return None
+    method = properties["method"]
+    assert isinstance(method, dict)
+    return str(method["const"]) if "const" in method else None
+
+
+def definitions() -> Iterator[tuple[str, str]]:
+    for source in SOURCES if folder() is not None else []:
+        for name in load(source):
+            yield source, name
+
+
+def same_type(comparison: Comparison, name: str, definition: JsonObject) -> None:
+    ours = comparison.renamed.get(name, name)
+    assert comparison.of_ours(ours) == comparison.deviated(ours, comparison.of_official(definition))
+
+
+def same_params(comparison: Comparison, method: str, definition: JsonObject) -> None:
+    found = merged(definition, comparison.official)
+    properties = found["properties"]
+    assert isinstance(properties, dict)
+    params, required = properties.get("params"), found.get("required", [])
+    assert isinstance(required, list)
+    requests, notes = methods(comparison.revision), notifications(comparison.revision)
+    row_params = requests[method].params if method in requests else notes[method].params
+    alive = [cls for cls in get_args(row_params) or (row_params,) if comparison.revision in cls.__wire__.alive]
+    official = sketch(params, comparison.official, keep=comparison.keep, renamed=comparison.renamed)
+    if len(alive) > 1:
+        listed = [{"is": "ref", "to": cls.__name__} for cls in alive]
+        assert sorted(listed, key=str) == sorted(official["of"], key=str)  # type: ignore[type-var, arg-type]  # a list of objects
+        return
+    ours = comparison.of_ours(alive[0].__name__)
+    # Where the params stand in place, what holds for all params is not repeated.
+    members(official).setdefault("_meta", members(ours)["_meta"])
+    if params is None:
+        official = {"is": "object", "members": {"_meta": members(ours)["_meta"]}}
+    elif official["is"] == "map":
+        official = {"is": "object", "members": {"_meta": members(ours)["_meta"]}}
+    assert ours == official
+    if any(isinstance(each, list) and each[0] for each in members(ours).values()):
+        assert "params" in required
+
+
+@needs_schemas
+@pytest.mark.parametrize(("source", "name"), list(definitions()))
+def test_each_official_definition_is_what_we_have(source: str, name: str) -> None:
+    comparison = Comparison(source)
+    definition = comparison.official[name]
+    method = method_of(definition, comparison.official)
+    if name in MESSAGE_UNIONS:
+        alternatives = definition.get("anyOf", [definition])
+        assert isinstance(alternatives, list)
+        named = {method_of(each, comparison.official) for each in alternatives if isinstance(each, dict)}
+        side = MESSAGE_UNIONS[name]
+        requests = {row.name for row in methods(comparison.revision).values() if side in row.sender and not row.extension}
+        notes = {
+            row.name
+            for row in notifications(comparison.revision).values()
+            if side in row.sender_in(comparison.revision) and not row.extension
+        }
+        assert named == (requests if name.endswith("Request") else notes)
+    elif name in ERROR_CODES:
+        assert json.dumps({"const": int(ERROR_CODES[name])})[1:-1] in json.dumps(definition)
+    elif name in TASK_VARIANTS:
+        same_variant(comparison, name)
+    elif name in ANY_VARIANT and source == EXTENSION_TASKS:
+        text = json.dumps(definition)
+        assert all(json.dumps(status) in text for status in get_args(TaskStatus))
+        assert method is None or method in notifications(comparison.revision)
+    elif comparison.renamed.get(name, name) in comparison.ours:
+        same_type(comparison, name, definition)
+    elif method is not None:
+        same_params(comparison, method, definition)
+    elif name.endswith("ResultResponse") and source == R2026_07_28.name and not name.startswith("JSONRPC"):
+        result = name.removesuffix("Response")
+        row = next(row for row in methods(comparison.revision).values() if row.result.__name__ == result)
+        listed = {f"#/$defs/{cls.__name__}" for kind, cls in row.results(comparison.revision).items() if kind != "task"}
+        assert all(each in json.dumps(definition) for each in listed)
+        assert json.dumps(definition).count("$ref") == len(listed) + 1  # and the id
+    else:
+        assert name in NO_CLASS
+
+
+def same_variant(comparison: Comparison, name: str) -> None:
+    """A kind of task is `DetailedTask` with one status, and one more member that has to be there."""
+    official = members(comparison.of_official(comparison.official[name]))
+    ours = members(comparison.of_ours("DetailedTask"))
+    needed = TASK_VARIANTS[name]
+    for member, value in official.items():
+        mine = ours[member]
+        assert isinstance(value, list)
+        assert isinstance(mine, list)
+        if member == "status":
+            assert isinstance(value[1], dict)
+            assert json.dumps(value[1]["values"])[1:-1] in json.dumps(mine[1])
+        else:
+            assert value[1] == mine[1]
+            assert value[0] is (mine[0] or member == needed)
+    assert set(ours) - set(official) == {"inputRequests", "result", "error"} - {needed}
+
+
+@needs_schemas
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+def test_each_class_of_ours_has_an_official_definition_or_a_reason(revision: Revision) -> None:
+    sources = [revision.name, *([EXTENSION_TASKS] if revision is R2026_07_28 else [])]
+    named = {RENAMED.get(source, {}).get(name, name) for source in sources for name in load(source)}
+    by_method = {
+        cls.__name__
+        for row in [*methods(revision).values(), *notifications(revision).values()]
+        for cls in get_args(row.params) or (row.params,)
+    }
+    without = {cls.__name__ for cls in wire_classes(revision)} - named - by_method - INLINE
+    assert without <= set(OWN)
+
+
+def test_no_reason_is_given_for_what_does_not_exist() -> None:
+    every = {cls.__name__ for revision in REVISIONS.values() for cls in wire_classes(revision)}
+    assert set(OWN) <= every
+    assert every >= INLINE
+
+
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+def test_each_row_is_reached_by_its_name(revision: Revision) -> None:
+    for row in METHODS:
+        assert (methods(revision).get(row.name) is row) == (revision in row.revisions)
+        assert (input_requests(revision).get(row.name) is row) == (revision in row.input_request)
+    for note in NOTIFICATIONS:
+        assert (notifications(revision).get(note.name) is note) == (revision in note.revisions)
+
+
+def test_a_schema_refers_only_to_what_its_revision_has() -> None:
+    for revision in REVISIONS.values():
+        names = {cls.__name__ for cls in wire_classes(revision)}
+        for cls in wire_classes(revision):
+            text = json.dumps(schema_of(cls, revision))
+            assert {each.split('"')[0] for each in text.split("#/$defs/")[1:]} <= names
+
+
+def test_a_type_that_cannot_stand_on_the_wire_is_refused() -> None:
+    with pytest.raises(TypeError, match="has no form"):
+        form_of(set[str])
+    with pytest.raises(TypeError, match="has no form"):
+        form_of(bytes)

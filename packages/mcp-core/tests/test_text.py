@@ -1,0 +1,284 @@
+"""JSON text: nothing is rounded, merged or repaired in silence, whatever the bytes are."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import cast
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.jsonrpc import text
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.jsonrpc.text import read, write
+from mcp_core.limits import Limits
+
+LIMITS = Limits()
+_LARGEST = 10**307
+
+_names = st.text(max_size=8) | st.sampled_from(["id", "method", "a:b", ":", "::", "\\u003a"])
+_scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-_LARGEST, _LARGEST)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _names
+)
+json_values = st.recursive(
+    _scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(_names, inner, max_size=5), max_leaves=30
+)
+
+
+def _same(left: JsonValue, right: JsonValue) -> bool:
+    """Equality that tells 1 from 1.0 and from True."""
+    return json.dumps(left) == json.dumps(right)
+
+
+@pytest.mark.property
+@given(json_values, st.booleans(), st.sampled_from([None, 1]))
+def test_what_another_writer_wrote_is_read_exactly(value: JsonValue, ascii_only: bool, indent: int | None) -> None:
+    data = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
+
+    found, excess, repetitions = read(data, LIMITS)
+
+    assert _same(found, value)
+    assert (excess, repetitions) == (None, ())
+
+
+@pytest.mark.property
+@given(json_values)
+def test_what_is_written_is_read_again(value: JsonValue) -> None:
+    data = write(value)
+
+    assert b"\n" not in data
+    assert b"\r" not in data
+    assert _same(read(data, LIMITS)[0], value)
+
+
+@st.composite
+def _spelt(draw: st.DrawFn, name: str) -> str:
+    """A JSON string for `name`, any character of it spelt as an escape."""
+    return '"' + "".join(f"\\u{ord(c):04{draw(st.sampled_from('xX'))}}" if draw(st.booleans()) else c for c in name) + '"'
+
+
+@st.composite
+def _objects(draw: st.DrawFn, depth: int = 0) -> str:
+    """The text of an object whose member names may be repeated, in any spelling."""
+    members = []
+    for name in draw(st.lists(st.sampled_from(["id", "method", "a:b", ":"]), max_size=4)):
+        choices = ["1", '":"', '"\\u003a\\u003A"', '"\\\\u003a"', '"\\"id\\":2"', "[{}]"]
+        inner = draw(st.sampled_from(choices)) if depth > 2 or draw(st.booleans()) else draw(_objects(depth + 1))
+        blank = draw(st.sampled_from(["", " ", "\t\n"]))
+        members.append(f"{draw(_spelt(name))}{blank}:{blank}{inner}")
+    return "{" + ",".join(members) + "}"
+
+
+@pytest.mark.property
+@given(_objects())
+@example('{"method":"a","m\\u0065thod":"b"}')
+@example('{"id":{"a":1,"a":2}}')
+@example('{"a":"\\u003a\\u003a","a":""}')
+def test_a_repeated_name_is_found_at_any_depth_and_in_any_spelling(data: str) -> None:
+    repeated: list[set[str]] = []
+
+    def look(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            repeated.append({name for name in names if names.count(name) > 1})
+        return dict(pairs)
+
+    expected = json.loads(data, object_pairs_hook=look)
+
+    value, excess, repetitions = read(data.encode(), LIMITS)
+
+    assert value == expected
+    assert excess is None
+    assert [set(names) for _, names in repetitions] == repeated
+
+
+def test_a_repetition_names_the_object_it_stands_in() -> None:
+    value, _, repetitions = read(b'{"a":{"x":1},"a":{"x":2,"y":3}}', LIMITS)
+
+    ((container, names),) = repetitions
+    assert container is value
+    assert names == {"a"}
+
+
+@pytest.mark.property
+@given(st.binary() | st.text().map(str.encode))
+def test_any_bytes_are_read_or_refused_as_no_json(data: bytes) -> None:
+    check_any_bytes(data)
+
+
+def check_any_bytes(data: bytes) -> None:
+    """Agrees with another strict reader on what is JSON."""
+    try:
+        value = read(data, LIMITS)[0]
+    except ValueError:
+        return
+    assert _same(value, json.loads(data.decode("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**19, 10**20 + 1, -(10**20) - 1, 12345678901234567890123, 10**307],
+)
+def test_integers_beyond_64_bits_are_exact_both_ways(number: int) -> None:
+    value = {"n": [number, (number,)], "m": number}
+
+    data = write(cast("JsonValue", value))  # a tuple is written as an array
+
+    assert data == b'{"n":[%d,[%d]],"m":%d}' % (number, number, number)
+    assert read(data, LIMITS)[0] == {"n": [number, [number]], "m": number}
+
+
+def test_a_large_float_stays_a_float() -> None:
+    assert read(b"[1e22, 18446744073709551616.0]", LIMITS)[0] == [1e22, 18446744073709551616.0]
+    assert all(isinstance(item, float) for item in cast("list[JsonValue]", read(b"[1e22, 1e19]", LIMITS)[0]))  # a list
+
+
+def test_a_release_of_orjson_without_a_sign_in_exponents_would_be_noticed() -> None:
+    """The text of a float that was an integer must have the character that the reader looks for."""
+    assert text._EXPONENT in orjson.dumps(float(2**64))
+    assert text._EXPONENT in orjson.dumps(float(-(2**63) - 1025))
+    assert text._EXPONENT in orjson.dumps(1e308)
+
+
+def _nested(depth: int, kind: str) -> bytes:
+    opening, closing = {"array": (b"[", b"]"), "object": (b'{"a":', b"}")}[kind]
+    return opening * (depth - 1) + (b"[]" if kind == "array" else b"{}") + closing * (depth - 1)
+
+
+@pytest.mark.parametrize("kind", ["array", "object"])
+@pytest.mark.parametrize("allowed", [1, 2, 128, 250])
+def test_the_depth_is_exact(allowed: int, kind: str) -> None:
+    limits = Limits(nesting_depth=allowed)
+
+    assert read(_nested(allowed, kind), limits)[1] is None
+    excess = read(_nested(allowed + 1, kind), limits)[1]
+
+    assert excess is not None
+    assert (excess.setting, excess.observed, excess.allowed) == ("Limits.nesting_depth", allowed + 1, allowed)
+
+
+@pytest.mark.parametrize("blanks", [0, 9_000])
+def test_the_depth_is_exact_in_long_texts_too(blanks: int) -> None:
+    """Long texts are not looked at for brackets first."""
+    assert read(_nested(128, "array") + b" " * blanks, LIMITS)[1] is None
+    assert read(_nested(129, "array") + b" " * blanks, LIMITS)[1] is not None
+
+
+def test_brackets_in_strings_and_side_by_side_are_no_depth() -> None:
+    data = orjson.dumps(["[{" * 500, *([[]] * 500)])
+
+    assert read(data, LIMITS)[1] is None
+
+
+@pytest.mark.parametrize("depth", [2_000, 100_000])
+def test_a_depth_beyond_the_reader_is_refused_without_recursion(depth: int) -> None:
+    with pytest.raises(ValueError, match="limit"):
+        read(b"[" * depth + b"]" * depth, LIMITS)
+
+
+def test_the_items_of_an_array_are_counted() -> None:
+    limits = Limits(array_items=10, object_members=1_000)
+
+    assert read(orjson.dumps({"a": [[1, 2.5]] * 10}), limits)[1] is None
+    assert read(orjson.dumps({"a": list(range(10)), "b": list(range(10))}), limits)[1] is None
+    excess = read(orjson.dumps({"a": ["x", list(range(11))]}), limits)[1]
+
+    assert isinstance(excess, LimitExceeded)
+    assert (excess.setting, excess.observed, excess.allowed) == ("Limits.array_items", 11, 10)
+
+
+def test_the_members_of_an_object_are_counted() -> None:
+    limits = Limits(array_items=1_000, object_members=10)
+
+    assert read(orjson.dumps([{str(n): n for n in range(10)}] * 4), limits)[1] is None
+    excess = read(orjson.dumps([{str(n): n for n in range(11)}]), limits)[1]
+
+    assert isinstance(excess, LimitExceeded)
+    assert (excess.setting, excess.observed, excess.allowed) == ("Limits.object_members", 11, 10)
+
+
+def test_the_least_text_of_too_many_items_is_found() -> None:
+    excess = read(b"[1,1]", Limits(array_items=1))[1]
+
+    assert excess is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (math.nan, "the value is not a finite number"),
+        ({"a": [1, math.inf]}, r"a\[1\] is not a finite number"),
+        ({"a": {"b": [{"c": -math.inf, "d": None}]}}, r"a\.b\[0\]\.c is not a finite number"),
+        ({"n": 2**70, "a": math.nan}, "a is not a finite number"),
+        ({"a": "\ud800"}, "a cannot be written"),
+        ({"a": {"b\ud800": 1}}, "the name 'b\\\\ud800' of a member of a cannot be written"),
+        ({1: 2}, "the name 1 of a member of the value cannot be written"),
+        ({"a": (1, b"x")}, r"a\[1\] cannot be written"),
+        ({"a": 2**70, "b": 10**309}, "b cannot be written"),
+        ({"a": 10**5_000}, "a cannot be written"),
+        ((1, {2: 3}), "the name 2 of a member of "),
+    ],
+)
+def test_what_json_cannot_say_is_refused_with_its_place(value: object, place: str) -> None:
+    with pytest.raises(LocalProtocolError, match=place):
+        write(cast("JsonValue", value))  # the point of the test: it is none
+
+
+def test_what_is_too_deep_or_contains_itself_is_refused() -> None:
+    deep: JsonValue = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(LocalProtocolError, match="a value nested more than 254 levels deep cannot be written"):
+        write(deep)
+
+    loop: list[JsonValue] = [2**70]
+    loop += [loop, loop, {"again": loop}]
+    with pytest.raises(LocalProtocolError, match="a value that contains itself cannot be written"):
+        write(loop)
+
+
+def test_null_and_the_word_null_are_no_reason_to_refuse() -> None:
+    value: JsonValue = {"a": None, "b": "null", "c": [1.5, True, {"d": None}]}
+
+    assert json.loads(write(value)) == value
+
+
+def test_a_fragment_is_copied_beside_anything() -> None:
+    fragment = cast("JsonValue", orjson.Fragment(b'{"ready":null}'))  # stands for a value
+
+    assert write({"a": fragment, "n": None}) == b'{"a":{"ready":null},"n":null}'
+    assert write({"a": fragment, "n": 2**64}) == b'{"a":{"ready":null},"n":18446744073709551616}'
+    with pytest.raises(LocalProtocolError, match="n is not a finite number"):
+        write({"a": fragment, "n": math.nan})
+    with pytest.raises(LocalProtocolError, match=r"b cannot be written"):
+        write({"a": fragment, "b": "\udfff"})
+
+
+def test_one_object_in_several_places_is_written_in_each() -> None:
+    shared: JsonValue = {"n": 2**64}
+
+    assert write([shared, shared]) == b'[{"n":18446744073709551616},{"n":18446744073709551616}]'
+
+
+def test_writing_leaves_the_value_as_it_was() -> None:
+    value: JsonValue = {"a": [2**64, {"b": 2**65}]}
+
+    write(value)
+
+    assert value == {"a": [2**64, {"b": 2**65}]}
+
+
+def test_a_writer_without_a_bound_on_depth_is_refused_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orjson, "dumps", lambda value: b"")
+
+    with pytest.raises(ImportError, match="any depth"):
+        text._writable_depth()

@@ -1,0 +1,154 @@
+"""What a URI template consists of: text, and expressions with an operator and variables. RFC 6570 section 2."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+import attrs
+
+from mcp_core.errors import LimitExceeded, McpError
+
+__all__ = [
+    "RESERVED",
+    "AmbiguousTemplate",
+    "Expression",
+    "InvalidTemplate",
+    "Operator",
+    "Variable",
+    "bound",
+    "encode",
+    "parse",
+]
+
+MAX_TEMPLATE_BYTES: Final = 8 * 1024
+MAX_VARIABLES: Final = 256
+
+RESERVED: Final = ":/?#[]@!$&'()*+,;="
+_VARSPEC: Final = re.compile(
+    r"(?P<name>(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:\.?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*)(?:(?P<explode>\*)|:(?P<prefix>[1-9][0-9]{0,3}))?"
+)
+_TRIPLET: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
+_NOT_LITERAL: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}\ud800-\udfff]|%(?![0-9A-Fa-f]{2})")
+
+
+class InvalidTemplate(McpError):
+    """A text that is no URI template: what is wrong, and where."""
+
+    def __init__(self, message: str, *, template: str) -> None:
+        super().__init__(f"URI template {template!r}: {message}")
+        self.template: str = template
+        """The whole text."""
+
+
+class AmbiguousTemplate(InvalidTemplate):
+    """A template that can be expanded, but whose expansions cannot be taken apart again."""
+
+
+@attrs.frozen
+class Operator:
+    """One row of the table in RFC 6570, appendix A."""
+
+    first: str
+    separator: str
+    named: bool
+    if_empty: str
+    reserved: bool
+
+
+_OPERATORS: Final = {
+    "": Operator("", ",", named=False, if_empty="", reserved=False),
+    "+": Operator("", ",", named=False, if_empty="", reserved=True),
+    "#": Operator("#", ",", named=False, if_empty="", reserved=True),
+    ".": Operator(".", ".", named=False, if_empty="", reserved=False),
+    "/": Operator("/", "/", named=False, if_empty="", reserved=False),
+    ";": Operator(";", ";", named=True, if_empty="", reserved=False),
+    "?": Operator("?", "&", named=True, if_empty="=", reserved=False),
+    "&": Operator("&", "&", named=True, if_empty="=", reserved=False),
+}
+
+
+@attrs.frozen
+class Variable:
+    """One variable of an expression, with its modifier."""
+
+    name: str
+    explode: bool
+    prefix: int | None
+
+
+@attrs.frozen
+class Expression:
+    """What stands between braces."""
+
+    source: str
+    operator: Operator
+    variables: tuple[Variable, ...]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the separator of the operator may occur in an expansion, besides at its start."""
+        return len(self.variables) > 1 or any(variable.explode for variable in self.variables)
+
+
+def bound(limit: str, observed: int, allowed: int, setting: str) -> None:
+    """Raises `LimitExceeded` when `observed` is over `allowed`."""
+    if observed > allowed:
+        raise LimitExceeded(limit, observed=observed, allowed=allowed, setting=f"the fixed bound {setting}")
+
+
+def parse(template: str) -> tuple[str | Expression, ...]:
+    """The texts and expressions of a template. Raises `InvalidTemplate` and `LimitExceeded`."""
+    bound(
+        "bytes of a URI template",
+        len(template.encode("utf-8", "surrogatepass")),
+        MAX_TEMPLATE_BYTES,
+        "MAX_TEMPLATE_BYTES",
+    )
+    parts: list[str | Expression] = []
+    position = 0
+    while position < len(template):
+        start = template.find("{", position)
+        literal = template[position:] if start < 0 else template[position:start]
+        if literal:
+            parts.append(_literal(literal, template))
+        if start < 0:
+            break
+        end = template.find("}", start)
+        if end < 0:
+            raise InvalidTemplate(f"the expression at character {start} has no closing brace", template=template)
+        parts.append(_expression(template[start + 1 : end], template))
+        position = end + 1
+    count = sum(len(part.variables) for part in parts if isinstance(part, Expression))
+    bound("variables of a URI template", count, MAX_VARIABLES, "MAX_VARIABLES")
+    return tuple(parts)
+
+
+def _literal(text: str, template: str) -> str:
+    """A literal as it stands in an expansion."""
+    bad = _NOT_LITERAL.search(text)
+    if bad is not None:
+        raise InvalidTemplate(f"{bad[0]!r} may not stand outside of an expression", template=template)
+    return encode(text, reserved=True)
+
+
+def _expression(source: str, template: str) -> Expression:
+    sign = source[:1] if source[:1] in _OPERATORS else ""
+    variables = []
+    for text in source[len(sign) :].split(","):
+        matched = _VARSPEC.fullmatch(text)
+        if matched is None:
+            raise InvalidTemplate(f"{{{source}}}: {text!r} is no variable", template=template)
+        prefix = matched["prefix"]
+        variables.append(
+            Variable(matched["name"], matched["explode"] is not None, None if prefix is None else int(prefix))
+        )
+    return Expression(f"{{{source}}}", _OPERATORS[sign], tuple(variables))
+
+
+def encode(text: str, *, reserved: bool) -> str:
+    """Percent-encodes all but unreserved characters; where `reserved`, keeps reserved ones and triplets too."""
+    if not reserved:
+        return quote(text, safe="")
+    return "".join(part if index % 2 else quote(part, safe=RESERVED) for index, part in enumerate(_TRIPLET.split(text)))

@@ -1,0 +1,302 @@
+"""Validation of JSON values against schemas from anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_core.errors import LimitExceeded
+from mcp_server._schema import (
+    DIALECTS,
+    InvalidSchema,
+    NonLocalReference,
+    SchemaLimits,
+    SchemaProblem,
+    UnknownDialect,
+    compile_schema,
+)
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+PAIR: JsonObject = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False}
+DRAFT_7_PAIR: JsonObject = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "array",
+    "items": [{"type": "integer"}, {"type": "string"}],
+    "additionalItems": False,
+}
+
+
+def bomb(levels: int, keyword: str = "$ref") -> JsonObject:
+    """A schema of a few lines whose references stand for two to the power of `levels` subschemas."""
+    defs: JsonObject = {}
+    for level in range(levels):
+        target = f"#/$defs/a{level + 1}" if keyword == "$ref" else f"#a{level + 1}"
+        defs[f"a{level}"] = {"$anchor": f"a{level}", "allOf": [{"$ref": target}, {"$ref": target}]}
+    defs[f"a{levels}"] = {"$anchor": f"a{levels}", "type": "string"}
+    return {"$defs": defs, "$ref": "#/$defs/a0"}
+
+
+def test_a_valid_value_has_no_problems() -> None:
+    assert compile_schema({"type": "object", "required": ["a"]}).validate({"a": 1}) == ()
+
+
+def test_each_problem_says_where_and_what() -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"type": "string"}}},
+    }
+    problems = compile_schema(schema).validate({"a": "x", "b": ["fine", 2]})
+    assert [problem.path for problem in problems] == ["$.a", "$.b[1]"]
+    assert str(problems[0]) == '$.a: "x" is not of type "integer"'
+
+
+def test_no_more_problems_are_reported_than_the_limit() -> None:
+    validator = compile_schema({"items": {"type": "string"}}, limits=SchemaLimits(problems=3))
+    assert len(validator.validate([1, 2, 3, 4, 5])) == 3
+
+
+def test_a_huge_value_is_not_repeated_in_the_message() -> None:
+    (problem,) = compile_schema({"type": "integer"}).validate("x" * 100_000)
+    assert len(problem.message) < 400
+
+
+@pytest.mark.spec("schema.default-dialect-2020-12")
+def test_a_schema_without_dialect_is_read_as_2020_12() -> None:
+    validator = compile_schema(PAIR)
+    assert validator.validate([1, "a"]) == ()
+    assert validator.validate([1, "a", "more"]) != ()
+
+
+@pytest.mark.spec("schema.validate-by-dialect")
+def test_validation_follows_the_declared_dialect() -> None:
+    validator = compile_schema(DRAFT_7_PAIR)
+    assert validator.validate([1, "a"]) == ()
+    assert validator.validate([1, "a", "more"]) != ()
+    # `prefixItems` means nothing in draft-07.
+    as_draft_7: JsonObject = {
+        "prefixItems": [{"type": "integer"}],
+        "$schema": "http://json-schema.org/draft-07/schema#",
+    }
+    assert compile_schema(as_draft_7).validate(["no integer"]) == ()
+    dependent: JsonObject = {
+        "$schema": "https://json-schema.org/draft/2019-09/schema",
+        "dependentRequired": {"a": ["b"]},
+    }
+    assert compile_schema(dependent).validate({"a": 1}) != ()
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_each_known_dialect_is_accepted_with_and_without_the_empty_fragment(dialect: str) -> None:
+    for spelling in (dialect, f"{dialect}#"):
+        assert compile_schema({"$schema": spelling, "type": "string"}).validate(1) != ()
+
+
+@pytest.mark.spec("schema.unsupported-dialect-error")
+@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "urn:mine", "", 7, None])
+def test_an_unknown_dialect_is_an_error_that_names_it(dialect: JsonValue) -> None:
+    with pytest.raises(UnknownDialect) as caught:
+        compile_schema({"$schema": dialect, "type": "object"})
+    assert caught.value.dialect == str(dialect)
+    assert "2020-12" in str(caught.value)
+
+
+@pytest.mark.spec("schema.no-network-ref", "schema.unresolved-ref-rejected")
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$recursiveRef"])
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "http://127.0.0.1:1/a.json",
+        "file:///etc/passwd",
+        "other.json",
+        "//host/x",
+        "https://json-schema.org/draft/2020-12/schema",
+        "",
+    ],
+)
+def test_a_reference_out_of_the_schema_is_refused_and_named(keyword: str, reference: str) -> None:
+    with pytest.raises(NonLocalReference) as caught:
+        compile_schema({"properties": {"a/b": {keyword: reference}}})
+    assert caught.value.reference == reference
+    assert caught.value.path == f"#/properties/a~1b/{keyword}"
+
+
+def test_references_within_the_schema_are_followed() -> None:
+    schema: JsonObject = {
+        "$id": "https://example.com/root",
+        "$defs": {"a b": {"type": "integer"}, "c": {"$anchor": "here", "type": "string"}, "yes": True},
+        "prefixItems": [{"$ref": "#/$defs/a%20b"}, {"$ref": "#here"}, {"$ref": "#/$defs/yes"}, {"$ref": "#"}],
+    }
+    validator = compile_schema(schema)
+    assert validator.validate([1, "a", None, [2]]) == ()
+    assert [problem.path for problem in validator.validate(["a", 1, None, ["b"]])] == ["$[0]", "$[1]", "$[3][0]"]
+
+
+def test_an_anchor_in_the_way_of_draft_7_is_followed() -> None:
+    schema: JsonObject = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"a": {"$id": "#a", "type": "string"}},
+        "items": {"$ref": "#a"},
+    }
+    assert compile_schema(schema).validate(["x"]) == ()
+    assert compile_schema(schema).validate([1]) != ()
+
+
+def test_a_subschema_with_an_identifier_of_its_own_is_refused() -> None:
+    with pytest.raises(InvalidSchema, match="identifier of its own"):
+        compile_schema({"$defs": {"a": {"$id": "https://example.com/a"}}})
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/absent", "#absent", "#/properties", "#/default"])
+def test_a_reference_to_nothing_is_refused(reference: str) -> None:
+    with pytest.raises(InvalidSchema, match="points to no subschema"):
+        compile_schema({"properties": {"a": {"$ref": reference}}, "default": {"type": "string"}})
+
+
+@pytest.mark.parametrize("keyword", ["properties", "$defs"])
+def test_a_member_that_is_called_like_a_keyword_is_no_keyword(keyword: str) -> None:
+    compile_schema({keyword: {"$ref": {"type": "string"}, "default": {"type": "string"}, "enum": {"$ref": "#"}}})
+
+
+def test_data_within_a_schema_is_no_schema() -> None:
+    data: JsonValue = {"$ref": "http://127.0.0.1:1/"}
+    validator = compile_schema({"const": data, "default": data, "enum": [data], "examples": [data]})
+    assert validator.validate(data) == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({"type": "strnig"}, "#/type"),
+        ({"properties": {"a": {"minLength": -1}}}, "#/properties/a/minLength"),
+        ({"properties": {"a": 7}}, "#/properties/a"),
+        ({"pattern": "("}, "#/pattern"),
+    ],
+)
+@pytest.mark.spec("schema.valid-schemas")
+def test_an_invalid_schema_is_refused_with_the_place_of_the_fault(schema: JsonObject, path: str) -> None:
+    with pytest.raises(InvalidSchema) as caught:
+        compile_schema(schema)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", r"(a)\1", "(?<!x)y"])
+def test_a_pattern_that_needs_backtracking_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidSchema):
+        compile_schema({"properties": {"a": {"pattern": pattern}}})
+
+
+def test_a_pattern_that_makes_backtracking_engines_explode_is_matched() -> None:
+    validator = compile_schema({"pattern": "^(a+)+$"})
+    assert validator.validate("a" * 50_000 + "b") != ()
+
+
+@pytest.mark.spec("schema.composition-bounds")
+@pytest.mark.parametrize("keyword", ["$ref", "$anchor"])
+def test_references_that_multiply_are_refused_before_anything_is_compiled(keyword: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        compile_schema(bomb(60, keyword))
+    assert caught.value.setting == "SchemaLimits.subschemas"
+    assert compile_schema(bomb(8, keyword)).validate("x") == ()
+
+
+@pytest.mark.spec("schema.composition-bounds")
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    schema: JsonObject = {}
+    for _ in range(100_000):
+        schema = {"not": schema}
+    with pytest.raises(LimitExceeded) as caught:
+        compile_schema(schema)
+    assert caught.value.setting == "SchemaLimits.depth"
+
+
+def test_a_schema_with_too_many_subschemas_is_refused() -> None:
+    properties: JsonObject = {str(number): {"type": "string"} for number in range(50)}
+    with pytest.raises(LimitExceeded, match=r"SchemaLimits\.subschemas"):
+        compile_schema({"properties": properties}, limits=SchemaLimits(subschemas=50))
+    assert compile_schema({"properties": properties}, limits=SchemaLimits(subschemas=51)).validate({"1": 1}) != ()
+
+
+def test_a_recursive_schema_is_no_large_schema() -> None:
+    tree: JsonObject = {
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {
+                    "left": {"$ref": "#/$defs/node"},
+                    "right": {"$ref": "#/$defs/node"},
+                    "value": {"type": "integer"},
+                },
+            }
+        },
+        "$ref": "#/$defs/node",
+    }
+    validator = compile_schema(tree)
+    assert validator.validate({"left": {"right": {"value": 1}}}) == ()
+    assert [str(p.path) for p in validator.validate({"left": {"right": {"value": "x"}}})] == ["$.left.right.value"]
+
+
+def test_a_reference_in_a_circle_ends() -> None:
+    schema: JsonObject = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    assert compile_schema(schema).validate(1) == ()
+
+
+def test_a_value_that_is_no_unicode_is_a_problem_and_no_crash() -> None:
+    (problem,) = compile_schema({"type": "string"}).validate("\ud800")
+    assert isinstance(problem, SchemaProblem)
+    assert "cannot be validated" in problem.message
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**30), 2**63, 1e308])
+def test_numbers_of_any_size_are_validated(value: JsonValue) -> None:
+    assert compile_schema({"type": "number"}).validate(value) == ()
+
+
+def test_a_value_that_is_nested_deeply_is_validated() -> None:
+    value: JsonValue = []
+    for _ in range(5_000):
+        value = [value]
+    assert compile_schema({"type": "array", "items": {"$ref": "#"}}).validate(value) == ()
+
+
+def test_the_schema_is_kept() -> None:
+    assert compile_schema(PAIR).schema is PAIR
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
+    max_leaves=12,
+)
+KEYWORDS = st.sampled_from(
+    ["$ref", "$id", "$anchor", "$schema", "allOf", "items", "properties", "$defs", "type", "const", "pattern"]
+)
+
+
+@given(st.dictionaries(KEYWORDS, JSON, max_size=5), JSON)
+def test_any_object_is_a_schema_or_a_typed_error(schema: JsonObject, value: JsonValue) -> None:
+    try:
+        validator = compile_schema(schema)
+    except (InvalidSchema, LimitExceeded):
+        return
+    validator.validate(value)
+
+
+@given(JSON)
+def test_a_constant_allows_itself_alone(value: JsonValue) -> None:
+    validator = compile_schema({"const": value})
+    assert validator.validate(value) == ()
+    assert validator.validate({"other": json.dumps(value)}) != ()
+
+
+def test_the_validator_is_not_loaded_before_it_is_needed() -> None:
+    code = "import sys, mcp_server._schema; print('jsonschema_rs' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,394 @@
+"""Checks what may import what. A law that nobody checks is a wish.
+
+The laws are the tables below; each finding names the file, the line and the law.
+
+circle    Modules of a package do not import each other in a circle.
+room      In mcp_core imports point down, as `ROOMS` says.
+arrow     Packages of this project import each other only as `ARROWS` says. Tests may cross.
+pure      mcp_core imports nothing that could do I/O, ask a clock or draw lots: only what `PURE_...` list.
+lazy      An import inside a function says why on its line: `# lazy: reason`.
+fresh     Importing a package loads nothing that `FRESH` lists for it.
+size      A module has at most 400 lines, a function 50 beside its docstring. A warning; it fails nothing.
+
+Three kinds of import are told apart. One at the top is under all laws. One under `if TYPE_CHECKING:` is not executed:
+it cannot close a circle and does no I/O, but it is a dependency of the mind, so rooms and arrows count (a room may have
+more of them, see `Room.types`). One inside a function is under all laws but `circle`, which it is a legitimate way to open.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+SOURCES: Final = (
+    "packages/mcp-core/src/mcp_core",
+    "packages/mcp-client/src/mcp_client",
+    "packages/mcp-server/src/mcp_server",
+    "conformance/src/mcp_conformance",
+)
+
+
+def _names(*lines: str) -> frozenset[str]:
+    return frozenset(name for line in lines for name in line.split())
+
+
+@attrs.frozen
+class Room:
+    """What the modules of one room of mcp_core may import from its other rooms."""
+
+    below: frozenset[str]
+    """The rooms below it."""
+    types: frozenset[str] = frozenset()
+    """More rooms, for annotations only."""
+
+
+def _room(below: str = "", *, types: str = "") -> Room:
+    return Room(_names(below), _names(types))
+
+
+ROOMS: Final[Mapping[str, Room]] = {
+    # The package itself; its modules are its face.
+    "": _room(),
+    # The ground. An error quotes the message it is about.
+    "errors": _room(types="jsonrpc"),
+    "limits": _room("errors"),
+    "revisions": _room("errors"),
+    # The first floor.
+    "jsonrpc": _room("errors limits revisions"),
+    "framing": _room("errors limits revisions"),
+    "types": _room("errors revisions jsonrpc"),
+    # The second: the table of methods, and what types look like on the wire.
+    "methods": _room("errors revisions jsonrpc types"),
+    "shape": _room("errors revisions jsonrpc types"),
+    # The third, side by side.
+    "schema": _room("errors revisions jsonrpc types methods shape"),
+    "tolerance": _room("errors revisions jsonrpc types methods shape"),
+    "convert": _room("errors limits revisions jsonrpc types methods shape tolerance"),
+    "http": _room("errors limits revisions jsonrpc framing types methods"),
+    # The roof. It knows nothing of bytes and of HTTP: the I/O layer joins them.
+    "engine": _room("errors limits revisions jsonrpc types methods tolerance convert"),
+    # Apart. Its documents are JSON.
+    "oauth": _room("errors limits", types="jsonrpc"),
+}
+
+PARTS: Final[Mapping[str, str]] = {
+    "_notification_rows": "methods",
+    "_request_rows": "methods",
+    "_rows": "methods",
+    "_codegen": "convert",
+}
+"""Modules that stand beside the one they belong to; they share its room."""
+
+ARROWS: Final[Mapping[str, frozenset[str]]] = {
+    "mcp_core": frozenset(),
+    "mcp_client": frozenset({"mcp_core"}),
+    "mcp_server": frozenset({"mcp_core"}),
+    "mcp_conformance": frozenset({"mcp_core"}),
+}
+
+PURE_STANDARD: Final = _names(
+    "__future__ abc base64 binascii bisect codecs collections collections.abc contextlib copy decimal enum functools",
+    "hashlib heapq hmac inspect ipaddress itertools json keyword math operator re string struct sys types typing unicodedata",
+    "urllib.parse weakref",
+)
+"""Modules of the standard library that mcp_core may import; each is named, its submodules are not meant.
+
+`inspect` and `sys` are there to read annotations.
+"""
+
+PURE_PACKAGES: Final = _names("attrs cattrs orjson")
+"""Other packages that mcp_core may import, with all that is in them."""
+
+_HEAVY: Final = ("authlib", "cryptography", "h11", "hypercorn", "jsonschema_rs", "quart", "rich")
+
+FRESH: Final[Mapping[str, frozenset[str]]] = {
+    "mcp_core": frozenset({"anyio", "asyncio", "mcp_client", "mcp_server", "socket", "ssl", "trio", *_HEAVY}),
+    "mcp_client": frozenset({"mcp_server", *_HEAVY}),
+    "mcp_server": frozenset({"mcp_client", *_HEAVY}),
+}
+"""What the import of a package, in a fresh interpreter, must not load: it costs time, or is another package's business."""
+
+MODULE_LINES: Final = 400
+FUNCTION_LINES: Final = 50
+
+_TYPE_CHECKING: Final = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
+
+
+class Law(enum.Enum):
+    """The laws, see the head of the module."""
+
+    CIRCLE = "circle"
+    ROOM = "room"
+    ARROW = "arrow"
+    PURE = "pure"
+    LAZY = "lazy"
+    FRESH = "fresh"
+    SIZE = "size"
+
+
+class Kind(enum.Enum):
+    """When an import happens."""
+
+    TOP = "at the top"
+    TYPES = "under TYPE_CHECKING"
+    FUNCTION = "inside a function"
+
+
+@attrs.frozen(order=True)
+class Finding:
+    """One breach of a law."""
+
+    place: str
+    """`path:line`, or what was imported."""
+    law: Law = attrs.field(order=False)
+    """Which law."""
+    text: str
+    """What is wrong, and what would be right."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it makes the check fail; otherwise it is a warning."""
+        return self.law is not Law.SIZE
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.law.value}{'' if self.fails else ' (warning)'}: {self.text}"
+
+
+@attrs.frozen
+class Import:
+    """One import statement, for one target."""
+
+    target: str
+    """The dotted name of the imported module."""
+    line: int
+    """Where the statement begins."""
+    kind: Kind
+    """When it happens."""
+    excused: bool
+    """Whether the line says `# lazy: reason`."""
+
+
+@attrs.frozen
+class Module:
+    """One module, as read from its file."""
+
+    name: str
+    """Dotted."""
+    path: str
+    """As shown in findings."""
+    imports: tuple[Import, ...]
+    """All of them."""
+    lines: int
+    """Lines of the file."""
+    functions: tuple[tuple[str, int, int], ...]
+    """Name, first line and number of lines (without the docstring) of each function."""
+
+
+def load(packages: Iterable[Path], root: Path = ROOT) -> dict[str, Module]:
+    """Reads all modules of the packages.
+
+    Args:
+        packages: Folders of packages, named like the package.
+        root: Paths in findings are relative to it.
+
+    Returns:
+        The modules by dotted name.
+    """
+    files = {_dotted(path, package): path for package in packages for path in sorted(package.rglob("*.py"))}
+    return {name: _read(name, path, root, frozenset(files)) for name, path in files.items()}
+
+
+def _dotted(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _read(name: str, path: Path, root: Path, known: frozenset[str]) -> Module:
+    text = path.read_text()
+    lines = text.splitlines()
+    tree = ast.parse(text, str(path))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    imports: list[Import] = []
+    for node, kind in _walk(tree, Kind.TOP):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            end = node.end_lineno or node.lineno
+            excused = any(_lazy_reason(line) for line in lines[node.lineno - 1 : end])
+            targets = sorted(_targets(node, package, known))
+            imports.extend(Import(target, node.lineno, kind, excused) for target in targets)
+    functions = [
+        (node.name, node.lineno, _length(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return Module(name, path.relative_to(root).as_posix(), tuple(imports), len(lines), tuple(functions))
+
+
+def _walk(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.AST, Kind]]:
+    """All nodes below `node`, each with what an import there would be."""
+    for child in ast.iter_child_nodes(node):
+        inside = kind
+        if isinstance(node, ast.If) and child in node.body and ast.unparse(node.test) in _TYPE_CHECKING:
+            inside = Kind.TYPES
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and kind is Kind.TOP:
+            inside = Kind.FUNCTION
+        yield child, inside
+        yield from _walk(child, inside)
+
+
+def _lazy_reason(line: str) -> bool:
+    _, mark, reason = line.partition("# lazy:")
+    return bool(mark and reason.strip())
+
+
+def _targets(node: ast.Import | ast.ImportFrom, package: str, known: frozenset[str]) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    source = node.module or ""
+    if node.level:
+        above = package.split(".")[: len(package.split(".")) - node.level + 1]
+        source = ".".join([*above, *filter(None, [node.module])])
+    # `from package import module` is about the module, `from package import name` about the package.
+    return {submodule if (submodule := f"{source}.{alias.name}") in known else source for alias in node.names}
+
+
+def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    docstring = 0
+    if ast.get_docstring(node, clean=False) is not None:
+        docstring = (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+    return (node.end_lineno or node.lineno) - node.lineno + 1 - docstring
+
+
+def check(modules: Mapping[str, Module]) -> list[Finding]:
+    """Holds the modules against all laws but `fresh`, which needs an interpreter.
+
+    Returns:
+        What breaks them, by place.
+    """
+    findings = _circles(modules)
+    for module in modules.values():
+        for imported in module.imports:
+            findings.extend(_judge(module, imported))
+        findings.extend(_sizes(module))
+    return sorted(findings)
+
+
+def _judge(module: Module, imported: Import) -> Iterator[Finding]:
+    place = f"{module.path}:{imported.line}"
+    ours, theirs = module.name.partition(".")[0], imported.target.partition(".")[0]
+    if imported.kind is Kind.FUNCTION and not imported.excused:
+        text = f"imports {imported.target} inside a function; move it to the top, or say why: # lazy: reason"
+        yield Finding(place, Law.LAZY, text)
+    if theirs in ARROWS:
+        if theirs != ours and theirs not in ARROWS[ours]:
+            allowed = ", ".join(sorted(ARROWS[ours])) or "no other package of the project"
+            yield Finding(place, Law.ARROW, f"{ours} imports {imported.target}; it may import {allowed}")
+        elif ours == theirs == "mcp_core":
+            yield from _judge_room(module.name, imported, place)
+    elif ours == "mcp_core" and imported.kind is not Kind.TYPES and not _is_pure(imported.target):
+        text = f"imports {imported.target}, which is not in the lists of what the core may use"
+        yield Finding(place, Law.PURE, text)
+
+
+def _is_pure(target: str) -> bool:
+    return target in PURE_STANDARD or target.partition(".")[0] in PURE_PACKAGES
+
+
+def _room_of(name: str) -> str:
+    module = name.split(".")[1] if "." in name else ""
+    return PARTS.get(module, module)
+
+
+def _judge_room(name: str, imported: Import, place: str) -> Iterator[Finding]:
+    ours, theirs = _room_of(name), _room_of(imported.target)
+    if ours not in ROOMS:
+        yield Finding(place, Law.ROOM, f"mcp_core.{ours} has no row in ROOMS; give it one that says what it may import")
+        return
+    room = ROOMS[ours]
+    allowed = room.below | room.types if imported.kind is Kind.TYPES else room.below
+    if theirs != ours and theirs not in allowed:
+        text = f"{name} imports {imported.target} {imported.kind.value}; mcp_core.{ours} may import " + (
+            ", ".join(sorted(allowed)) or "no other room"
+        )
+        yield Finding(place, Law.ROOM, text)
+
+
+def _sizes(module: Module) -> Iterator[Finding]:
+    if module.lines > MODULE_LINES:
+        yield Finding(f"{module.path}:1", Law.SIZE, f"{module.lines} lines, more than {MODULE_LINES}")
+    for name, line, length in module.functions:
+        if length > FUNCTION_LINES:
+            yield Finding(f"{module.path}:{line}", Law.SIZE, f"{name}() has {length} lines, more than {FUNCTION_LINES}")
+
+
+def _circles(modules: Mapping[str, Module]) -> list[Finding]:
+    """One finding for each circle that a walk along the imports comes back to."""
+    edges = {
+        name: sorted({found.target for found in module.imports if found.kind is Kind.TOP and found.target in modules})
+        for name, module in modules.items()
+    }
+    findings: list[Finding] = []
+    finished: set[str] = set()
+
+    def visit(name: str, path: Sequence[str]) -> None:
+        if name in path:
+            circle = " -> ".join([*path[path.index(name) :], name])
+            findings.append(Finding(f"{modules[path[-1]].path}:1", Law.CIRCLE, circle))
+        elif name not in finished:
+            for target in edges[name]:
+                visit(target, [*path, name])
+            finished.add(name)
+
+    for name in edges:
+        visit(name, [])
+    return findings
+
+
+def check_fresh(imports: Sequence[str], forbidden: Iterable[str]) -> list[Finding]:
+    """Imports modules in a fresh interpreter and looks at what that loaded.
+
+    Args:
+        imports: What to import; the first names the place of the findings.
+        forbidden: Modules that must not be there afterwards.
+
+    Returns:
+        One finding for each forbidden module, or one that says why the import fails.
+    """
+    place = f"import {imports[0]}"
+    # -P: the folder in which the check happens to run is no place to import from.
+    command = [sys.executable, "-P", "-c", f"import sys, {', '.join(imports)}; print(*sys.modules)"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        return [Finding(place, Law.FRESH, f"fails: {run.stderr.strip().rpartition(chr(10))[2]}")]
+    loaded = set(run.stdout.split())
+    return [
+        Finding(place, Law.FRESH, f"loads {name}; import it where it is used, with # lazy: reason")
+        for name in sorted(loaded & set(forbidden))
+    ]
+
+
+def main() -> int:
+    """Checks the project, prints what it finds, returns the exit status."""
+    modules = load(ROOT / source for source in SOURCES)
+    findings = check(modules)
+    for package, forbidden in FRESH.items():
+        # Of the core all modules: each of them is a face.
+        inside = [name for name in modules if name.startswith("mcp_core.")] if package == "mcp_core" else []
+        findings += check_fresh([package, *inside], forbidden)
+    for finding in findings:
+        print(finding)
+    return 1 if any(finding.fails for finding in findings) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

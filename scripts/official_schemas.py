@@ -1,0 +1,164 @@
+"""The official schemas of the specification, brought into a form in which they can be compared with ours.
+
+The files are no part of this project. They are looked for in `$MCP_SCHEMA_DIR`, else in `../shared/spec/schema` beside
+the checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["EXTENSION_TASKS", "folder", "load", "merged", "sketch"]
+
+EXTENSION_TASKS: Final = "ext-tasks"
+"""Stands for the schema of the tasks extension where otherwise the name of a revision stands."""
+
+ANY: Final[JsonObject] = {"is": "any"}
+_MAP: Final[JsonObject] = {"is": "map", "of": ANY}
+
+# A JSON value that the generator writes without null and fractions, and the object of such values.
+_ALIASES: Final[Mapping[str, JsonObject]] = {"JSONValue": ANY, "JSONObject": _MAP, "MetaObject": _MAP}
+
+
+def folder() -> Path | None:
+    """Where the files are, or `None` when there are none."""
+    root = Path(__file__).resolve().parent.parent
+    found = Path(os.environ.get("MCP_SCHEMA_DIR") or root.parent / "shared" / "spec" / "schema")
+    return found if found.is_dir() else None
+
+
+def load(name: str) -> dict[str, JsonObject]:
+    """The definitions of a revision or of `EXTENSION_TASKS`, by name."""
+    base = folder()
+    assert base is not None, "ask folder() first"
+    path = base / "ext-tasks.schema.json" if name == EXTENSION_TASKS else base / name / "schema.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, JsonObject] = document.get("$defs") or document["definitions"]
+    return found
+
+
+def _obj(value: JsonValue) -> JsonObject:
+    assert isinstance(value, dict)
+    return value
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    assert isinstance(value, list)
+    return value
+
+
+def merged(node: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
+    """A definition with its reference followed and its `allOf` joined, as far as its outermost level goes."""
+    if "$ref" in node:
+        return merged(definitions[str(node["$ref"]).rpartition("/")[2]], definitions)
+    if "allOf" not in node:
+        return node
+    properties: JsonObject = dict(_obj(node.get("properties", {})))
+    required: list[JsonValue] = list(_list(node.get("required", [])))
+    for part in _list(node["allOf"]):
+        each = merged(_obj(part), definitions)
+        properties |= _obj(each.get("properties", {}))
+        required += _list(each.get("required", []))
+    return {"type": "object", "properties": properties, "required": required}
+
+
+class _Sketcher:
+    def __init__(
+        self,
+        definitions: Mapping[str, JsonObject],
+        keep: Collection[str],
+        renamed: Mapping[str, str],
+        left_out: Collection[str],
+    ) -> None:
+        self._definitions = definitions
+        self._keep = keep
+        self._renamed = renamed
+        self._left_out = left_out
+
+    def sketch(self, node: JsonValue, name: str = "", *, outermost: bool = False) -> JsonObject:
+        if not isinstance(node, dict) or not node:
+            return ANY
+        if name == "_meta":
+            return _MAP
+        if name in {"inputSchema", "outputSchema"}:
+            root = _obj(_obj(node.get("properties", {})).get("type", {})).get("const")
+            return {"is": "schema", "root": root}
+        if "$ref" in node and not outermost:
+            return self._reference(str(node["$ref"]).rpartition("/")[2])
+        node = merged(node, self._definitions) if "$ref" in node or "allOf" in node else node
+        if "const" in node:
+            return {"is": "enum", "values": [node["const"]]}
+        if "enum" in node:
+            return {"is": "enum", "values": sorted(str(each) for each in _list(node["enum"]))}
+        if "anyOf" in node:
+            return self._union([self.sketch(each) for each in _list(node["anyOf"])])
+        kind = node.get("type")
+        if isinstance(kind, list):
+            return self._union([self.sketch({**node, "type": each}) for each in kind])
+        if kind == "array":
+            return {"is": "array", "of": self.sketch(node.get("items"))}
+        if kind == "object":
+            return self._object(node)
+        found: JsonObject = {"is": kind} if kind is not None else dict(ANY)
+        # The extension bounds each integer by what a double holds, which says nothing.
+        return found | {k: node[k] for k in ("minimum", "maximum") if abs(float(str(node.get(k, 2**53)))) < 2**53 - 1}
+
+    def _reference(self, name: str) -> JsonObject:
+        name = self._renamed.get(name, name)
+        if name in self._keep:
+            return {"is": "ref", "to": name}
+        if name in _ALIASES:
+            return _ALIASES[name]
+        return self.sketch(self._definitions[name])
+
+    def _object(self, node: JsonObject) -> JsonObject:
+        properties = _obj(node.get("properties", {}))
+        if not properties:
+            return {"is": "map", "of": self.sketch(node.get("additionalProperties"))}
+        required = _list(node.get("required", []))
+        members: JsonObject = {each: [each in required, self.sketch(value, each)] for each, value in properties.items()}
+        return {"is": "object", "members": members}
+
+    def _union(self, parts: list[JsonObject]) -> JsonObject:
+        flat: list[JsonObject] = []
+        for part in parts:
+            flat += [_obj(each) for each in _list(part["of"])] if part["is"] == "union" else [part]
+        texts = {json.dumps(each, sort_keys=True): each for each in flat if each.get("to") not in self._left_out}
+        if {"is": "number"} in texts.values():
+            texts.pop('{"is": "integer"}', None)  # a number may be whole
+        if ANY in texts.values():
+            return ANY
+        values = sorted({str(value) for each in flat if each["is"] == "enum" for value in _list(each["values"])})
+        found = [texts[key] for key in sorted(texts) if texts[key]["is"] != "enum"]
+        if values:
+            found.append({"is": "enum", "values": list[JsonValue](values)})
+        return found[0] if len(found) == 1 else {"is": "union", "of": list[JsonValue](found)}
+
+
+def sketch(
+    node: JsonValue,
+    definitions: Mapping[str, JsonObject],
+    *,
+    keep: Collection[str],
+    renamed: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
+) -> JsonObject:
+    """What a schema says of names, required-ness and types: two schemas that mean the same have equal sketches.
+
+    Args:
+        node: The schema. Its outermost level is sketched even if it is a reference.
+        definitions: What its references mean.
+        keep: The definitions that stay references; all others are put in their place.
+        renamed: Definitions that are called otherwise in `keep`.
+        left_out: Definitions that are passed over in unions.
+
+    Returns:
+        The sketch. `_meta` is any object in it: what is in there has definitions of its own.
+    """
+    return _Sketcher(definitions, keep, renamed or {}, left_out).sketch(node, outermost=True)
