@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 __all__ = ["EXTENSION_TASKS", "folder", "load", "merged", "sketch"]
 
@@ -95,7 +97,7 @@ class _Sketcher:
         if "const" in node:
             return {"is": "enum", "values": [node["const"]]}
         if "enum" in node:
-            return {"is": "enum", "values": sorted(str(each) for each in _list(node["enum"]))}
+            return {"is": "enum", "values": list[JsonValue](sorted(str(each) for each in _list(node["enum"])))}
         if "anyOf" in node:
             return self._union([self.sketch(each) for each in _list(node["anyOf"])])
         kind = node.get("type")

@@ -1,0 +1,37 @@
+"""The same server, made with the official SDK."""
+
+from __future__ import annotations
+
+import sys
+
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("bench")
+
+
+@server.tool()
+async def echo(text: str, times: int = 1) -> str:
+    """Gives the text back.
+
+    Args:
+        text: What to give back.
+        times: How often.
+    """
+    return text * times
+
+
+async def do_nothing(city: str, days: int = 3, unit: str = "celsius") -> str:
+    """Does nothing, with a signature of the usual length.
+
+    Args:
+        city: The city.
+        days: How many days.
+        unit: The unit.
+    """
+    return f"{city} {days} {unit}"
+
+
+for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 0):
+    server.add_tool(do_nothing, name=f"tool_{number}")
+
+server.run("stdio")

@@ -1,0 +1,39 @@
+"""A server of this project for the benchmark: an echo, and as many tools as asked for."""
+
+from __future__ import annotations
+
+import sys
+
+import trio
+from mcp_core.limits import Limits
+from mcp_server import Server, serve_stdio
+
+server = Server("bench", version="1", limits=Limits(message_bytes=64 * 1024 * 1024, outgoing_bytes=64 * 1024 * 1024))
+
+
+@server.tool()
+async def echo(text: str, times: int = 1) -> str:
+    """Gives the text back.
+
+    Args:
+        text: What to give back.
+        times: How often.
+    """
+    return text * times
+
+
+async def do_nothing(city: str, days: int = 3, unit: str = "celsius") -> str:
+    """Does nothing, with a signature of the usual length.
+
+    Args:
+        city: The city.
+        days: How many days.
+        unit: The unit.
+    """
+    return f"{city} {days} {unit}"
+
+
+for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 0):
+    server.add_tool(do_nothing, name=f"tool_{number}")
+
+trio.run(serve_stdio, server)

@@ -1,0 +1,146 @@
+"""Our client drives a server of the official SDK, over stdio, in each revision that both speak."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from mcp_client import ChangeKind, Client, Handlers, open_stdio
+from mcp_core.errors import McpError, RequestFailed
+from mcp_core.revisions import REVISIONS
+from mcp_core.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    PromptReference,
+    Root,
+    TextContent,
+    TextResourceContents,
+)
+
+if TYPE_CHECKING:
+    from mcp_core.types import CallToolResult, ProgressNotificationParams
+
+SERVER = [sys.executable, str(Path(__file__).parent / "official_server.py")]
+
+
+async def paint_it_red(params: ElicitRequestFormParams) -> ElicitResult:
+    """The user likes red."""
+    return ElicitResult(action="accept", content={"colour": "red"})
+
+
+async def say_hello(params: CreateMessageRequestParams) -> CreateMessageResult:
+    """The model is polite."""
+    return CreateMessageResult(role="assistant", model="none", content=TextContent(text="hello"))
+
+
+HANDLERS = Handlers(elicit=paint_it_red, sample=say_hello, roots=[Root(uri="file:///tmp", name="tmp")])
+
+
+def text(result: CallToolResult) -> str:
+    """The text of a result."""
+    block = result.content[0]
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+@pytest.mark.parametrize("name", REVISIONS)
+async def test_everything_that_the_revision_has_works(name: str) -> None:
+    revision = REVISIONS[name]
+    with trio.fail_after(60):
+        async with open_stdio(SERVER, revisions=[revision], handlers=HANDLERS) as client:
+            assert client.revision is revision
+            await _tools(client)
+            await _resources(client)
+            await _asking(client)
+
+
+async def _tools(client: Client) -> None:
+    tools = {tool.name for tool in await client.list_tools()}
+    assert {"echo", "forecast", "steps"} <= tools
+    assert text(await client.call_tool("echo", {"text": "grüß dich \u2028"})) == "grüß dich \u2028"
+    forecast = await client.call_tool("forecast", {"city": "Ghent"})
+    assert "21.5" in text(forecast)
+    assert (await client.call_tool("fail")).is_error
+    seen: list[float] = []
+
+    def show(progress: ProgressNotificationParams) -> None:
+        seen.append(progress.progress)
+
+    assert text(await client.call_tool("steps", {"count": 3}, on_progress=show)) == "3 steps"
+    assert seen[-1] == 3
+
+
+async def _resources(client: Client) -> None:
+    assert [resource.uri for resource in await client.list_resources()] == ["note://one"]
+    assert [each.uri_template for each in await client.list_resource_templates()] == ["note://by-name/{name}"]
+    read = (await client.read_resource("note://by-name/two")).contents[0]
+    assert isinstance(read, TextResourceContents)
+    assert read.text == "the note two"
+    with pytest.raises(RequestFailed):
+        await client.read_resource("note://nowhere/at/all")
+    prompt = await client.get_prompt("greet", {"name": "Ada"})
+    assert prompt.messages[0].content == TextContent(text="Hello Ada")
+    completion = await client.complete(PromptReference(name="greet"), "name", "a")
+    assert completion.values == ("alice", "bob")
+
+
+async def _asking(client: Client) -> None:
+    assert text(await client.call_tool("think")) == "the model said hello"
+    assert text(await client.call_tool("where")).startswith("file:///tmp")
+    painted = await client.call_tool("paint")
+    if client.revision.name in ("2024-11-05", "2025-03-26"):
+        assert painted.is_error
+    else:
+        assert text(painted) == "painted red"
+
+
+@pytest.mark.parametrize("name", ["2025-11-25", "2026-07-28"])
+async def test_changes_are_told(name: str) -> None:
+    with trio.fail_after(60):
+        async with open_stdio(SERVER, revisions=[REVISIONS[name]]) as client:
+            try:
+                async with client.listen(tools=True, uris=["note://one"]) as changes:
+                    await client.call_tool("touch")
+                    change = await anext(changes)
+                    assert change.kind in (ChangeKind.TOOLS, ChangeKind.RESOURCE)
+            except McpError as error:
+                # The official server of a legacy session declares no such capability unless told to.
+                assert client.capabilities.resources is not None
+                assert not client.capabilities.resources.subscribe, error
+
+
+async def test_the_newest_revision_is_found() -> None:
+    with trio.fail_after(60):
+        async with open_stdio(SERVER) as client:
+            assert client.revision.name == "2026-07-28"
+
+
+async def test_many_calls_at_once_get_their_own_answers() -> None:
+    answers: dict[int, str] = {}
+    with trio.fail_after(60):
+        async with open_stdio(SERVER) as client, trio.open_nursery() as nursery:
+
+            async def call(number: int) -> None:
+                answers[number] = text(await client.call_tool("echo", {"text": str(number)}))
+
+            for number in range(100):
+                nursery.start_soon(call, number)
+    assert answers == {number: str(number) for number in range(100)}
+
+
+async def test_a_cancelled_call_leaves_the_connection_alive() -> None:
+    with trio.fail_after(60):
+        async with open_stdio(SERVER) as client:
+            with trio.CancelScope() as scope:
+
+                def stop(_: ProgressNotificationParams) -> None:
+                    scope.cancel()
+
+                await client.call_tool("steps", {"count": 100_000}, on_progress=stop)
+            assert scope.cancelled_caught
+            assert text(await client.call_tool("echo", {"text": "still here"})) == "still here"
