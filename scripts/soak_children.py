@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 # Echoes lines. A stubborn one does not exit at the end of its stdin; half of those have a grandchild.
 CHILD = """
-import signal, subprocess, sys, tempfile
-scratch = tempfile.TemporaryFile()
+import signal, subprocess, sys
 stubborn, parent = "stubborn" in sys.argv, "parent" in sys.argv
 if parent:
     subprocess.Popen([sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"])
@@ -229,6 +228,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         mark = f"SOAK_MARK={seed}-{os.getpid()}"
         environment = {"SOAK_MARK": mark.partition("=")[2], "TMPDIR": scratch}
+        # For files of our own; the children make none, since one that is killed could not take it away.
+        tempfile.tempdir = scratch
         before = set(os.listdir("/dev/fd"))
         # Reproducible choices, nothing secret.
         chance = random.Random(seed)

@@ -146,7 +146,7 @@ DYING_CLIENT = """
             await ChildProcess.open(StdioParameters(command=command, grace=Grace(close_stdin=0, terminate=0)), nursery)
             while len(started) < 2:
                 await trio.lowlevel.checkpoint()
-            print("guarded", flush=True)
+            os.write(1, b"guarded\\n")
             sys.stdin.read()
 
     trio.run(main)

@@ -127,8 +127,15 @@ def test_a_request_is_answered_once() -> None:
 
 
 _members = st.sampled_from(
-    [Request(1, "a"), Request("1", "b"), Request(2, "c"), Request(3, "initialize"), Notification("n")]
-    + [MalformedMessage("no", reply=BAD), MalformedMessage("no", reply=None)]
+    [
+        Request(1, "a"),
+        Request("1", "b"),
+        Request(2, "c"),
+        Request(3, "initialize"),
+        Notification("n"),
+        MalformedMessage("no", reply=BAD),
+        MalformedMessage("no", reply=None),
+    ]
 )
 
 
@@ -158,12 +165,16 @@ def test_each_request_is_settled_once_and_the_reply_comes_once(
 
 
 def test_a_decoded_batch_is_answered_in_full() -> None:
-    batch = decode(b'[1,{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":1,"method":"a"},{"id":true,"method":"b"}]')
+    batch = decode(
+        b'[1,{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":1,"method":"a"},{"id":true,"method":"b"}]'
+    )
     assert isinstance(batch, Batch)
     reply = BatchReply(batch)
 
     joined = reply.add(_answer(1))
 
     assert joined is not None
-    answers: list[Response | MalformedMessage] = [m for m in joined.members if not isinstance(m, (Request, Notification))]
+    answers: list[Response | MalformedMessage] = [
+        m for m in joined.members if not isinstance(m, (Request, Notification))
+    ]
     assert [type(answer) for answer in answers] == [ErrorResponse, ResultResponse, ErrorResponse, ErrorResponse]

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, get_args
 
 import pytest
-from official_schemas import EXTENSION_TASKS, folder, load, merged, sketch
 
 from mcp_core.errors import ErrorCode
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -17,6 +16,7 @@ from mcp_core.revisions import R2025_06_18, R2026_07_28, REVISIONS, Revision
 from mcp_core.schema import schema_of, schemas, wire_classes
 from mcp_core.shape import form_of
 from mcp_core.types import TaskStatus
+from official_schemas import EXTENSION_TASKS, folder, load, merged, sketch
 
 SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
 
@@ -278,19 +278,18 @@ def same_params(comparison: Comparison, method: str, definition: JsonObject) -> 
     params, required = properties.get("params"), found.get("required", [])
     assert isinstance(required, list)
     requests, notes = methods(comparison.revision), notifications(comparison.revision)
-    row_params = requests[method].params if method in requests else notes[method].params
-    alive = [cls for cls in get_args(row_params) or (row_params,) if comparison.revision in cls.__wire__.alive]
+    row_params: object = requests[method].params if method in requests else notes[method].params
+    candidates = get_args(row_params) or (row_params,)
+    alive = [cls for cls in wire_classes(comparison.revision) if cls in candidates]
     official = sketch(params, comparison.official, keep=comparison.keep, renamed=comparison.renamed)
     if len(alive) > 1:
         listed = [{"is": "ref", "to": cls.__name__} for cls in alive]
-        assert sorted(listed, key=str) == sorted(official["of"], key=str)  # type: ignore[type-var, arg-type]  # a list of objects
+        assert sorted(listed, key=str) == sorted(official["of"], key=str)  # type: ignore[arg-type]  # a list of objects
         return
     ours = comparison.of_ours(alive[0].__name__)
     # Where the params stand in place, what holds for all params is not repeated.
     members(official).setdefault("_meta", members(ours)["_meta"])
-    if params is None:
-        official = {"is": "object", "members": {"_meta": members(ours)["_meta"]}}
-    elif official["is"] == "map":
+    if params is None or official["is"] == "map":
         official = {"is": "object", "members": {"_meta": members(ours)["_meta"]}}
     assert ours == official
     if any(isinstance(each, list) and each[0] for each in members(ours).values()):
@@ -308,7 +307,9 @@ def test_each_official_definition_is_what_we_have(source: str, name: str) -> Non
         assert isinstance(alternatives, list)
         named = {method_of(each, comparison.official) for each in alternatives if isinstance(each, dict)}
         side = MESSAGE_UNIONS[name]
-        requests = {row.name for row in methods(comparison.revision).values() if side in row.sender and not row.extension}
+        requests = {
+            row.name for row in methods(comparison.revision).values() if side in row.sender and not row.extension
+        }
         notes = {
             row.name
             for row in notifications(comparison.revision).values()
@@ -329,7 +330,7 @@ def test_each_official_definition_is_what_we_have(source: str, name: str) -> Non
         same_params(comparison, method, definition)
     elif name.endswith("ResultResponse") and source == R2026_07_28.name and not name.startswith("JSONRPC"):
         result = name.removesuffix("Response")
-        row = next(row for row in methods(comparison.revision).values() if row.result.__name__ == result)
+        row = next(row for row in METHODS if row.result.__name__ == result)
         listed = {f"#/$defs/{cls.__name__}" for kind, cls in row.results(comparison.revision).items() if kind != "task"}
         assert all(each in json.dumps(definition) for each in listed)
         assert json.dumps(definition).count("$ref") == len(listed) + 1  # and the id
@@ -360,11 +361,9 @@ def same_variant(comparison: Comparison, name: str) -> None:
 def test_each_class_of_ours_has_an_official_definition_or_a_reason(revision: Revision) -> None:
     sources = [revision.name, *([EXTENSION_TASKS] if revision is R2026_07_28 else [])]
     named = {RENAMED.get(source, {}).get(name, name) for source in sources for name in load(source)}
-    by_method = {
-        cls.__name__
-        for row in [*methods(revision).values(), *notifications(revision).values()]
-        for cls in get_args(row.params) or (row.params,)
-    }
+    params: list[object] = [row.params for row in methods(revision).values()]
+    params += [row.params for row in notifications(revision).values()]
+    by_method = {cls.__name__ for cls in wire_classes(revision) if any(cls in (get_args(p) or (p,)) for p in params)}
     without = {cls.__name__ for cls in wire_classes(revision)} - named - by_method - INLINE
     assert without <= set(OWN)
 

@@ -63,7 +63,9 @@ def test_what_is_written_is_read_again(value: JsonValue) -> None:
 @st.composite
 def _spelt(draw: st.DrawFn, name: str) -> str:
     """A JSON string for `name`, any character of it spelt as an escape."""
-    return '"' + "".join(f"\\u{ord(c):04{draw(st.sampled_from('xX'))}}" if draw(st.booleans()) else c for c in name) + '"'
+    return (
+        '"' + "".join(f"\\u{ord(c):04{draw(st.sampled_from('xX'))}}" if draw(st.booleans()) else c for c in name) + '"'
+    )
 
 
 @st.composite
@@ -126,7 +128,18 @@ def check_any_bytes(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**19, 10**20 + 1, -(10**20) - 1, 12345678901234567890123, 10**307],
+    [
+        2**63,
+        2**64 - 1,
+        2**64,
+        -(2**63),
+        -(2**63) - 1,
+        10**19,
+        10**20 + 1,
+        -(10**20) - 1,
+        12345678901234567890123,
+        10**307,
+    ],
 )
 def test_integers_beyond_64_bits_are_exact_both_ways(number: int) -> None:
     value = {"n": [number, (number,)], "m": number}
@@ -204,6 +217,10 @@ def test_the_members_of_an_object_are_counted() -> None:
 
     assert isinstance(excess, LimitExceeded)
     assert (excess.setting, excess.observed, excess.allowed) == ("Limits.object_members", 11, 10)
+
+
+def test_commas_in_a_string_are_no_items() -> None:
+    assert read(b'"' + b"," * 50 + b'"', Limits(array_items=10, object_members=10)) == ("," * 50, None, ())
 
 
 def test_the_least_text_of_too_many_items_is_found() -> None:

@@ -217,6 +217,14 @@ def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
     assert caught.value.setting == "SchemaLimits.depth"
 
 
+def test_a_schema_that_the_library_cannot_compile_is_a_typed_error() -> None:
+    schema: JsonObject = {}
+    for _ in range(3_000):
+        schema = {"not": schema}
+    with pytest.raises(InvalidSchema, match="Recursion limit"):
+        compile_schema(schema, limits=SchemaLimits(depth=5_000))
+
+
 def test_a_schema_with_too_many_subschemas_is_refused() -> None:
     properties: JsonObject = {str(number): {"type": "string"} for number in range(50)}
     with pytest.raises(LimitExceeded, match=r"SchemaLimits\.subschemas"):

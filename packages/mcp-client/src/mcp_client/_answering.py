@@ -6,16 +6,19 @@ Both forms end in the same functions of `Handlers`; here they meet.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_core.errors import ErrorCode, RemoteProtocolError, RequestFailed
-from mcp_core.methods import NOTIFICATIONS_MESSAGE, ROOTS_LIST
+from mcp_core.methods import NOTIFICATIONS_MESSAGE
 from mcp_core.types import (
     CreateMessageRequest,
     CreateMessageRequestParams,
+    CreateMessageResult,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
+    ElicitResult,
+    ListRootsRequestParams,
     ListRootsResult,
     LoggingMessageNotificationParams,
 )
@@ -42,6 +45,10 @@ _LEVELS: Final = {
     "emergency": logging.CRITICAL,
 }
 
+T = TypeVar("T")
+
+_ROOTS: Final = ListRootsRequestParams()
+
 
 class Answering:
     """Calls the application's handlers.
@@ -56,10 +63,10 @@ class Answering:
     async def answer(self, row: Method[object, object], params: object) -> InputResponse | RequestFailed:
         """The answer to a request of the server, or the error to be sent. A handler that fails is logged here."""
         try:
-            return await self._ask(row is ROOTS_LIST, params)
+            return await self._ask(params)
         except RequestFailed as failure:
             return failure
-        except Exception:
+        except Exception:  # noqa: BLE001  the user's function: its failure is told to the server, and no more than that
             _log.exception("the handler of %s failed", row.name)
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
 
@@ -71,11 +78,12 @@ class Answering:
         """
         if self._missing(question):
             raise RemoteProtocolError(
-                f"the server asked for {question.method}, which this client did not declare", anchor="basic/patterns/mrtr"
+                f"the server asked for {question.method}, which this client did not declare",
+                anchor="basic/patterns/mrtr",
             )
-        if isinstance(question, (ElicitRequest, CreateMessageRequest)):
-            return await self._ask(False, question.params)
-        return await self._ask(True, question.params)
+        if isinstance(question, ElicitRequest | CreateMessageRequest):
+            return await self._ask(question.params)
+        return await self._ask(_ROOTS)
 
     def _missing(self, question: InputRequest) -> bool:
         handlers = self._handlers
@@ -84,17 +92,17 @@ class Answering:
             return (handlers.elicit if by_form else handlers.elicit_url) is None
         return (handlers.sample if isinstance(question, CreateMessageRequest) else handlers.roots) is None
 
-    async def _ask(self, roots: bool, params: object) -> InputResponse:
+    async def _ask(self, params: object) -> InputResponse:
         handlers = self._handlers
-        if roots and handlers.roots is not None:
+        if isinstance(params, ListRootsRequestParams) and handlers.roots is not None:
             listed = await handlers.roots() if callable(handlers.roots) else handlers.roots
             return ListRootsResult(roots=tuple(listed))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
-            return await handlers.elicit(params)
+            return _checked(await handlers.elicit(params), ElicitResult)
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
-            return await handlers.elicit_url(params)
+            return _checked(await handlers.elicit_url(params), ElicitResult)
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
-            return await handlers.sample(params)
+            return _checked(await handlers.sample(params), CreateMessageResult)
         raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
 
     def log(self, event: NotificationReceived) -> None:
@@ -107,5 +115,11 @@ class Answering:
             return
         try:
             self._handlers.log(params)
-        except Exception:
+        except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
             _log.exception("the handler of log messages failed")
+
+
+def _checked(answer: T, wanted: type[T]) -> T:
+    if not isinstance(answer, wanted):
+        raise TypeError(f"a handler has to give {wanted.__name__}, not {type(answer).__name__}")
+    return answer

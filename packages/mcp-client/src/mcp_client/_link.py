@@ -10,15 +10,17 @@ the server is gone.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import attrs
 import trio
 
 from mcp_client._answering import Answering
+from mcp_client._call import Call
+from mcp_client._serving import Serving
 from mcp_core.engine.events import (
     AnswerReceived,
     CancelReceived,
@@ -30,22 +32,21 @@ from mcp_core.engine.events import (
     RequestReceived,
 )
 from mcp_core.errors import (
-    Circumstances,
     ConnectionEnded,
-    ErrorCode,
+    LimitExceeded,
     LocalProtocolError,
+    MalformedMessage,
     McpError,
     Phase,
-    RequestFailed,
     RequestTimeout,
 )
-from mcp_core.jsonrpc.batch import BatchReply
-from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Request, ResultResponse
+from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import TypeAlias
+    from collections.abc import Callable
 
+    from mcp_client._call import ProgressHandler
     from mcp_client._deadlines import Deadlines
     from mcp_client._handlers import Handlers
     from mcp_client._transport import Transport
@@ -53,9 +54,6 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing, Reaction, ServerPeer
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.methods import Method, NotificationRow
-    from mcp_core.types import ProgressNotificationParams
-
-    ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
 
 __all__ = ["Link"]
 
@@ -63,28 +61,6 @@ _log: Final = logging.getLogger("mcp_client")
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-
-@attrs.define(eq=False)
-class _Call:
-    """A request that waits for its answer."""
-
-    method: str
-    changed: trio.Event = attrs.field(factory=trio.Event)
-    """Set when there is an outcome, or progress to be shown."""
-    outcome: AnswerReceived | FailureReceived | None = None
-    progress: ProgressNotificationParams | None = None
-    """The latest progress that was not shown yet. Older values are of no use to anybody."""
-    sign_of_life: float = 0.0
-    """When the server last showed that it is at work."""
-    scope: trio.CancelScope | None = None
-    idle: float = math.inf
-    latest: float = math.inf
-
-    def alive(self) -> None:
-        """The server shows that it is at work: the idle deadline starts anew."""
-        if self.scope is not None:
-            self.scope.deadline = min(self.latest, trio.current_time() + self.idle)
 
 
 class Link:
@@ -111,13 +87,13 @@ class Link:
         self.deadlines: Final = deadlines
         self.answering: Final = Answering(handlers)
         self._nursery: Final = nursery
-        self._calls: dict[RequestId, _Call] = {}
-        self._serving: dict[RequestId, trio.CancelScope] = {}
-        self._batches: dict[RequestId, BatchReply] = {}
+        self._calls: dict[RequestId, Call] = {}
+        self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold)
         self._listeners: dict[Callable[[NotificationReceived], None], Callable[[ConnectionEnded], None] | None] = {}
-        self._agreed = trio.Event()
+        self._agreed: Final = trio.Event()
         self._refusal: McpError | None = None
         self._ended: ConnectionEnded | None = None
+        self._over: Final = trio.Event()
 
     # --- the life of the connection --------------------------------------------------------------------------------
 
@@ -134,38 +110,34 @@ class Link:
             RequestTimeout: The connect deadline passed.
         """
         self._nursery.start_soon(self._run)
-        deadlines = self.deadlines
         try:
-            with trio.move_on_after(deadlines.connect):
-                await self.transport.send(self.connection.open().message)
-                with trio.move_on_after(deadlines.probe):
-                    await self._agreed.wait()
-                if not self._agreed.is_set():
-                    await self._probe_unanswered()
-                    await self._agreed.wait()
+            with trio.move_on_after(self.deadlines.connect):
+                await self._negotiate()
         except McpError as error:
-            raise self.explain(error, phase=Phase.NEGOTIATE) from error.__cause__
+            self.explain(error, phase=Phase.NEGOTIATE)
+            raise
         if self._refusal is not None:
-            raise self.explain(self._refusal, phase=Phase.NEGOTIATE) from self._refusal.__cause__
-        server = self.connection.server
-        if server is not None:
-            return server
-        raise self.explain(
-            RequestTimeout("the server did not answer", deadline="connect", seconds=deadlines.connect),
-            phase=Phase.CONNECT,
-        )
+            self.explain(self._refusal, phase=Phase.NEGOTIATE)
+            raise self._refusal
+        if self.connection.server is not None:
+            return self.connection.server
+        # What was asked last; an unanswered probe is of no interest beside an unanswered handshake.
+        id, method = list(self.connection.asked.items())[-1]
+        silence = RequestTimeout("the server did not answer", deadline="connect", seconds=self.deadlines.connect)
+        self.explain(silence, method=method, id=id, phase=Phase.CONNECT)
+        raise silence
 
-    async def _probe_unanswered(self) -> None:
-        reaction = self.connection.probe_unanswered()
-        if reaction is not None:
-            await self._react_in_turn(reaction)
-
-    async def _react_in_turn(self, reaction: Reaction) -> None:
-        if isinstance(reaction.event, NegotiationEnded):
-            self._refusal = reaction.event.error
-            self._agreed.set()
-        if reaction.reply is not None:
-            await self.transport.send(reaction.reply.message)
+    async def _negotiate(self) -> None:
+        await self.transport.send(self.connection.open().message)
+        # Without a legacy revision to try next, silence says nothing: the server may only be slow to start.
+        otherwise = any(revision.era is Era.LEGACY for revision in self.connection.revisions)
+        with trio.move_on_after(self.deadlines.probe if otherwise else math.inf):
+            await self._agreed.wait()
+        if not self._agreed.is_set():
+            reaction = self.connection.probe_unanswered()
+            if reaction is not None:
+                self._react(reaction)
+            await self._agreed.wait()
 
     async def _run(self) -> None:
         """Reads until the server is gone, then ends everything that waits."""
@@ -176,31 +148,44 @@ class Link:
                 self._end(await self.transport.why_ended())
 
     def _end(self, why: ConnectionEnded) -> None:
-        if self._ended is None:
-            self._ended = why
+        if self._ended is not None:
+            return
+        self._ended = why
         self.connection.end()
-        for scope in self._serving.values():
-            scope.cancel()
+        self._serving.end()
         for call in self._calls.values():
-            call.changed.set()
+            call.end()
         if not self._agreed.is_set():
             self._refusal = why
             self._agreed.set()
         for on_end in self._listeners.values():
             if on_end is not None:
-                on_end(why)
+                on_end(self._why_ended())
         self._listeners.clear()
+        self._over.set()
 
     async def aclose(self) -> None:
         """Closes the connection; whatever waits ends with `ConnectionEnded`. Any task may, and more than once."""
-        if self._ended is None:
-            self._end(ConnectionEnded("the client was closed"))
+        self._end(ConnectionEnded("the client was closed"))
         await self.transport.aclose()
+
+    async def wait_ended(self) -> None:
+        """Waits until the connection is over: closed, or lost."""
+        await self._over.wait()
 
     @property
     def ended(self) -> ConnectionEnded | None:
-        """Why the connection is over; `None` while it is not."""
-        return self._ended
+        """Why the connection is over, to be raised; `None` while it is not."""
+        return None if self._ended is None else self._why_ended()
+
+    def _why_ended(self) -> ConnectionEnded:
+        """A new exception for each that waited: errors are told where they happened."""
+        if self._ended is None:
+            return ConnectionEnded("the connection is over")
+        again = ConnectionEnded(self._ended.message)
+        again.circumstances = attrs.evolve(self._ended.circumstances, method=None, request_id=None, phase=None)
+        again.__cause__ = self._ended.__cause__
+        return again
 
     # --- calling ---------------------------------------------------------------------------------------------------
 
@@ -231,74 +216,62 @@ class Link:
             LocalProtocolError: It may not be sent.
             RequestFailed: The server answered with an error.
             RemoteProtocolError: Its answer breaks the rules.
+            LimitExceeded: Its answer is larger than is allowed here.
             RequestTimeout: A deadline passed.
             ConnectionEnded: The server is gone, or the client was closed.
         """
-        if self._ended is not None:
-            raise self.explain(self._ended.__class__(self._ended.message), method=row.name, phase=Phase.REQUEST)
         # Progress is asked for where requests may take long, since it keeps the idle deadline from passing.
         wanted = on_progress is not None or bool(row.may_need_input)
-        outgoing = self.connection.call(row, params, progress=wanted)
-        id = _id_of(outgoing)
-        call = self._calls[id] = _Call(row.name)
-        if on_id is not None:
-            on_id(id)
+        id: RequestId | None = None
         try:
-            answer = await self._wait(id, call, outgoing, on_progress, deadlines or self.deadlines)
+            if self._ended is not None:
+                raise self._why_ended()
+            outgoing = self.connection.call(row, params, progress=wanted)
+            id = _id_of(outgoing)
+            if on_id is not None:
+                on_id(id)
+            call = Call(row.name, deadlines or self.deadlines, on_progress)
+            answer = await self._answer_of(id, call, outgoing)
         except McpError as error:
-            raise self.explain(error, method=row.name, id=id, phase=Phase.REQUEST) from error.__cause__
-        finally:
-            del self._calls[id]
+            self.explain(error, method=row.name, id=id, phase=Phase.REQUEST)
+            raise
         # The engine has read the result as one of the row's result classes.
         return cast("R", answer.result), answer
 
-    async def _wait(
-        self, id: RequestId, call: _Call, outgoing: Outgoing, on_progress: ProgressHandler | None, deadlines: Deadlines
-    ) -> AnswerReceived:
-        start = trio.current_time()
-        call.idle, call.latest = deadlines.idle, start + deadlines.total
-        with trio.CancelScope(deadline=min(call.latest, start + deadlines.idle)) as scope:
-            call.scope = scope
-            try:
-                await self.transport.send(outgoing.message)
-                while call.outcome is None and self._ended is None:
-                    await call.changed.wait()
-                    if call.progress is not None:
-                        await self._show(call, on_progress)
-            finally:
-                if call.outcome is None:
-                    self._give_up(id)
+    async def _answer_of(self, id: RequestId, call: Call, outgoing: Outgoing) -> AnswerReceived:
+        self._calls[id] = call
+        try:
+            await call.wait(partial(self.transport.send, outgoing.message), held=self._serving.busy)
+        except LocalProtocolError:
+            # It cannot be written, so the server has never heard of it.
+            self.connection.forget(id)
+            raise
+        finally:
+            del self._calls[id]
+            if call.outcome is None:
+                self._give_up(id)
         if isinstance(call.outcome, AnswerReceived):
             return call.outcome
         if call.outcome is not None:
             raise call.outcome.error
-        if self._ended is not None:
-            raise ConnectionEnded(self._ended.message) from self._ended.__cause__
-        which, seconds = ("idle", deadlines.idle) if scope.deadline < call.latest else ("total", deadlines.total)
-        raise RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
-
-    async def _show(self, call: _Call, on_progress: ProgressHandler | None) -> None:
-        progress, call.progress = call.progress, None
-        if call.outcome is None:
-            call.changed = trio.Event()
-        if on_progress is not None and progress is not None:
-            shown = on_progress(progress)
-            if inspect.isawaitable(shown):
-                await shown
+        raise self._why_ended()
 
     def _give_up(self, id: RequestId) -> None:
         """The caller no longer waits. The server is told at once; nothing is waited for."""
-        if self._ended is not None:
-            return
-        outgoing = self.connection.cancel(id, "no longer wanted by the caller")
+        outgoing = None if self._ended is not None else self.connection.cancel(id, "no longer wanted by the caller")
         if outgoing is not None:
             self.transport.send_nowait(outgoing.message)
 
     async def notify(self, row: NotificationRow[P], params: P) -> None:
         """Sends a notification. Raises `LocalProtocolError` or `ConnectionEnded`."""
-        if self._ended is not None:
-            raise self.explain(ConnectionEnded(self._ended.message), method=row.name)
-        await self.transport.send(self.connection.notify(row, params).message)
+        try:
+            if self._ended is not None:
+                raise self._why_ended()
+            await self.transport.send(self.connection.notify(row, params).message)
+        except McpError as error:
+            self.explain(error, method=row.name, phase=Phase.REQUEST)
+            raise
+        await trio.lowlevel.checkpoint()
 
     def subscribe(
         self,
@@ -317,49 +290,72 @@ class Link:
 
         return stop
 
+    def _hold(self, busy: bool) -> None:  # noqa: FBT001  what it is told is whether we are
+        """The server waits for the user, a model: meanwhile its silence means nothing."""
+        for call in self._calls.values():
+            if busy:
+                call.hold()
+            else:
+                call.alive()
+
     # --- what comes ------------------------------------------------------------------------------------------------
 
-    def _deliver(self, message: Message | Batch) -> None:
+    def _deliver(self, message: Message | Batch | MalformedMessage) -> None:
+        if self._ended is not None:
+            return
         if isinstance(message, Batch):
             self._deliver_batch(message)
+        elif isinstance(message, MalformedMessage):
+            self._deliver_malformed(message)
         else:
             self._react(self.connection.receive(message))
 
     def _deliver_batch(self, batch: Batch) -> None:
-        refusal = self.connection.refuse_batch()
-        if refusal is not None:
-            # A server that batches where it may not: its members are read all the same, and nothing is answered in one.
-            _log.warning("%s sent a batch, which its revision does not have", self.transport.describe())
-        reply = BatchReply(batch)
-        for id in reply.owed:
-            self._batches[id] = reply
-        for member in reply.messages:
-            self._react(self.connection.receive(member))
-        self._send_batch(reply.begin())
+        if self.connection.refuse_batch() is None:
+            for member in self._serving.begin(batch):
+                self._react(self.connection.receive(member))
+            return
+        # A server that batches where it may not: its members are read all the same, and nothing is answered in one.
+        _log.warning("%s sent a batch, which may not be sent now", self.transport.describe())
+        for each in batch.members:
+            self._deliver(each)
+
+    def _deliver_malformed(self, bad: MalformedMessage) -> None:
+        """No message, but perhaps meant as one: then somebody waits for it, or for our answer to it."""
+        reply = bad.reply
+        if reply is not None:
+            # A line without an id may be a log line; and a modern client writes no responses at all.
+            if reply.id is not None and self.connection.session is not None:
+                self._serving.reply(reply)
+            return
+        id = bad.answers
+        excess = bad.__cause__ if isinstance(bad.__cause__, LimitExceeded) else None
+        if id is None and excess is not None and len(self.connection.asked) == 1:
+            # Too large to be read, so its id is not known; but there is only one request that it can answer.
+            id = next(iter(self.connection.asked))
+        if id is None:
+            return
+        # For the engine the request has failed; its caller is told how.
+        reaction = self.connection.receive(ErrorResponse(id, ErrorObject(int(bad.code), bad.message)))
+        if isinstance(reaction.event, FailureReceived):
+            self._settle(attrs.evolve(reaction.event, error=excess or bad))
+        else:
+            self._react(reaction)
 
     def _react(self, reaction: Reaction) -> None:
         event = reaction.event
         if reaction.reply is not None:
-            self._send_nowait(reaction.reply)
-        if isinstance(event, (AnswerReceived, FailureReceived)):
-            call = self._calls.get(event.id)
-            if call is not None:
-                call.outcome = event
-                call.changed.set()
+            self._serving.reply(reaction.reply.message)
+        if isinstance(event, AnswerReceived | FailureReceived):
+            self._settle(event)
         elif isinstance(event, ProgressReceived):
-            call = self._calls.get(event.id)
-            if call is not None:
-                call.progress = event.params
-                call.alive()
-                call.changed.set()
+            self._progressed(event)
         elif isinstance(event, NotificationReceived):
             self._notified(event)
         elif isinstance(event, RequestReceived):
-            self._serve_soon(event)
+            self._serving.start(event)
         elif isinstance(event, CancelReceived):
-            scope = self._serving.get(event.id)
-            if scope is not None:
-                scope.cancel()
+            self._serving.cancel(event.id)
         elif isinstance(event, Opened):
             self._agreed.set()
         elif isinstance(event, NegotiationEnded):
@@ -368,59 +364,22 @@ class Link:
         for note in event.notes:
             _log.debug("survived, from %s: %s", self.transport.describe(), note)
 
+    def _settle(self, event: AnswerReceived | FailureReceived) -> None:
+        call = self._calls.get(event.id)
+        if call is not None:
+            call.settle(event)
+
+    def _progressed(self, event: ProgressReceived) -> None:
+        call = self._calls.get(event.id)
+        if call is not None:
+            if not self._serving.busy:
+                call.alive()
+            call.progressed(event.params)
+
     def _notified(self, event: NotificationReceived) -> None:
         self.answering.log(event)
         for listener in tuple(self._listeners):
             listener(event)
-
-    # --- requests of the server (legacy) ---------------------------------------------------------------------------
-
-    def _serve_soon(self, event: RequestReceived) -> None:
-        if len(self._serving) >= self.connection.limits.running_requests:
-            failure = RequestFailed(
-                f"too many requests at once; the limit is {self.connection.limits.running_requests}",
-                code=ErrorCode.INTERNAL_ERROR,
-            )
-            self._send_answer(self.connection.fail(event.id, failure))
-            return
-        scope = self._serving[event.id] = trio.CancelScope()
-        self._nursery.start_soon(self._serve, event, scope)
-
-    async def _serve(self, event: RequestReceived, scope: trio.CancelScope) -> None:
-        try:
-            with scope:
-                outcome = await self.answering.answer(event.row, event.params)
-                if isinstance(outcome, RequestFailed):
-                    self._send_answer(self.connection.fail(event.id, outcome))
-                else:
-                    self._send_answer(self.connection.respond(event.id, outcome))
-        except LocalProtocolError:
-            _log.exception("the answer of the handler of %s cannot be sent", event.method)
-            failure = RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
-            self._send_answer(self.connection.fail(event.id, failure))
-        finally:
-            del self._serving[event.id]
-            self.connection.withdraw(event.id)
-            reply = self._batches.pop(event.id, None)
-            if reply is not None:
-                self._send_batch(reply.drop(event.id))
-
-    def _send_answer(self, outgoing: Outgoing | None) -> None:
-        if outgoing is not None:
-            self._send_nowait(outgoing)
-
-    def _send_nowait(self, outgoing: Outgoing) -> None:
-        message = outgoing.message
-        if self._batches and isinstance(message, (ResultResponse, ErrorResponse)) and message.id is not None:
-            reply = self._batches.pop(message.id, None)
-            if reply is not None:
-                self._send_batch(reply.add(message))
-                return
-        self.transport.send_nowait(message)
-
-    def _send_batch(self, joined: Batch | None) -> None:
-        if joined is not None:
-            self.transport.send_nowait(joined)
 
     # --- errors ----------------------------------------------------------------------------------------------------
 
@@ -431,8 +390,8 @@ class Link:
         method: str | None = None,
         id: RequestId | None = None,
         phase: Phase | None = None,
-    ) -> McpError:
-        """The same error, saying what it happened to."""
+    ) -> None:
+        """Writes down in the error what it happened to."""
         known = error.circumstances
         error.circumstances = attrs.evolve(
             known,
@@ -442,7 +401,6 @@ class Link:
             phase=known.phase or phase,
             stderr_tail=known.stderr_tail or self.transport.stderr_tail,
         )
-        return error
 
 
 def _id_of(outgoing: Outgoing) -> RequestId:

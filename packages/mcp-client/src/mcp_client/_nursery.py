@@ -27,7 +27,23 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # One level only: a group that the block raised itself is its own affair.
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0]  # noqa: B904 -- the group says nothing that the exception does not
-        raise
+        # One level only: a group that the block raised itself is its own affair. When the block is cancelled from
+        # outside, our tasks add their own Cancelled to what it raises; that says nothing either.
+        told = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
+        if len(told) > 1:
+            raise
+        alone = told[0]
+    else:
+        return
+    context = alone.__context__
+    try:
+        raise alone
+    finally:
+        # The group that it came in is no part of its story.
+        alone.__context__ = context
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)

@@ -91,8 +91,8 @@ class Opening:
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[Client]:
         async with open_private_nursery() as nursery:
-            client = None
             try:
+                client: Client | None = None
                 with self._connecting:
                     client = await self._connect(nursery)
                 if client is None:

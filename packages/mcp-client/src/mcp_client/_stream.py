@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_client._nursery import open_private_nursery
 from mcp_client._process import ChildProcess
 from mcp_client._writer import JoiningWriter
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
@@ -29,6 +30,12 @@ _log: Final = logging.getLogger("mcp_client")
 
 _QUOTED: Final = 200
 """How many bytes of a line that is no message are shown."""
+
+_FLUSH: Final = 0.5
+"""Seconds that closing waits for what was said last to be written: a notification right before the end is not lost."""
+
+_LAST_WORDS: Final = 1.0
+"""Seconds that a server which no longer reads is listened to: its answers may be on the way, nothing can be asked."""
 
 
 class StreamTransport:
@@ -55,35 +62,45 @@ class StreamTransport:
         self._on_junk: Final = on_junk
         self._writer: Final = JoiningWriter(self._write, limits.outgoing_bytes)
         self._framer: Final = LineFramer(limits)
+        self._reading: Final = trio.CancelScope()
+        self._running = False
         self._junk = 0
         self._ended: ConnectionEnded | None = None
         self._closing = False
 
-    async def run(self, deliver: Callable[[Message | Batch], None]) -> None:
+    async def run(self, deliver: Callable[[Message | Batch | MalformedMessage], None]) -> None:
         """Reads and writes until the server is gone or the transport is closed."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._writer.run)
-            await self._read(deliver)
-            nursery.cancel_scope.cancel()
+        self._running = True
+        async with open_private_nursery() as nursery:
+            nursery.start_soon(self._write_on)
+            with self._reading:
+                await self._read(deliver)
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | Batch) -> None:
         """Puts a message down to be written. Raises `ConnectionEnded`."""
+        line = self._line(message)
         if self._ended is not None or self._writer.broken or self._closing:
             raise await self.why_ended()
-        await self._writer.put(self._line(message), more=True)
+        await self._writer.put(line)
 
     def send_nowait(self, message: Message | Batch) -> None:
         """Puts a message down to be written."""
-        self._writer.put_nowait(self._line(message), more=True)
+        self._writer.put_nowait(self._line(message))
 
     async def why_ended(self) -> ConnectionEnded:
-        """The error for everything that still waits."""
-        if isinstance(self._stream, ChildProcess) and self._ended is None:
-            self._ended = await self._stream.why_ended()
+        """The error for everything that still waits. A new one each time: errors are told where they happened."""
         if self._ended is None:
-            who = "this side" if self._closing else "the server"
-            self._ended = ConnectionEnded(f"the connection was closed by {who}")
-        return self._ended
+            self._ended = await self._asked_of_the_stream()
+        again = ConnectionEnded(self._ended.message)
+        again.circumstances = self._ended.circumstances
+        again.__cause__ = self._ended.__cause__
+        return again
+
+    async def _asked_of_the_stream(self) -> ConnectionEnded:
+        if isinstance(self._stream, ChildProcess):
+            return await self._stream.why_ended()
+        who = "this side" if self._closing else "the server"
+        return ConnectionEnded(f"the connection was closed by {who}")
 
     def describe(self) -> str:
         """Who is at the other end."""
@@ -98,11 +115,22 @@ class StreamTransport:
 
     async def aclose(self) -> None:
         """Closes the stream; a child process is stopped in the specified order."""
-        self._closing = True
-        await self._stream.aclose()
+        first, self._closing = not self._closing, True
+        self._writer.close()
+        try:
+            if first and self._running:
+                with trio.move_on_after(_FLUSH):
+                    await self._writer.wait_over()
+        finally:
+            await self._stream.aclose()
 
     def _line(self, message: Message | Batch) -> bytes:
         return frame(encode(message, null_id=True))
+
+    async def _write_on(self) -> None:
+        await self._writer.run()
+        if self._writer.broken:
+            self._reading.deadline = trio.current_time() + _LAST_WORDS
 
     async def _write(self, data: bytes) -> None:
         try:
@@ -111,43 +139,45 @@ class StreamTransport:
             self._ended = ended
             raise trio.BrokenResourceError from ended
 
-    async def _read(self, deliver: Callable[[Message | Batch], None]) -> None:
+    async def _read(self, deliver: Callable[[Message | Batch | MalformedMessage], None]) -> None:
         while True:
             try:
                 data = await self._stream.receive_some()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
-            lines = self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof()
-            for line in lines:
-                message = self._decode(line)
-                if message is not None:
-                    deliver(message)
-                elif self._junk > self._limits.junk_lines:
+                data = b""
+            for line in self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof():
+                deliver(self._decode(line))
+                if self._junk > self._limits.junk_lines:
                     return
             if not data:
                 return
+            if self._writer.overdue:
+                await self._writer.wait_while_overdue()
 
-    def _decode(self, line: bytes | LimitExceeded) -> Message | Batch | None:
-        """The message of a line; `None` for what is none, which is noted and survived."""
+    def _decode(self, line: bytes | LimitExceeded) -> Message | Batch | MalformedMessage:
+        """The message of a line, or what is wrong with it, which is noted and survived."""
+        if isinstance(line, LimitExceeded):
+            bad = MalformedMessage(line.message)
+            bad.__cause__ = line
+            return self._note_junk("", bad)
         notes: list[str] = []
         try:
-            if isinstance(line, LimitExceeded):
-                raise line
             message = decode(line, self._limits, notes=notes)
-        except (MalformedMessage, LimitExceeded) as bad:
-            self._note_junk(line, bad)
-            return None
+        except MalformedMessage as malformed:
+            return self._note_junk(line[:_QUOTED].decode("utf-8", "replace"), malformed)
         self._junk = 0
         for note in notes:
-            _log.debug("survived: %s", note)
+            _log.debug("survived, from %s: %s", self.describe(), note)
         return message
 
-    def _note_junk(self, line: bytes | LimitExceeded, bad: MalformedMessage | LimitExceeded) -> None:
+    def _note_junk(self, text: str, bad: MalformedMessage) -> MalformedMessage:
         self._junk += 1
-        text = "" if isinstance(line, LimitExceeded) else line[:_QUOTED].decode("utf-8", "replace")
         _log.warning("%s wrote a line that is no message (%s): %r", self.describe(), bad.message, text)
         if self._on_junk is not None:
-            self._on_junk(text)
+            try:
+                self._on_junk(text)
+            except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
+                _log.exception("the function for lines that are no message failed")
         if self._junk > self._limits.junk_lines:
             observed = LimitExceeded(
                 "lines in a row that are no message",
@@ -157,3 +187,4 @@ class StreamTransport:
             )
             self._ended = ConnectionEnded(f"{self.describe()} does not speak the protocol: {observed.message}")
             self._ended.__cause__ = observed
+        return bad

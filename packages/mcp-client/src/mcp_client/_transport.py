@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_core.errors import ConnectionEnded
+    from mcp_core.errors import ConnectionEnded, MalformedMessage
     from mcp_core.jsonrpc.messages import Batch, Message
 
 __all__ = ["ByteStream", "Transport"]
@@ -29,10 +29,13 @@ class ByteStream(Protocol):
 class Transport(Protocol):
     """Carries messages to one server and back."""
 
-    async def run(self, deliver: Callable[[Message | Batch], None]) -> None:
-        """Hands over what comes, until the server is gone or the transport is closed. Never raises for that."""
+    async def run(self, deliver: Callable[[Message | Batch | MalformedMessage], None]) -> None:
+        """Hands over what comes, until the server is gone or the transport is closed. Never raises for that.
 
-    async def send(self, message: Message) -> None:
+        What is no message is survived, and handed over too: it may be a broken answer that somebody waits for.
+        """
+
+    async def send(self, message: Message | Batch) -> None:
         """Sends; waits while the server is slow. Raises `ConnectionEnded` when it is gone."""
 
     def send_nowait(self, message: Message | Batch) -> None:

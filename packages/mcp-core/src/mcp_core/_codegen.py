@@ -13,7 +13,6 @@ from typing import Final, Protocol, TypeAlias, cast
 
 import attrs
 
-from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.shape import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, Shape
 from mcp_core.types._wire import ABSENT, NO_EXTRA
 
@@ -186,7 +185,9 @@ def _read_needs(source: _Source, described: Shape) -> None:
         return
     member, needed = described.needs
     for value, other in needed.items():
-        source.add(f"if v_{member.attribute} == {value!r} and v_{other.attribute} is None: raise missing({other.wire!r})")
+        source.add(
+            f"if v_{member.attribute} == {value!r} and v_{other.attribute} is None: raise missing({other.wire!r})"
+        )
 
 
 def make_structure(described: Shape, hook_of: HookOf) -> Hook:
@@ -257,7 +258,8 @@ def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
             source.add(
                 f"if v_{member.attribute} == {value!r} and v_{other.attribute} is None: raise missing({other.wire!r})"
             )
-    source.add("if value.extra:", "    for k, v in value.extra.items(): out.setdefault(k, v)", "return out")
+    source.add("extra = value.extra", "if extra is not NO_EXTRA:")
+    source.add("    for k, v in extra.items(): out.setdefault(k, v)", "return out")
     return source.compile("unstructure", f"unstructure {described.cls.__name__}")
 
 
@@ -277,5 +279,3 @@ def number(value: object) -> int | float:
     if isinstance(value, float) and math.isfinite(value):
         return value
     raise _wrong(value, "a number") if not isinstance(value, float) else Refused(f"{value} is no number in JSON")
-
-

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 
 from mcp_core import types as t
 from mcp_core.revisions import Revision, between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["CapabilityPath", "Method", "NotificationRow", "Role"]
 

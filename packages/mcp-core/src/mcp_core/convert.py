@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import cattrs
 
 from mcp_core._codegen import Hook, Refused, integer, make_structure, make_unstructure, name_class, number, show
 from mcp_core.errors import InvalidValue, LocalProtocolError
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import Revision
 from mcp_core.shape import (
-    AnyJson,
     Array,
     Choice,
+    Chooser,
     Dictionary,
     Enumeration,
     Form,
@@ -31,11 +29,16 @@ from mcp_core.shape import (
     Ref,
     Scalar,
     ScalarKind,
-    chooser,
     form_of,
     shape,
 )
 from mcp_core.types._wire import WireObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
 
 __all__ = ["WireConverter", "converter"]
 
@@ -74,10 +77,9 @@ _SCALARS: Final[Mapping[ScalarKind, Hook]] = {
 }
 
 
-def _bounded(hook: Hook, minimum: float | None, maximum: float | None) -> Hook:
+def _bounded(hook: Callable[[object], int | float], minimum: float | None, maximum: float | None) -> Hook:
     def bounded(value: object, _: object = None) -> object:
         found = hook(value)
-        assert isinstance(found, int | float)
         if minimum is not None and found < minimum:
             raise Refused(f"{found} is less than {minimum}")
         if maximum is not None and found > maximum:
@@ -92,7 +94,7 @@ def _scalar(form: Scalar, member: Member | None) -> Hook:
     info = None if member is None else member.info
     if info is None or (info.minimum is None and info.maximum is None):
         return hook
-    return _bounded(hook, info.minimum, info.maximum)
+    return _bounded(integer if form.kind is ScalarKind.INTEGER else number, info.minimum, info.maximum)
 
 
 def _enumeration(form: Enumeration) -> Hook:
@@ -180,7 +182,7 @@ def _array(item: Hook, *, reading: bool) -> Hook:
             for each in value:
                 found.append(item(each))  # noqa: PERF401  # its length is the index of an item that is refused
         except Refused as refused:
-            raise refused.within(len(found))
+            raise refused.within(len(found)) from None
         return tuple(found) if reading else found
 
     return array
@@ -195,10 +197,19 @@ def _dictionary(item: Hook) -> Hook:
             try:
                 found[name] = item(each)
             except Refused as refused:
-                raise refused.within(name)
+                raise refused.within(name) from None
         return found
 
     return dictionary
+
+
+def _of_no_class(raw: JsonObject, chooser: Chooser) -> Refused:
+    if chooser.tag is None:
+        return Refused(f"is none of {', '.join(cls.__name__ for cls in chooser.classes)}")
+    if chooser.tag not in raw:
+        return Refused("is missing", chooser.tag)
+    known = ", ".join(repr(value) for value in chooser.tagged)
+    return Refused(f"expected one of {known}, got {raw[chooser.tag]!r:.80}", chooser.tag)
 
 
 class WireConverter:
@@ -261,6 +272,20 @@ class WireConverter:
             where = type(value).__name__ + (f".{refused.path()}" if refused.steps else "")
             raise LocalProtocolError(f"{where}: {refused.message} (revision {self.revision})") from None
 
+    def problem(self, raw: JsonValue, form: Form, member: Member | None = None) -> str | None:
+        """What keeps JSON from having a form, with the place; `None` when nothing does.
+
+        Args:
+            raw: The JSON.
+            form: The form.
+            member: The member that has the form, for its bounds.
+        """
+        try:
+            self._reader(form, member)(raw)
+        except Refused as refused:
+            return f"{refused.path()}: {refused.message}" if refused.steps else refused.message
+        return None
+
     def _check_alive(self, cls: type[WireObject]) -> None:
         if self.revision not in cls.__wire__.alive:
             raise LocalProtocolError(f"revision {self.revision} has no {cls.__name__}")
@@ -299,16 +324,16 @@ class WireConverter:
         return _choice(by_class)
 
     def _object_reader(self, classes: tuple[type[WireObject], ...]) -> Hook:
-        choose = chooser(classes, self.revision)
-        readers = {cls: self._reader(Ref(cls), None) for cls in classes if self.revision in cls.__wire__.alive}
-        listed = ", ".join(cls.__name__ for cls in readers)
+        chooser = Chooser(classes, self.revision)
+        choose = chooser.choose
+        readers = {cls: self._reader(Ref(cls), None) for cls in chooser.classes}
 
         def read_object(value: object, _: object = None) -> object:
             if not isinstance(value, dict):
                 raise Refused(f"expected an object, got {show(value)}")
             cls = choose(value)
             if cls is None:
-                raise Refused(f"is none of {listed}")
+                raise _of_no_class(value, chooser)
             return readers[cls](value)
 
         return read_object

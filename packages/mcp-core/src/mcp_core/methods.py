@@ -8,10 +8,9 @@ else compares method names. An extension is rows of the same kind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from mcp_core._notification_rows import (
     NOTIFICATIONS_CANCELLED,
@@ -56,12 +55,15 @@ from mcp_core._request_rows import (
     TOOLS_LIST,
 )
 from mcp_core._rows import CapabilityPath, Method, NotificationRow, Role
-from mcp_core.revisions import Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_core.revisions import Revision
 
 __all__ = [
     "ALIASES",
     "COMPLETION_COMPLETE",
-    "CapabilityPath",
     "ELICITATION_CREATE",
     "EXTENSION_TASKS_CANCEL",
     "EXTENSION_TASKS_GET",
@@ -69,7 +71,6 @@ __all__ = [
     "INITIALIZE",
     "LOGGING_SET_LEVEL",
     "METHODS",
-    "Method",
     "NOTIFICATIONS",
     "NOTIFICATIONS_CANCELLED",
     "NOTIFICATIONS_ELICITATION_COMPLETE",
@@ -84,7 +85,6 @@ __all__ = [
     "NOTIFICATIONS_TASKS",
     "NOTIFICATIONS_TASKS_STATUS",
     "NOTIFICATIONS_TOOLS_LIST_CHANGED",
-    "NotificationRow",
     "PING",
     "PROMPTS_GET",
     "PROMPTS_LIST",
@@ -94,7 +94,6 @@ __all__ = [
     "RESOURCES_TEMPLATES_LIST",
     "RESOURCES_UNSUBSCRIBE",
     "ROOTS_LIST",
-    "Role",
     "SAMPLING_CREATE_MESSAGE",
     "SERVER_DISCOVER",
     "SUBSCRIPTIONS_LISTEN",
@@ -104,6 +103,10 @@ __all__ = [
     "TASKS_RESULT",
     "TOOLS_CALL",
     "TOOLS_LIST",
+    "CapabilityPath",
+    "Method",
+    "NotificationRow",
+    "Role",
     "input_requests",
     "method_for",
     "methods",

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import inspect
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mcp_core import types as t
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import Revision
 from mcp_core.shape import (
     Array,
     Choice,
@@ -23,6 +22,10 @@ from mcp_core.shape import (
     Scalar,
     shape,
 )
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
 
 __all__ = ["schema_of", "schemas", "wire_classes"]
 
@@ -105,9 +108,7 @@ def _form(form: Form, revision: Revision) -> JsonObject:
         case Ref(cls):
             return {"$ref": f"#/$defs/{cls.__name__}"}
         case Choice(forms):
-            alive = [
-                each for each in forms if not isinstance(each, Ref) or revision in each.cls.__wire__.alive
-            ]
+            alive = [each for each in forms if not isinstance(each, Ref) or revision in each.cls.__wire__.alive]
             return {"anyOf": [_form(each, revision) for each in alive]}
         case _:
             return {}

@@ -8,21 +8,24 @@ from __future__ import annotations
 import enum
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import attrs
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import Revision
 from mcp_core.types._base import SchemaRoot
 from mcp_core.types._wire import ABSENT, Absent, FieldInfo, WireObject, field_info
+
+if TYPE_CHECKING:
+    from mcp_core.revisions import Revision
 
 __all__ = [
     "AnyJson",
     "Array",
     "Choice",
+    "Chooser",
     "Dictionary",
     "Enumeration",
     "Form",
@@ -32,7 +35,6 @@ __all__ = [
     "Scalar",
     "ScalarKind",
     "Shape",
-    "chooser",
     "form_of",
     "shape",
     "wire_name",
@@ -214,9 +216,7 @@ def _admits_none(annotation: object) -> bool:
     return annotation == JsonValue or annotation == JsonValue | Absent or NoneType in get_args(annotation)
 
 
-def _member(
-    annotations: Mapping[str, object], attribute: attrs.Attribute[object], revision: Revision
-) -> Member:
+def _member(annotations: Mapping[str, object], attribute: attrs.Attribute[object], revision: Revision) -> Member:
     info = field_info(attribute)
     annotation = annotations[attribute.name]
     if info.was is not None and revision in info.was[0]:
@@ -281,42 +281,39 @@ def _has(raw: JsonObject, path: tuple[str, ...]) -> bool:
     return True
 
 
-Chooser: TypeAlias = Callable[[JsonObject], type[WireObject] | None]
-"""Tells the class of an object."""
+class Chooser:
+    """Tells the classes of a union apart: by the value of their tag, then by the members that are there."""
 
+    def __init__(self, classes: tuple[type[WireObject], ...], revision: Revision) -> None:
+        self.classes: Final = tuple(cls for cls in classes if revision in cls.__wire__.alive)
+        """The candidates: the classes that the revision has, in the order in which they are tried."""
+        self.tag: Final = next((wire_name(tag) for cls in self.classes if (tag := cls.__wire__.tag) is not None), None)
+        """The wire name of the member that tells them apart, if there is one."""
+        self.tagged: Final[dict[str, list[type[WireObject]]]] = {}
+        """The candidates for each value of the tag."""
+        self.untagged: Final[list[type[WireObject]]] = []
+        """The candidates where the tag is missing or has another value."""
+        for cls in self.classes:
+            self._enter(cls, shape(cls, revision))
 
-def chooser(classes: tuple[type[WireObject], ...], revision: Revision) -> Chooser:
-    """How the classes of a union are told apart: by the value of their tag, then by the members that are there.
+    def _enter(self, cls: type[WireObject], described: Shape) -> None:
+        if described.tag is not None:
+            self.tagged.setdefault(described.tag[1], []).append(cls)
+            return
+        # An enumeration can be a tag of several values, and where it is optional the tag of a default.
+        values = next((each for each in described.members if each.wire == self.tag), None)
+        if values is not None and isinstance(values.form, Enumeration):
+            for value in values.form.values:
+                self.tagged.setdefault(value, []).append(cls)
+            if values.required:
+                return
+        self.untagged.append(cls)
 
-    Args:
-        classes: The classes, in the order in which they are tried.
-        revision: The revision; classes that it lacks are no candidates.
-
-    Returns:
-        A function from an object to its class, or to `None` when it is of no class; and the tag with its known values.
-    """
-    alive = [cls for cls in classes if revision in cls.__wire__.alive]
-    tag = next((wire_name(cls.__wire__.tag) for cls in alive if cls.__wire__.tag is not None), None)
-    tagged: dict[str, list[type[WireObject]]] = {}
-    untagged: list[type[WireObject]] = []
-    for cls in alive:
-        here = shape(cls, revision)
-        member = next((each for each in here.members if each.wire == tag), None)
-        if here.tag is not None:
-            tagged.setdefault(here.tag[1], []).append(cls)
-        elif member is not None and isinstance(member.form, Enumeration):
-            for value in member.form.values:
-                tagged.setdefault(value, []).append(cls)
-        if here.tag is None and (member is None or not member.required or not isinstance(member.form, Enumeration)):
-            untagged.append(cls)
-
-    def choose(raw: JsonObject) -> type[WireObject] | None:
-        kind = None if tag is None else raw.get(tag)
-        candidates = tagged.get(kind, untagged) if isinstance(kind, str) else untagged
-        for cls in candidates:
+    def choose(self, raw: JsonObject) -> type[WireObject] | None:
+        """The class of an object; `None` when it is of none."""
+        kind = None if self.tag is None else raw.get(self.tag)
+        for cls in self.tagged.get(kind, self.untagged) if isinstance(kind, str) else self.untagged:
             when = cls.__wire__.when
             if not when or _has(raw, when):
                 return cls
         return None
-
-    return choose

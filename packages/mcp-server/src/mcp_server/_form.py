@@ -10,11 +10,10 @@ import datetime
 import enum
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Final, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Final, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
 
 import attrs
 
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types.elicitation import (
     BooleanSchema,
     EnumItems,
@@ -36,9 +35,13 @@ from mcp_server._shape_constraints import constrain
 from mcp_server._shape_records import MISSING, Member, load_members, plan, record_of
 from mcp_server._shapes import Compiler
 
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
 __all__ = ["Form", "form_schema"]
 
-_FORMATS: Final = ("email", "uri", "date", "date-time")
+_FormFormat: TypeAlias = Literal["email", "uri", "date", "date-time"]
+_FORMATS: Final[dict[str, _FormFormat]] = {"email": "email", "uri": "uri", "date": "date", "date-time": "date-time"}
 _TEXTS: Final[dict[object, str | None]] = {str: None, datetime.date: "date", datetime.datetime: "date-time"}
 _SEVERAL: Final = (list, set, frozenset, tuple, Sequence)
 _ADVICE: Final = (
@@ -146,9 +149,9 @@ def _field(member: Member, compiler: Compiler) -> _Field:
             raise compiler.failure(f"the default does not fit: {mismatch.problems()[0]}") from None
     title, description = param.title, param.description or member.description
     if get_origin(hint) in _SEVERAL:
-        return _several(hint, member.scope, shape, param, default, compiler)
+        return _several(hint, member.scope, shape, param, default=default, compiler=compiler)
     if shape.choices:
-        return _choice(shape, title, description, _text_or_none(default), titled=_is_enum(hint), compiler=compiler)
+        return _choice(shape, title, description, _text_or_none(default), compiler)
     if hint is bool:
         boolean = BooleanSchema(
             title=title, description=description, default=default if isinstance(default, bool) else None
@@ -182,9 +185,9 @@ def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
     hint = member.hint
     marks: list[object] = []
     while True:
-        if isinstance(hint, str) or hasattr(hint, "__forward_arg__"):
+        if isinstance(hint, str | ForwardRef):
             try:
-                hint = member.scope.evaluate(hint)  # type: ignore[arg-type]  # a text or a ForwardRef
+                hint = member.scope.evaluate(hint)
             except Unresolvable as error:
                 raise compiler.failure(f"the annotation {error}") from error
         elif get_origin(hint) is Annotated:
@@ -199,14 +202,17 @@ def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
             return hint, compiler.param(marks)
 
 
-def _format(name: str | None, compiler: Compiler) -> str | None:
-    if name is not None and name not in _FORMATS:
+def _format(name: str | None, compiler: Compiler) -> _FormFormat | None:
+    if name is None:
+        return None
+    known = _FORMATS.get(name)
+    if known is None:
         raise compiler.failure(f"a form knows the formats {', '.join(_FORMATS)}, not {name!r}")
-    return name
+    return known
 
 
-def _is_enum(hint: object) -> bool:
-    return isinstance(hint, type) and issubclass(hint, enum.Enum)
+def _has_names(shape: Shape) -> bool:
+    return any(isinstance(member, enum.Enum) for _, member in shape.choices)
 
 
 def _text_or_none(value: JsonValue) -> str | None:
@@ -225,11 +231,11 @@ def _options(shape: Shape, compiler: Compiler) -> tuple[EnumOption, ...]:
 
 
 def _choice(
-    shape: Shape, title: str | None, description: str | None, default: str | None, *, titled: bool, compiler: Compiler
+    shape: Shape, title: str | None, description: str | None, default: str | None, compiler: Compiler
 ) -> _Field:
     options = _options(shape, compiler)
     values = tuple(option.const for option in options)
-    if not titled:
+    if not _has_names(shape):
         plain = UntitledSingleSelectEnumSchema(enum=values, title=title, description=description, default=default)
         return _Field(shape, plain, plain)
     names = tuple(option.title for option in options)
@@ -240,16 +246,15 @@ def _choice(
     )
 
 
-def _several(hint: object, scope: Scope, shape: Shape, param: Param, default: JsonValue, compiler: Compiler) -> _Field:
-    item_hint = get_args(hint)[0]
-    item = compiler.shape(item_hint, scope)
+def _several(
+    hint: object, scope: Scope, shape: Shape, param: Param, *, default: JsonValue, compiler: Compiler
+) -> _Field:
+    item = compiler.shape(get_args(hint)[0], scope)
     if not item.choices:
         raise compiler.failure(f"a form cannot ask for a list of {item.expected}; {_ADVICE}")
     options = _options(item, compiler)
     chosen = tuple(value for value in default if isinstance(value, str)) if isinstance(default, list) else None
-    if isinstance(item_hint, str):
-        item_hint = type(item.choices[0][1])
-    if _is_enum(item_hint):
+    if _has_names(item):
         titled = TitledMultiSelectEnumSchema(
             items=TitledEnumItems(any_of=options),
             title=param.title,

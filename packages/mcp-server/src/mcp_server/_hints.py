@@ -6,14 +6,20 @@ import builtins
 import inspect
 import sys
 from collections import ChainMap
-from typing import TYPE_CHECKING, ForwardRef
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ForwardRef, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+    from types import FrameType
 
-__all__ = ["Scope", "Unresolvable", "annotations_of", "class_scope", "function_scope"]
+__all__ = ["Function", "Scope", "Unresolvable", "annotations_of", "class_scope", "function_scope"]
+
+
+Function: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # a signature of any kind
+"""What is registered."""
 
 
 class Unresolvable(Exception):
@@ -39,7 +45,7 @@ class Scope:
             hint = hint.__forward_arg__
         try:
             # The text is part of the program, which could as well have it evaluated at once.
-            meaning: object = eval(hint, scope.outer, ChainMap({}, dict(scope.inner)))  # noqa: S307
+            meaning: object = eval(hint, scope.outer, ChainMap({}, dict(scope.inner)))  # noqa: S307  # see above
         except Exception as error:  # whatever an expression may raise
             raise Unresolvable(f"{hint!r} cannot be evaluated ({type(error).__name__}: {error})") from error
         return meaning
@@ -48,17 +54,16 @@ class Scope:
 def _callers(module: dict[str, object]) -> dict[str, object]:
     """The local names of the functions of a module that are running now, those of the innermost first."""
     found: dict[str, object] = {}
-    frame = sys._getframe()  # noqa: SLF001  # the only way to a class that is local to the function that registers
+    # There is no other way to a class that is local to the function that registers.
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001
     while frame is not None:
         if frame.f_globals is module and frame.f_locals is not module:
             found = {**frame.f_locals, **found}
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return found
 
 
-def function_scope(function: Callable[..., object], known: Mapping[str, object]) -> Scope:
+def function_scope(function: Function, known: Mapping[str, object]) -> Scope:
     """The names that the annotations of a function may use.
 
     Args:

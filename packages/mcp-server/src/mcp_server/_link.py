@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mcp_core.errors import MalformedMessage
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.methods import Method, NotificationRow
+    from mcp_server._rounds import Asking
 
 __all__ = ["Call", "Link", "Outlet", "Service"]
 
@@ -62,10 +63,10 @@ class Service(Protocol):
     def input_required(self, call: Call) -> object | None:
         """The handler's scope was cancelled: the result with its questions, an error, or `None` if it had none."""
 
-    def notified(self, link: Link, event: NotificationReceived) -> None:
+    def notified(self, link: Link, event: NotificationReceived, /) -> None:
         """The peer told something."""
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: Link, /) -> None:
         """A legacy session is open."""
 
 
@@ -79,6 +80,8 @@ class Call:
     """Where it came from."""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """What its handler runs in. Cancelled when the client cancels the request."""
+    asking: Asking | None = None
+    """How its handler asks the client, once it may want to."""
 
 
 @attrs.define(eq=False)
@@ -122,6 +125,7 @@ class Link:
         self._asked: dict[RequestId, _Waiter] = {}
         self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
         self._publishing = False
+        self._ended = False
         self._idle = trio.Event()
 
     # --- in --------------------------------------------------------------------------------------------------------
@@ -162,13 +166,12 @@ class Link:
             self._outlet.send_nowait(refusal, None)
             return
         reply = BatchReply(batch)
+        if reply.immediate is not None:
+            self._outlet.send_nowait(reply.immediate, None)
         for id in reply.owed:
             self._batches[id] = reply
         for member in reply.messages:
             self._react(self.connection.receive(member), size // len(batch.members))
-        joined = reply.begin()
-        if joined is not None:
-            self._outlet.send_nowait(joined, None)
 
     def _react(self, reaction: Reaction, size: int) -> None:
         event, reply = reaction.event, reaction.reply
@@ -363,6 +366,8 @@ class Link:
         A notice says that something changed, not how often: as long as one is waiting to be sent, the same notice is
         not put down again. `key` tells notices of the same kind apart: the URI of a resource.
         """
+        if self._ended:
+            return
         self._notices[row.name, key] = (row, params)
         if not self._publishing:
             self._publishing = True
@@ -382,6 +387,12 @@ class Link:
         finally:
             self._publishing = False
 
+    def finish(self, id: RequestId) -> None:
+        """Ends a subscription from this side, if it is still open."""
+        if not self._ended:
+            for outgoing in self.connection.finish(id):
+                self._send_nowait(outgoing)
+
     # --- the end ---------------------------------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
@@ -397,6 +408,7 @@ class Link:
 
     def end(self) -> None:
         """The connection is over. Nothing is sent any more."""
+        self._ended = True
         self.connection.end()
         self._batches.clear()
         self._waiting.clear()

@@ -6,17 +6,21 @@ Spec: server/prompts#prompt. A user types them, so what a text means follows fro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.types.prompts import PromptArgument
 from mcp_server._shape import InvalidArguments, Load, Mismatch, Shape, describe
 from mcp_server._shape_records import load_members, plan
 from mcp_server._shapes import Compiler
 from mcp_server._signature import read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_server._hints import Function
 
 __all__ = ["PromptParameters", "prompt_arguments"]
 
@@ -56,7 +60,7 @@ class PromptParameters:
             raise InvalidArguments(mismatch.problems()) from None
 
 
-def prompt_arguments(function: Callable[..., object], *, injected: Collection[type] = ()) -> PromptParameters:
+def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> PromptParameters:
     """Reads the signature and the docstring of the function of a prompt.
 
     Args:

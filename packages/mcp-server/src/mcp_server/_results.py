@@ -24,14 +24,13 @@ import mimetypes
 import pathlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Union, get_args, get_origin
 from urllib.parse import quote
 
 import attrs
 import orjson
 
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types.content import (
     AudioContent,
     BlobResourceContents,
@@ -45,11 +44,14 @@ from mcp_core.types.content import (
 )
 from mcp_core.types.tools import CallToolResult
 from mcp_server._errors import InvalidResult
-from mcp_server._hints import Scope, Unresolvable, function_scope
+from mcp_server._hints import Function, Scope, Unresolvable, function_scope
 from mcp_server._shape import Mismatch, Shape
 from mcp_server._shape_records import MISSING
 from mcp_server._shapes import Compiler
 from mcp_server._signature import label
+
+if typing.TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["Audio", "File", "Image", "Results", "results"]
 
@@ -246,7 +248,7 @@ def _is_block(hint: object) -> bool:
     return hint not in (MISSING, object, typing.Any) and _is_content(hint)
 
 
-def results(function: Callable[..., object]) -> Results:
+def results(function: Function) -> Results:
     """Reads the return annotation of a function.
 
     Args:
@@ -279,7 +281,7 @@ def results(function: Callable[..., object]) -> Results:
     return Results(output_schema=schema, owner=owner, shape=shape, wrapped=wrapped, any=unknown)
 
 
-def _return_hint(function: Callable[..., object], scope: Scope, compiler: Compiler) -> object:
+def _return_hint(function: Function, scope: Scope, compiler: Compiler) -> object:
     try:
         hint: object = inspect.signature(function).return_annotation
     except (ValueError, TypeError):

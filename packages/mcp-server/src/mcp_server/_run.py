@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import trio
 
 from mcp_core.errors import McpError
 from mcp_server._errors import RegistrationError
+from mcp_server._signature import label
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Iterable
 
-__all__ = ["Runner", "is_async", "lone_error", "new_limiter"]
+    from mcp_server._context import Context
+    from mcp_server._hints import Function
+    from mcp_server._link import Call
+    from mcp_server._options import Options
+
+__all__ = ["Host", "Runner", "described", "is_async", "named", "new_limiter"]
 
 _THREADS: Final = 40
-"""How many worker threads one server uses at once; trio's own default, which a blocking function rarely needs more of."""
+"""How many worker threads one server uses at once: trio's own default."""
+
+
+class Host(Protocol):
+    """What a registered function needs of the server."""
+
+    limiter: trio.CapacityLimiter
+    """Bounds the worker threads."""
+
+    def context(self, call: Call) -> Context:
+        """The context of a call. Raises `RequestFailed` when it comes with a state that is not valid."""
 
 
 def new_limiter() -> trio.CapacityLimiter:
@@ -25,11 +41,23 @@ def new_limiter() -> trio.CapacityLimiter:
     return trio.CapacityLimiter(_THREADS)
 
 
-def is_async(function: Callable[..., object]) -> bool:
+def is_async(function: Function) -> bool:
     """Whether calling `function` gives something to be awaited."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def named(function: Function, options: Options) -> str:
+    """The name of what is registered: as given, or that of the function."""
+    given = options.get("name")
+    return given if given is not None else str(getattr(function, "__name__", ""))
+
+
+def described(docstring: str | None, options: Options) -> str | None:
+    """The description of what is registered: as given, or that of the docstring."""
+    given = options.get("description")
+    return given if given is not None else docstring
 
 
 class Runner:
@@ -37,43 +65,67 @@ class Runner:
 
     Args:
         function: A coroutine function, or a plain one.
+        injected: The names of the parameters that get the context.
         thread: Whether to call a plain one in a worker thread; `None`: yes.
-        limiter: Bounds the threads.
+        host: The server.
 
     Raises:
         RegistrationError: A coroutine function shall run in a thread, or it is a generator.
     """
 
-    def __init__(self, function: Callable[..., object], thread: bool | None, limiter: trio.CapacityLimiter) -> None:
-        name = getattr(function, "__qualname__", repr(function))
+    def __init__(self, function: Function, injected: Iterable[str], *, thread: bool | None, host: Host) -> None:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise RegistrationError(f"{name} is a generator; return a list instead")
+            raise RegistrationError(f"{label(function)} is a generator; return a list instead")
         if is_async(function):
             if thread:
-                raise RegistrationError(f"{name} is a coroutine function, which cannot run in a thread; leave out thread=True")
-            self.run: Callable[..., Awaitable[object]] = function  # type: ignore[assignment]  # is_async has looked
-        elif thread is False:
-            self.run = self._inline
+                raise RegistrationError(f"{label(function)} is a coroutine function; only plain ones run in a thread")
+            self._run: Function = function
         else:
-            self.run = self._in_thread
+            self._run = self._inline if thread is False else self._in_thread
         self._function: Final = function
-        self._limiter: Final = limiter
+        self._injected: Final = tuple(injected)
+        self._host: Final = host
 
-    async def _inline(self, *args: object, **kwargs: object) -> object:
-        return self._function(*args, **kwargs)
+    async def __call__(self, call: Call, arguments: dict[str, object]) -> object:
+        """Calls the function.
 
-    async def _in_thread(self, *args: object, **kwargs: object) -> object:
+        Args:
+            call: On whose behalf.
+            arguments: The keyword arguments; the context is added to them.
+
+        Returns:
+            What it returns. An exception group with nothing but one `McpError` in it is raised as that error.
+        """
+        context = None
+        if self._injected or "requestState" in call.request.raw:
+            context = self._host.context(call)
+            arguments.update(dict.fromkeys(self._injected, context))
+        try:
+            # What `is_async` took for a coroutine function gives something to be awaited, and so do the methods.
+            return await cast("Awaitable[object]", self._run(**arguments))
+        except BaseExceptionGroup as group:
+            error = _lone_error(group)
+            if error is None:
+                raise
+            raise error from group
+        finally:
+            if context is not None:
+                context._end()  # noqa: SLF001  # not for the users of a context
+
+    async def _inline(self, **arguments: object) -> object:
+        return self._function(**arguments)
+
+    async def _in_thread(self, **arguments: object) -> object:
         # Not abandoned on cancellation: the thread would go on unbounded, and `trio.from_thread.check_cancelled` tells
         # the function that nobody waits any more.
         return await trio.to_thread.run_sync(
-            functools.partial(self._function, *args, **kwargs), abandon_on_cancel=False, limiter=self._limiter
+            functools.partial(self._function, **arguments), abandon_on_cancel=False, limiter=self._host.limiter
         )
 
 
-def lone_error(group: BaseExceptionGroup[BaseException]) -> McpError | None:
-    """The error in a group that holds nothing else, and that was meant for the client."""
+def _lone_error(group: BaseExceptionGroup[BaseException]) -> McpError | None:
+    """The error in a group that holds nothing else, and was meant for the client."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
     return found if isinstance(found, McpError) else None
-

@@ -36,7 +36,7 @@ MAX_STATE_CHARS: Final = 1024 * 1024
 """The longest `requestState`: some hundred long answers. The client sends it with each round."""
 
 
-def _checked_keys(_: InputPolicy, __: attrs.Attribute[tuple[bytes, ...]], keys: tuple[bytes, ...]) -> None:
+def _checked_keys(_: InputPolicy, __: attrs.Attribute[Sequence[bytes]], keys: Sequence[bytes]) -> None:
     for place, key in enumerate(keys):
         if len(key) < _KEY_BYTES:
             raise ValueError(
@@ -45,7 +45,7 @@ def _checked_keys(_: InputPolicy, __: attrs.Attribute[tuple[bytes, ...]], keys: 
             )
 
 
-def _positive(_: InputPolicy, attribute: attrs.Attribute[float], value: float) -> None:
+def _positive(_: InputPolicy, attribute: attrs.Attribute[int], value: int) -> None:
     if value <= 0:
         raise ValueError(f"InputPolicy.{attribute.name} must be more than 0, not {value}")
 
@@ -61,7 +61,7 @@ class InputPolicy:
     keys: Sequence[bytes] = attrs.field(default=(), converter=tuple, validator=_checked_keys, repr=False)
     """The keys that seal the state, 32 random bytes or more each; the first one seals, all of them open. Without any, the
     process invents one: then a second process, or the same after a restart, cannot go on with a request."""
-    seconds: float = attrs.field(default=600, validator=_positive)
+    seconds: int = attrs.field(default=600, validator=_positive)
     """How long the client has to answer, in seconds for each round."""
     rounds: int = attrs.field(default=16, validator=_positive)
     """How many rounds one request may take."""

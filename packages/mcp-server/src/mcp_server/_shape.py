@@ -172,7 +172,7 @@ def kind_of(value: JsonValue) -> str:
     return _KINDS.get(type(value), "unknown")
 
 
-def describe(value: JsonValue) -> str:
+def describe(value: object) -> str:
     """A received value in few words."""
     match value:
         case None:
@@ -189,7 +189,7 @@ def describe(value: JsonValue) -> str:
         case list():
             return f"an array of {len(value)} items"
         case dict():
-            names = [name[:_SHOWN_CHARACTERS] for name in list(value)[:_SHOWN_MEMBERS]]
+            names = [str(name)[:_SHOWN_CHARACTERS] for name in list(value)[:_SHOWN_MEMBERS]]
             more = ", ..." if len(value) > len(names) else ""
             return f"an object with the members {', '.join(names)}{more}" if names else "an empty object"
     return describe_object(value)

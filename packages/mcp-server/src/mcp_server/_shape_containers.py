@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_server._shape import ALL_KINDS, Mismatch, Shape, describe, describe_object, kind_of
 from mcp_server._shape_scalars import SCALARS
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["any_shape", "array_shape", "mapping_shape", "tuple_shape", "union_shape"]
 

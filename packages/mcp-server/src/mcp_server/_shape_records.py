@@ -6,14 +6,16 @@ import dataclasses
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Final, NotRequired, Required, get_args, get_origin, is_typeddict
+from typing import TYPE_CHECKING, Final, ForwardRef, NotRequired, Required, get_args, get_origin, is_typeddict
 
 import attrs
 
-from mcp_core.jsonrpc.messages import JsonValue
 from mcp_server._docstring import parse_docstring
 from mcp_server._hints import Scope, annotations_of
 from mcp_server._shape import Load, Mismatch, Shape, describe, describe_object
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonValue
 
 __all__ = ["MISSING", "Member", "Record", "dump_members", "load_members", "plan", "record_of"]
 
@@ -77,7 +79,7 @@ def record_of(kind: type, *, output: bool) -> Record | None:
     return Record(
         members=members,
         make=make,
-        read=_read_item if mapping else _read_attribute,
+        read=_read_item if mapping else _attribute_reader(kind),
         is_value=(lambda value: isinstance(value, Mapping)) if mapping else (lambda value: isinstance(value, kind)),
         description=said.description or None,
     )
@@ -87,9 +89,15 @@ def _read_item(value: object, name: str) -> object:
     return value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
 
 
-def _read_attribute(value: object, name: str) -> object:
-    found: object = getattr(value, name, MISSING)
-    return found
+def _attribute_reader(kind: type) -> Callable[[object, str], object]:
+    # An attrs class is made with `y` where its attribute is `_y`; on the wire it is `y` both ways.
+    names = {field.alias: field.name for field in attrs.fields(kind)} if attrs.has(kind) else {}
+
+    def read(value: object, name: str) -> object:
+        found: object = getattr(value, names.get(name, name), MISSING)
+        return found
+
+    return read
 
 
 def _generated(kind: type) -> bool:
@@ -115,7 +123,7 @@ def _typed_dict_members(kind: type) -> tuple[Member, ...]:
     members = []
     for name, (hint, scope) in annotations_of(kind).items():
         # The hint is evaluated here, because how it begins says whether the member is required.
-        meaning = hint if not isinstance(hint, str) and not hasattr(hint, "__forward_arg__") else scope.evaluate(hint)
+        meaning = scope.evaluate(hint) if isinstance(hint, str | ForwardRef) else hint
         needed = name in required
         if get_origin(meaning) in (Required, NotRequired):
             needed = get_origin(meaning) is Required
@@ -147,8 +155,9 @@ def _attrs_members(kind: type, *, output: bool) -> tuple[Member, ...]:
             factory = getattr(default, "factory", None)
             default = factory() if factory in _SIMPLE else MISSING
         hint, scope = annotations.get(field.name, (field.type or object, untyped))
-        name = field.alias if field.init and not output else field.name
-        members.append(attrs.evolve(_member(name, hint, scope, default=default), required=not optional))
+        members.append(
+            attrs.evolve(_member(field.alias or field.name, hint, scope, default=default), required=not optional)
+        )
     return tuple(members)
 
 

@@ -6,9 +6,7 @@ import base64
 import binascii
 import datetime
 import decimal
-import enum
 import math
-import pathlib
 import re
 import uuid
 from types import NoneType
@@ -17,6 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mcp_server._shape import Mismatch, Shape, describe, describe_object
 
 if TYPE_CHECKING:
+    import enum
+    import pathlib
     from collections.abc import Callable, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue

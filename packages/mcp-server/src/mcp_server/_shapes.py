@@ -7,7 +7,6 @@ import pathlib
 import types
 import typing
 from collections import abc
-from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
@@ -21,6 +20,9 @@ from mcp_server._shape_constraints import annotate, constrain
 from mcp_server._shape_containers import any_shape, array_shape, mapping_shape, tuple_shape, union_shape
 from mcp_server._shape_records import MISSING, Member, dump_members, load_members, plan, record_of
 from mcp_server._shape_scalars import SCALARS, choice_shape, enum_pairs, path_shape
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Compiler"]
 
@@ -80,7 +82,7 @@ class Compiler:
             return self._forward(hint, scope)
         if hint is MISSING or hint is object or hint is typing.Any or hint == JsonValue:
             return any_shape(self._of_value)
-        if isinstance(hint, abc.Hashable) and hint in SCALARS:
+        if _hashable(hint) and hint in SCALARS:
             return SCALARS[hint]
         if isinstance(hint, typing.NewType):
             return self.shape(hint.__supertype__, scope)
@@ -108,14 +110,10 @@ class Compiler:
             raise self.failure(
                 f"the annotation {error}; import the name outside of 'if TYPE_CHECKING', or define it in the module"
             ) from error
-        if (
-            isinstance(hint, ForwardRef)
-            and not isinstance(meaning, type)
-            and isinstance(meaning, abc.Hashable)
-            and meaning != JsonValue
-        ):
+        name = hint if isinstance(hint, str) else hint.__forward_arg__
+        if name.isidentifier() and not isinstance(meaning, type) and _hashable(meaning) and meaning != JsonValue:
             # An alias that may refer to itself.
-            return self._define(meaning, hint.__forward_arg__, lambda: self.shape(meaning, scope))
+            return self._define(meaning, name, lambda: self.shape(meaning, scope))
         return self.shape(meaning, scope)
 
     def _type_variable(self, variable: TypeVar, scope: Scope) -> Shape:
@@ -201,20 +199,18 @@ class Compiler:
         )
 
     def _record(self, kind: type, hint: object, arguments: tuple[object, ...]) -> Shape | None:
+        variables = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
         try:
             record = record_of(kind, output=self._output)
+            if record is None:
+                return None
+            members = [_substitute(member, variables) for member in record.members]
         except Unresolvable as error:
             raise self.failure(f"in class {kind.__qualname__}, the annotation {error}") from error
-        if record is None:
-            return None
-        variables = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
         expected = f"an object ({kind.__name__})"
 
         def build() -> Shape:
-            shapes: dict[str, tuple[Shape, bool]] = {}
-            schema, shapes = self.object_schema(
-                [_substitute(member, variables) for member in record.members], of=f"field {{!r}} of {kind.__qualname__}"
-            )
+            schema, shapes = self.object_schema(members, of=f"field {{!r}} of {kind.__qualname__}")
             if record.description is not None:
                 schema = {"description": record.description, **schema}
             steps = plan(shapes)
@@ -287,14 +283,21 @@ class Compiler:
             number += 1
             unique = f"{name}{number}"
         self._definitions[unique] = {}
+
+        def load(value: JsonValue) -> object:
+            return built.load(value)
+
+        def dump(value: object) -> JsonValue:
+            return built.dump(value)
+
         # The shape is in use before it is complete, where the type contains itself.
         entry = Shape(
             schema=Ref(unique),
             expected=f"an object ({name})" if kinds == {"object"} else name,
             kinds=kinds,
             types=types,
-            load=lambda value: built.load(value),
-            dump=lambda value: built.dump(value),
+            load=load,
+            dump=dump,
         )
         self._named[key] = entry
         built = build()
@@ -312,6 +315,8 @@ class Compiler:
     def _of_value(self, value: object) -> Shape:
         """The shape of a value of which nothing is known beforehand."""
         kind = type(value)
+        if kind is object:
+            raise Mismatch.of("something that JSON can say", "a bare object")
         if kind not in self._named:
             try:
                 self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).shape(kind, Scope({}, {}))
@@ -321,6 +326,14 @@ class Compiler:
 
 
 _PARAM_FIELDS: Final = tuple(name for name in Param.__annotations__)
+
+
+def _hashable(hint: object) -> bool:
+    try:
+        hash(hint)
+    except TypeError:
+        return False  # an Annotated with a mark that is not
+    return True
 
 
 def _substitute(member: Member, variables: Mapping[object, object]) -> Member:

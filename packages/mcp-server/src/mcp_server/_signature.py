@@ -9,18 +9,21 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Final, get_args, get_origin
 
 import attrs
 
-from mcp_core.jsonrpc.messages import JsonObject
 from mcp_server._docstring import Docstring, parse_docstring
 from mcp_server._errors import RegistrationError
-from mcp_server._hints import Scope, Unresolvable, function_scope
+from mcp_server._hints import Function, Scope, Unresolvable, function_scope
 from mcp_server._shape import InvalidArguments, Load, Mismatch, Param, Problem
 from mcp_server._shape_records import MISSING, Member, load_members, plan
 from mcp_server._shapes import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "parameters"]
 
@@ -60,14 +63,14 @@ class Parameters:
             raise InvalidArguments([Problem("", "arguments with less nesting", "too many levels")]) from None
 
 
-def label(function: Callable[..., object]) -> str:
+def label(function: Function) -> str:
     """A function by its name, file and line."""
     inner = function
     while isinstance(inner, functools.partial):
         inner = inner.func
     inner = inspect.unwrap(inner)
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
-    code = getattr(inner, "__code__", None) or getattr(getattr(inner, "__call__", None), "__code__", None)  # noqa: B004  # its code
+    code = getattr(inner, "__code__", None) or getattr(getattr(type(inner), "__call__", None), "__code__", None)  # noqa: B004
     module = getattr(inner, "__module__", None)
     where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
     return f"function {f'{module}.' if module else ''}{name}{where}"
@@ -87,7 +90,7 @@ class Signature:
     """The docstring."""
 
 
-def read_signature(function: Callable[..., object], injected: Collection[type]) -> Signature:
+def read_signature(function: Function, injected: Collection[type]) -> Signature:
     """The parameters of a function. Raises `RegistrationError`."""
     owner = label(function)
     scope = function_scope(function, {kind.__name__: kind for kind in injected})
@@ -150,7 +153,7 @@ def _injected_class(hint: object, scope: Scope, injected: Collection[type]) -> t
     return None
 
 
-def parameters(function: Callable[..., object], *, injected: Collection[type] = ()) -> Parameters:
+def parameters(function: Function, *, injected: Collection[type] = ()) -> Parameters:
     """Reads the signature and the docstring of a function.
 
     Args:
@@ -182,50 +185,54 @@ def _check_headers(owner: str, schema: JsonObject) -> None:
 
     Spec: basic/transports/streamable-http#schema-extension (2026-07-28).
     """
-    seen: dict[str, str] = {}
-    allowed: set[int] = set()
+    allowed = _Headers(owner)
+    allowed.walk(schema, "")
+    pending: list[object] = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            header = node.get("x-mcp-header")
+            if isinstance(header, str) and id(node) not in allowed.places:
+                raise RegistrationError(
+                    f"{owner}: the header {header!r} is within an array, a union or a class that is used more than once"
+                )
+            pending += [member for name, member in node.items() if name not in ("default", "enum", "examples")]
+        elif isinstance(node, list):
+            pending += node
 
-    def walk(node: object, place: str) -> None:
+
+@attrs.define
+class _Headers:
+    """The parameters that are repeated in headers, as far as clients will find them."""
+
+    owner: str
+    names: dict[str, str] = attrs.field(factory=dict)
+    places: set[int] = attrs.field(factory=set)
+
+    def walk(self, node: JsonObject, place: str) -> None:
         """Goes through `properties` only, the way on which headers are allowed."""
-        if not isinstance(node, dict):
-            return
-        for name, member in (node.get("properties") or {}).items():
-            path = f"{place}{name}"
-            if isinstance(member, dict) and "x-mcp-header" in member:
-                check(member, path)
-            walk(member, f"{path}.")
+        properties = node.get("properties")
+        for name, member in properties.items() if isinstance(properties, dict) else ():
+            if isinstance(member, dict):
+                if "x-mcp-header" in member:
+                    self._check(member, f"{place}{name}")
+                self.walk(member, f"{place}{name}.")
 
-    def check(member: dict[str, object], path: str) -> None:
+    def _check(self, member: JsonObject, path: str) -> None:
         header = member["x-mcp-header"]
-        where = f"{owner}, parameter {path!r}"
+        where = f"{self.owner}, parameter {path!r}"
         if not isinstance(header, str) or _TOKEN.fullmatch(header) is None:
             raise RegistrationError(f"{where}: {header!r} cannot be the name of a header; use letters, digits and '-'")
         _drop_null(member)
         if member.get("type") not in _HEADER_TYPES:
             raise RegistrationError(f"{where}: only an int, a str or a bool can be repeated in a header")
-        other = seen.setdefault(header.lower(), path)
+        other = self.names.setdefault(header.lower(), path)
         if other != path:
             raise RegistrationError(f"{where}: the header {header!r} is already that of {other!r}")
-        allowed.add(id(member))
-
-    def find(node: object) -> None:
-        if isinstance(node, dict):
-            if "x-mcp-header" in node and isinstance(node["x-mcp-header"], str) and id(node) not in allowed:
-                raise RegistrationError(
-                    f"{owner}: the header {node['x-mcp-header']!r} is within an array, a union or a class that is used more than once"
-                )
-            for name, member in node.items():
-                if name not in ("default", "enum", "examples"):
-                    find(member)
-        elif isinstance(node, list):
-            for member in node:
-                find(member)
-
-    walk(schema, "")
-    find(schema)
+        self.places.add(id(member))
 
 
-def _drop_null(member: dict[str, object]) -> None:
+def _drop_null(member: JsonObject) -> None:
     """A parameter that is `None` by default need not tell that `null` is allowed: it is, for every default."""
     options = member.get("anyOf")
     if isinstance(options, list) and "default" in member and member["default"] is None:

@@ -4,8 +4,8 @@ The RFC does not say how. Where the values allow it, `match(expand(values))` giv
 proportion to the URI, since it does not backtrack:
 
 - The text between expressions cuts the URI. From the left, an expression ends where the text behind it occurs first;
-  from the right, it begins where the text before it occurs last. One expression takes the rest. It is chosen so that
-  the others have borders that cannot occur inside of them: `{+path}/raw/{ref}` is matched from the right.
+  from the right, it begins where the text before it occurs last. The first one that could hold the text behind it takes
+  the rest, so that what is left of it has certain borders: `{+path}/raw/{ref}` is matched from the right.
 - Expressions without text between them are cut at the operators, as in `{path}{?page}`.
 - What remains is split at separators, and only then is each value percent-decoded, once.
 
@@ -166,11 +166,9 @@ def _check_variables(template: str, expression: Expression) -> None:
 
 
 def _rest(runs: Sequence[_Run]) -> int:
-    """Which run takes the rest: one from which all borders are certain, or else the last."""
-    for index in reversed(range(len(runs))):
-        left = all(not run.may_hold(after.before[0]) for run, after in itertools.pairwise(runs[: index + 1]))
-        right = all(not run.may_hold(run.before[-1]) for run in runs[index + 1 :])
-        if left and right:
+    """Which run takes the rest: the first that could hold the text behind it, or else the last."""
+    for index, (run, after) in enumerate(itertools.pairwise(runs)):
+        if run.may_hold(after.before[0]):
             return index
     return len(runs) - 1
 

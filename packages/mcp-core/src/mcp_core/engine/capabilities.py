@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import CapabilityPath
+    from mcp_core.methods import CapabilityPath, NotificationRow
     from mcp_core.types import ClientCapabilities, ServerCapabilities
 
-__all__ = ["CLIENT_NEEDS", "Need", "as_object", "declared", "missing_client_capability"]
+__all__ = ["CLIENT_NEEDS", "Need", "as_object", "declared", "missing_client_capability", "undeclared"]
+
 
 @attrs.frozen
 class Need:
@@ -41,7 +42,9 @@ class Need:
 
 
 def _has_tools(params: object) -> bool:
-    return isinstance(params, CreateMessageRequestParams) and (params.tools is not None or params.tool_choice is not None)
+    return isinstance(params, CreateMessageRequestParams) and (
+        params.tools is not None or params.tool_choice is not None
+    )
 
 
 CLIENT_NEEDS: Final = (
@@ -86,6 +89,26 @@ def missing_client_capability(
     for need in CLIENT_NEEDS:
         if isinstance(params, need.params) and need.when(params) and not declared(capabilities, need.path):
             return need.path
+    return None
+
+
+def undeclared(
+    row: NotificationRow[object], server: ServerCapabilities, client: ClientCapabilities | None
+) -> CapabilityPath | None:
+    """The first capability that a notification needs and that was not declared.
+
+    Args:
+        row: The notification.
+        server: What the server declared.
+        client: What the client declared; `None` when it does not matter here.
+
+    Returns:
+        The path, or `None` when the notification may be used.
+    """
+    if row.server_capability is not None and not declared(server, row.server_capability):
+        return row.server_capability
+    if client is not None and row.client_capability is not None and not declared(client, row.client_capability):
+        return row.client_capability
     return None
 
 

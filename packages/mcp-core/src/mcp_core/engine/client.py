@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_core import tolerance
-from mcp_core.convert import converter
-from mcp_core.engine.capabilities import declared, missing_client_capability
+from mcp_core.engine.capabilities import declared, missing_client_capability, undeclared
 from mcp_core.engine.connection import Connection
+from mcp_core.engine.envelope import read_server_info, write_envelope
 from mcp_core.engine.events import (
     AnswerReceived,
     Ignored,
@@ -23,32 +23,30 @@ from mcp_core.engine.events import (
     Opened,
     Outgoing,
     Reaction,
-    Served,
     ServerPeer,
 )
-from mcp_core.engine.lifecycle import Kind
-from mcp_core.engine.negotiation import Agreed, Failed, Initialize, Negotiation, Probe, Progress, looks_like_discovery
+from mcp_core.engine.lifecycle import Kind, State
+from mcp_core.engine.negotiation import Agreed, Attempt, Failed, Negotiation, Probe, Progress, looks_like_discovery
+from mcp_core.engine.results import allowed_results, as_not_found, undeclared_input, understands_tasks
 from mcp_core.errors import (
     ErrorCode,
-    InvalidValue,
     LocalProtocolError,
     RemoteProtocolError,
     RequestFailed,
-    ResourceNotFound,
 )
-from mcp_core.jsonrpc.messages import Notification, ResultResponse
+from mcp_core.jsonrpc.messages import Notification
 from mcp_core.limits import Limits
 from mcp_core.methods import (
     ALIASES,
-    SERVER_DISCOVER,
     INITIALIZE,
+    NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_INITIALIZED,
+    NOTIFICATIONS_PROGRESS,
     PING,
     RESOURCES_READ,
+    SERVER_DISCOVER,
     SUBSCRIPTIONS_LISTEN,
     Role,
-    methods,
-    notifications,
 )
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import (
@@ -57,20 +55,24 @@ from mcp_core.types import (
     Implementation,
     InitializeRequestParams,
     InitializeResult,
+    InputRequiredResult,
 )
-from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from mcp_core.types.meta import LOG_LEVEL
 
 if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
     from mcp_core.engine.events import Event
     from mcp_core.engine.in_flight import Asked
-    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Request, RequestId
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.jsonrpc.messages import JsonObject, Request, RequestId
+    from mcp_core.methods import CapabilityPath, Method, NotificationRow
     from mcp_core.types import CancelledNotificationParams, ClientCapabilities, LoggingLevel
 
 __all__ = ["ClientConnection"]
 
 P = TypeVar("P")
+
+_OWN_COMMAND: Final = frozenset({NOTIFICATIONS_CANCELLED, NOTIFICATIONS_INITIALIZED, NOTIFICATIONS_PROGRESS})
+"""Notifications with rules of their own; `notify` does not know them."""
 
 
 class ClientConnection(Connection):
@@ -107,6 +109,8 @@ class ClientConnection(Connection):
         self._handshake: RequestId | None = None
         self._server: ServerPeer | None = None
         self._envelopes: dict[Revision, JsonObject] = {}
+        self._tasks = understands_tasks(capabilities)
+        self._callable: set[Method[object, object]] = set()
 
     # --- opening ---------------------------------------------------------------------------------------------------
 
@@ -122,10 +126,9 @@ class ClientConnection(Connection):
             What to send first: `server/discover`, or `initialize` when only legacy revisions are spoken.
 
         Raises:
-            LocalProtocolError: It was opened already, or has no revision to speak.
+            LocalProtocolError: It was opened already, or is over, or has no revision to speak.
         """
-        if self._negotiation.progress is not Progress.NEW:
-            raise LocalProtocolError("the connection was opened already")
+        self._check_new()
         reaction = self._take(self._negotiation.start(), ())
         if reaction.reply is None:
             raise LocalProtocolError("this client was given no revision to speak")
@@ -138,7 +141,7 @@ class ClientConnection(Connection):
             What to send, or why there is nothing more to try; `None` when no probe is open. An answer to the probe
             that comes late is still taken, as long as `initialize` is not answered.
         """
-        if self._negotiation.progress is not Progress.PROBING:
+        if self._negotiation.progress is not Progress.PROBING or self.state is State.CLOSED:
             return None
         return self._take(self._negotiation.silent(), ())
 
@@ -149,19 +152,26 @@ class ClientConnection(Connection):
             server: What was agreed there.
 
         Raises:
-            LocalProtocolError: It is a legacy server: their sessions have to be opened.
+            LocalProtocolError: It is a legacy server: their sessions have to be opened; or the connection was opened.
         """
+        self._check_new()
         if server.revision.era is Era.LEGACY:
             raise LocalProtocolError("a legacy session has to be opened by initialize", anchor="basic/lifecycle")
         self._negotiation.progress = Progress.DONE
         self._server = server
 
-    def _take(self, step: Probe | Initialize | Failed, notes: tuple[str, ...]) -> Reaction:
+    def _check_new(self) -> None:
+        if self._negotiation.progress is not Progress.NEW or self.state is State.CLOSED:
+            raise LocalProtocolError("the connection was opened already, or is over")
+
+    def _take(self, step: Attempt, notes: tuple[str, ...]) -> Reaction:
         """Does what the negotiation wants next."""
         if isinstance(step, Failed):
             return Reaction(NegotiationEnded(error=step.error, notes=notes))
         if isinstance(step, Probe):
-            request = self._ask(SERVER_DISCOVER, DiscoverRequestParams(), step.revision, meta=self._envelope(step.revision))
+            request = self._ask(
+                SERVER_DISCOVER, DiscoverRequestParams(), step.revision, meta=self._envelope(step.revision)
+            )
             self._probe = request.id
         else:
             self._lifecycle.send(Kind.INITIALIZE)
@@ -172,19 +182,20 @@ class ClientConnection(Connection):
             self._handshake = request.id
         return Reaction(Negotiating(method=request.method, notes=notes), Outgoing(request))
 
-    def _discovered(self, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
+    def _discovered(self, asked: Asked, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
         step = self._negotiation.discovered(result.supported_versions)
+        if step is None:
+            # The handshake is under way, and there is nothing better to do.
+            return super()._answered(asked, result, raw, notes)
         if not isinstance(step, Agreed):
             return self._take(step, notes)
         if self._handshake is not None:
             # The answer to the probe came after we had given up waiting for it; the handshake is not needed.
             self.forget(self._handshake)
-        meta = raw.get("_meta")
-        info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
         self._server = ServerPeer(
             revision=step.revision,
             capabilities=result.capabilities,
-            implementation=_implementation(info, step.revision),
+            implementation=read_server_info(raw, step.revision),
             instructions=result.instructions,
         )
         return Reaction(Opened(peer=self._server, notes=notes))
@@ -211,20 +222,29 @@ class ClientConnection(Connection):
         if not asked.revision.result_type:
             return super()._read_result(asked, raw)
         kind = raw.get("resultType", "complete")
-        results = asked.row.results(asked.revision)
+        results = allowed_results(asked.row, asked.revision, tasks=self._tasks)
         if not isinstance(kind, str) or kind not in results:
             raise RemoteProtocolError(
                 f"{asked.row.name} was answered with the unknown resultType {kind!r}; "
                 f"expected one of {', '.join(results)}",
                 anchor="basic#results",
             )
-        return tolerance.receive(asked.revision, raw, results[kind])
+        result, notes = tolerance.receive(asked.revision, raw, results[kind])
+        if isinstance(result, InputRequiredResult):
+            missing = undeclared_input(result, asked.revision, self.capabilities)
+            if missing is not None:
+                raise RemoteProtocolError(
+                    f"{asked.row.name} was answered with a question that needs {'.'.join(missing)}, "
+                    "which this client did not declare",
+                    anchor="basic/patterns/mrtr",
+                )
+        return result, notes
 
     def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
         if isinstance(result, DiscoverResult) and asked.id == self._probe:
             if self._negotiation.progress is Progress.DONE:
                 return super()._answered(asked, result, raw, notes)
-            return self._discovered(result, raw, notes)
+            return self._discovered(asked, result, raw, notes)
         if isinstance(result, InitializeResult) and asked.id == self._handshake:
             return self._initialized(result, notes)
         return super()._answered(asked, result, raw, notes)
@@ -238,19 +258,16 @@ class ClientConnection(Connection):
             step = self._negotiation.refused(error)
             return self._take(step, notes)
         if asked.row is RESOURCES_READ and isinstance(error, RequestFailed):
-            error = _as_not_found(error, asked.revision)
+            error = as_not_found(error, asked.revision)
         return super()._failed(asked, error, notes)
 
     def _accept(self, message: Request) -> Reaction:
-        server = self._server
-        if server is not None and not server.revision.responses_from_client:
+        spoken = self.revisions if self._server is None else (self._server.revision,)
+        if not any(revision.responses_from_client for revision in spoken):
             # A modern client writes no responses, not even errors (2026-07-28, basic/transports).
             return Reaction(Ignored(reason="a request of a modern server, which may send none", message=message))
         if message.method == PING.name:
-            tolerated = self._lifecycle.receive(Kind.PING)
-            notes = () if tolerated is None else (tolerated,)
-            reply = Outgoing(ResultResponse(message.id, {}), message.id)
-            return Reaction(Served(id=message.id, method=PING.name, notes=notes), reply)
+            return self._pong(message)
         peer, tolerated = self._session_peer(Kind.SERVER_REQUEST)
         row = self._row(message, peer.revision)
         if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
@@ -275,8 +292,12 @@ class ClientConnection(Connection):
             return AnswerReceived(id=asked.id, method=asked.row.name, result=None, raw={}, notes=notes)
         return super()._cancelled(message, params, notes)
 
+    def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
+        return None if self._server is None else undeclared(row, self._server.capabilities, self.capabilities)
+
     def _canonical(self, method: str) -> str:
-        return ALIASES.get(method, method)
+        alias = ALIASES.get(method)
+        return method if alias is None else alias.name
 
     def _notification_revision(self) -> Revision:
         return super()._notification_revision() if self._server is None else self._server.revision
@@ -301,18 +322,11 @@ class ClientConnection(Connection):
             LocalProtocolError: The connection is not open, or the revision, the state or the server's capabilities
                 forbid it.
         """
-        server = self._server
-        if server is None:
-            raise LocalProtocolError(f"{row.name} before era and revision are agreed: open the connection first")
-        known = methods(server.revision).get(row.name) or self._extensions.methods.get(row.name)
-        if known is None or Role.CLIENT not in row.sender:
-            raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
-        offered = row.server_capability is None or server.revision not in row.capability_revisions
-        if not offered and not declared(server.capabilities, row.server_capability or ()):
-            raise LocalProtocolError(
-                f"the server does not offer {'.'.join(row.server_capability or ())}, which {row.name} needs",
-                code=ErrorCode.METHOD_NOT_FOUND,
-            )
+        server = self._open_server(row.name)
+        if row not in self._callable:
+            self._check_callable(row, server)
+        if getattr(params, "task", None) is not None and server.revision.core_tasks:
+            _check_offered(row, row.task_capability, server)
         if server.revision.era is Era.LEGACY:
             self._lifecycle.send(Kind.PING if row.name == PING.name else Kind.CLIENT_REQUEST)
             meta = None
@@ -331,45 +345,50 @@ class ClientConnection(Connection):
             What to send.
 
         Raises:
-            LocalProtocolError: The connection is not open, or the revision or our capabilities forbid it.
+            LocalProtocolError: The connection is not open, or the revision or our capabilities forbid it, or it has a
+                command of its own.
         """
-        server = self._server
-        if server is None:
-            raise LocalProtocolError(f"{row.name} before era and revision are agreed: open the connection first")
-        known = notifications(server.revision).get(row.name) or self._extensions.notifications.get(row.name)
-        if known is None or Role.CLIENT not in row.sender_in(server.revision):
+        if row in _OWN_COMMAND:
+            raise LocalProtocolError(f"{row.name} has a command of its own")
+        server = self._open_server(row.name)
+        if self._notification(row.name, server.revision) is not row or Role.CLIENT not in row.sender_in(
+            server.revision
+        ):
             raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
         if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
             path = ".".join(row.client_capability)
             raise LocalProtocolError(f"{row.name} needs the capability {path}, which was not declared")
         if server.revision.era is Era.LEGACY:
             self._lifecycle.send(Kind.NOTIFICATION)
-        return Outgoing(Notification(row.name, converter(server.revision).unstructure(params)))
+        return Outgoing(Notification(row.name, self._wire(params, row.params, server.revision)))
+
+    def _open_server(self, what: str) -> ServerPeer:
+        """Raises `LocalProtocolError` when there is nobody to send something to."""
+        if self._server is None or self.state is State.CLOSED:
+            raise LocalProtocolError(f"{what} before era and revision are agreed, or after the end of the connection")
+        return self._server
+
+    def _check_callable(self, row: Method[object, object], server: ServerPeer) -> None:
+        """Raises `LocalProtocolError` when the revision or the capabilities forbid a request; looked up once."""
+        if self._method(row.name, server.revision) is not row or Role.CLIENT not in row.sender or row is INITIALIZE:
+            raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
+        _check_offered(row, row.server_capability if server.revision in row.capability_revisions else None, server)
+        own = row.client_capability if row.extension is not None else None
+        if own is not None and not declared(self.capabilities, own):
+            raise LocalProtocolError(f"{row.name} needs {'.'.join(own)}, which this client did not declare")
+        self._callable.add(row)
 
     def _envelope(self, revision: Revision) -> JsonObject:
         """What each modern request says of the client."""
         envelope = self._envelopes.get(revision)
         if envelope is None:
-            wire = converter(revision)
-            envelope = self._envelopes[revision] = {
-                PROTOCOL_VERSION: revision.name,
-                CLIENT_CAPABILITIES: wire.unstructure(self.capabilities),
-                CLIENT_INFO: wire.unstructure(self.info),
-            }
+            envelope = self._envelopes[revision] = write_envelope(revision, self.info, self.capabilities)
         return envelope if self.log_level is None else {**envelope, LOG_LEVEL: self.log_level}
 
 
-def _implementation(info: JsonValue, revision: Revision) -> Implementation | None:
-    """Who the server says it is; it is not needed, so a malformed one is left out."""
-    try:
-        return None if info is None else tolerance.receive(revision, info, Implementation)[0]
-    except InvalidValue:
-        return None
-
-
-def _as_not_found(error: RequestFailed, revision: Revision) -> RequestFailed:
-    """The class for a missing resource, whatever its code is in the revision."""
-    told = isinstance(error.data, dict) and "uri" in error.data
-    if error.code == revision.resource_not_found and told:
-        return ResourceNotFound(error.message, code=error.code, data=error.data)
-    return error
+def _check_offered(row: Method[object, object], needed: CapabilityPath | None, server: ServerPeer) -> None:
+    """Raises `LocalProtocolError` when the server did not declare what a request needs."""
+    if needed is not None and not declared(server.capabilities, needed):
+        raise LocalProtocolError(
+            f"the server does not offer {'.'.join(needed)}, which {row.name} needs", code=ErrorCode.METHOD_NOT_FOUND
+        )

@@ -10,253 +10,33 @@ or is noted and survived; what the caller does wrong raises `LocalProtocolError`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING
 
-import attrs
-
-from mcp_core import tolerance
 from mcp_core.convert import converter
-from mcp_core.engine.events import (
-    Abandoned,
-    AnswerReceived,
-    CancelReceived,
-    ClientPeer,
-    FailureReceived,
-    Ignored,
-    NotificationReceived,
-    Outgoing,
-    ProgressReceived,
-    Reaction,
-    RequestReceived,
-)
-from mcp_core.engine.in_flight import Asked, Inbound, Outbound, Owed, advance
-from mcp_core.engine.lifecycle import Kind, Lifecycle, State, Violation
-from mcp_core.errors import ErrorCode, InvalidValue, LocalProtocolError, RemoteProtocolError, RequestFailed, request_failed
+from mcp_core.engine.capabilities import as_object
+from mcp_core.engine.events import Abandoned, ClientPeer, Outgoing
+from mcp_core.engine.in_flight import advance
+from mcp_core.engine.receiving import Extensions, Receiving
+from mcp_core.engine.results import check_result, code_for, undeclared_input
+from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
-from mcp_core.methods import NOTIFICATIONS_CANCELLED, INITIALIZE, NOTIFICATIONS_INITIALIZED, NOTIFICATIONS_MESSAGE, NOTIFICATIONS_PROGRESS, Role, methods, notifications
-from mcp_core.revisions import LATEST_LEGACY
-from mcp_core.types import CancelledNotificationParams, ProgressNotificationParams
-from mcp_core.types.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
+from mcp_core.methods import INITIALIZE, NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS, SUBSCRIPTIONS_LISTEN
+from mcp_core.types import CancelledNotificationParams, InputRequiredResult, ProgressNotificationParams, WireObject
+from mcp_core.types.meta import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mcp_core.engine.events import Event, Peer
-    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message, RequestId
-    from mcp_core.limits import Limits
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.engine.in_flight import Owed
+    from mcp_core.errors import RequestFailed
+    from mcp_core.jsonrpc.messages import JsonObject, RequestId
+    from mcp_core.methods import Method
     from mcp_core.revisions import Revision
 
 __all__ = ["Connection", "Extensions"]
 
-_NO_PARAMS: Final[JsonObject] = {}
-_PEER: Final = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
 
-
-@attrs.frozen(kw_only=True, eq=False)
-class Extensions:
-    """Methods and notifications beyond the specification, on the same tables as its own."""
-
-    methods: Mapping[str, Method[object, object]] = attrs.field(factory=dict)
-    """Requests by name."""
-    notifications: Mapping[str, NotificationRow[object]] = attrs.field(factory=dict)
-    """Notifications by name."""
-
-
-class Connection:
+class Connection(Receiving):
     """One end of a connection. Use `ServerConnection` or `ClientConnection`."""
-
-    role: Role
-    """Which end this is."""
-
-    def __init__(self, *, revisions: tuple[Revision, ...], limits: Limits, extensions: Extensions | None) -> None:
-        self.revisions: Final = revisions
-        """The revisions that this side speaks."""
-        self.limits: Final = limits
-        """The bounds that hold here."""
-        self._extensions = extensions or Extensions()
-        self._lifecycle = Lifecycle()
-        self._outbound = Outbound()
-        self._inbound = Inbound()
-        self._session: Peer | None = None
-
-    # --- what is known ---------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> State:
-        """How far the legacy session is; `AWAITING` for ever where only modern requests are spoken."""
-        return self._lifecycle.state
-
-    @property
-    def session(self) -> Peer | None:
-        """Who the handshake was made with; `None` before it, and where there is none."""
-        return self._session
-
-    @property
-    def asked(self) -> Mapping[RequestId, str]:
-        """Our requests that are not answered: id and method."""
-        return {id: asked.row.name for id, asked in self._outbound.open.items()}
-
-    @property
-    def owed(self) -> tuple[RequestId, ...]:
-        """The peer's requests that are not answered and not cancelled."""
-        return tuple(id for id, owed in self._inbound.open.items() if not owed.cancelled)
-
-    @property
-    def error_ids_are_null(self) -> bool:
-        """Whether an error for a message without readable id says `"id": null`, or nothing of an id."""
-        return self._session is not None and not self._session.revision.error_without_id
-
-    # --- receiving -------------------------------------------------------------------------------------------------
-
-    def receive(self, message: Message) -> Reaction:
-        """Takes one message of the peer.
-
-        Args:
-            message: As `mcp_core.jsonrpc.codec.decode` gives it.
-
-        Returns:
-            What happened, and what has to be sent. Bad messages never raise.
-        """
-        if isinstance(message, Request):
-            return self._receive_request(message)
-        if isinstance(message, Notification):
-            return self._receive_notification(message)
-        return self._receive_response(message)
-
-    def refuse_batch(self) -> ErrorResponse | None:
-        """Whether a batch may be received now. Spec: basic#batching (2025-03-26 only)
-
-        Returns:
-            What to answer to the whole batch where none is allowed: without a session, or in another revision. `None`
-            when its members shall be given to `receive`, one by one (see `mcp_core.jsonrpc.batch.BatchReply`).
-        """
-        if self._session is not None and self._session.revision.batching:
-            return None
-        why = "before the session was opened" if self._session is None else f"in revision {self._session.revision}"
-        error = ErrorObject(int(ErrorCode.INVALID_REQUEST), f"a batch is not allowed {why}")
-        return ErrorResponse(None, error)
-
-    def _receive_request(self, message: Request) -> Reaction:
-        try:
-            return self._accept(message)
-        except Violation as violation:
-            error = ErrorObject(int(violation.code), violation.message)
-            reason = violation.message
-        except RequestFailed as failure:
-            error = ErrorObject(failure.code, failure.message, failure.data)
-            reason = failure.message
-        reply = Outgoing(ErrorResponse(message.id, error), message.id)
-        return Reaction(Ignored(reason=reason, message=message), reply)
-
-    def _accept(self, message: Request) -> Reaction:
-        """A request of the peer. Raises `Violation` or `RequestFailed` when it is refused."""
-        raise NotImplementedError  # each side finds the peer in its own way
-
-    def _admit(
-        self, message: Request, row: Method[object, object], peer: Peer, notes: tuple[str, ...] = ()
-    ) -> RequestReceived:
-        """Everything about the request is in order: its parameters are read and an answer is owed from here on."""
-        raw = _NO_PARAMS if message.params is None else message.params
-        try:
-            params, repairs = tolerance.receive(peer.revision, raw, row.params)
-        except InvalidValue as bad:
-            failure = RequestFailed(f"invalid params of {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS)
-            raise failure from bad
-        meta = raw.get("_meta")
-        token = meta.get(PROGRESS_TOKEN) if isinstance(meta, dict) else None
-        self._inbound.accept(Owed(message.id, row, params, peer, _as_token(token)))
-        return RequestReceived(
-            id=message.id, method=row.name, row=row, params=params, raw=raw, peer=peer, notes=notes + repairs
-        )
-
-    def _row(self, message: Request, revision: Revision) -> Method[object, object]:
-        """What is known of the request's method. Raises `RequestFailed` when the peer may not ask that."""
-        row = methods(revision).get(message.method) or self._extensions.methods.get(message.method)
-        if row is None or _PEER[self.role] not in row.sender:
-            raise RequestFailed(f"method not found: {message.method}", code=ErrorCode.METHOD_NOT_FOUND)
-        return row
-
-    def _receive_notification(self, message: Notification) -> Reaction:
-        name = self._canonical(message.method)
-        notes = () if name == message.method else (f"{message.method} was taken for {name}",)
-        revision = self._notification_revision()
-        row = notifications(revision).get(name) or self._extensions.notifications.get(name)
-        if row is None or _PEER[self.role] not in row.sender_in(revision):
-            return Reaction(Ignored(reason=f"unknown notification {message.method}", message=message, notes=notes))
-        raw = _NO_PARAMS if message.params is None else message.params
-        try:
-            tolerated = self._lifecycle.receive(_kind_of_notification(row)) if self._in_session() else None
-            params, repairs = tolerance.receive(revision, raw, row.params)
-        except (Violation, InvalidValue) as bad:
-            # A notification has no answer, not even an error (JSON-RPC 2.0 section 4.1).
-            return Reaction(Ignored(reason=f"{name}: {bad}", message=message, notes=notes))
-        notes = notes + repairs if tolerated is None else (*notes, tolerated, *repairs)
-        if row is NOTIFICATIONS_PROGRESS and isinstance(params, ProgressNotificationParams):
-            return Reaction(self._progressed(message, params, notes))
-        if row is NOTIFICATIONS_CANCELLED and isinstance(params, CancelledNotificationParams):
-            return Reaction(self._cancelled(message, params, notes))
-        return self._told(message, row, params, raw, notes)
-
-    def _told(
-        self,
-        message: Notification,
-        row: NotificationRow[object],
-        params: object,
-        raw: JsonObject,
-        notes: tuple[str, ...],
-    ) -> Reaction:
-        """A notification that is neither progress nor a cancellation."""
-        meta = raw.get("_meta")
-        subscription = _as_token(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
-        if subscription is not None:
-            subscription = self._own_form(subscription)
-        event = NotificationReceived(
-            method=row.name, row=row, params=params, raw=raw, subscription=subscription, notes=notes
-        )
-        return Reaction(event)
-
-    def _progressed(self, message: Notification, params: ProgressNotificationParams, notes: tuple[str, ...]) -> Event:
-        asked, note = self._outbound.with_token(params.progress_token)
-        if asked is None:
-            reason = f"progress for the token {params.progress_token!r}, which no open request has"
-            return Ignored(reason=reason, message=message, notes=notes)
-        if not advance(asked, params.progress):
-            reason = f"progress {params.progress:g} after {asked.progress:g}: it has to increase"
-            return Ignored(reason=reason, message=message, notes=notes)
-        return ProgressReceived(id=asked.id, params=params, notes=notes if note is None else (*notes, note))
-
-    def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
-        owed = None if params.request_id is None else self._inbound.cancel(params.request_id)
-        if owed is None:
-            # Unknown, finished or malformed cancellations are ignored: they may have crossed our answer.
-            return Ignored(reason="a cancellation of no open request", message=message, notes=notes)
-        return CancelReceived(id=owed.id, reason=params.reason, notes=notes)
-
-    def _receive_response(self, message: ResultResponse | ErrorResponse) -> Reaction:
-        asked, note = self._outbound.find(message.id)
-        notes = () if note is None else (note,)
-        if asked is None:
-            return Reaction(Ignored(reason=note or "an answer to nothing", message=message))
-        self._outbound.settle(asked)
-        if isinstance(message, ErrorResponse):
-            error = request_failed(message.error.code, message.error.message, message.error.data)
-            return self._failed(asked, error, notes)
-        try:
-            result, repairs = self._read_result(asked, message.result)
-        except RemoteProtocolError as bad:
-            return self._failed(asked, bad, notes)
-        return self._answered(asked, result, message.result, notes + repairs)
-
-    def _read_result(self, asked: Asked, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
-        """The result as a value. Raises `RemoteProtocolError` when it is not what the method gives."""
-        return tolerance.receive(asked.revision, raw, asked.result)
-
-    def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        return Reaction(AnswerReceived(id=asked.id, method=asked.row.name, result=result, raw=raw, notes=notes))
-
-    def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
-        return Reaction(FailureReceived(id=asked.id, method=asked.row.name, error=error, notes=notes))
 
     # --- commands --------------------------------------------------------------------------------------------------
 
@@ -265,22 +45,23 @@ class Connection:
 
         Args:
             request: Its id.
-            result: An instance of the method's result class, or the result in its wire form.
+            result: An instance of the method's result class, or the result in its wire form, which is sent as it is.
 
         Returns:
-            The answer, or `None` when the request was cancelled meanwhile: nothing is to be sent.
+            The answer, or `None` when the request was cancelled or the peer is gone: nothing is to be sent.
 
         Raises:
-            LocalProtocolError: No answer is owed to that id, or the result cannot be said in the peer's revision; the
-                request is then still open.
+            LocalProtocolError: No answer is owed to that id, or the result is not one of the method's, or cannot be
+                said in the peer's revision; the request is then still open.
+            MissingRequiredClientCapability: It asks the client for what it did not declare; the request is still open.
             LimitExceeded: It was a subscription, and there are too many; the request is then still open.
         """
         owed = self._inbound.get(request)
         if owed.cancelled:
             self._inbound.settle(request)
             return None
-        wire = result if isinstance(result, dict) else converter(owed.peer.revision).unstructure(result)
-        self._settled(owed, result)
+        wire = result if isinstance(result, dict) else self._result_wire(owed, result)
+        self._succeeded(owed)
         self._inbound.settle(request)
         return Outgoing(ResultResponse(request, self._stamp(owed, wire)), request)
 
@@ -292,12 +73,13 @@ class Connection:
             error: What went wrong; its code, message and data go on the wire.
 
         Returns:
-            The answer, or `None` when the request was cancelled meanwhile.
+            The answer, or `None` when the request was cancelled or the peer is gone.
 
         Raises:
             LocalProtocolError: No answer is owed to that id.
         """
         owed = self._inbound.settle(request)
+        self._over(request)
         if owed.cancelled:
             return None
         code = code_for(error, owed.peer.revision)
@@ -306,6 +88,40 @@ class Connection:
     def withdraw(self, request: RequestId) -> None:
         """Nothing will be sent for a request any more, its handler has ended; an answered one is none."""
         self._inbound.open.pop(request, None)
+        self._over(request)
+
+    def progress(
+        self, request: RequestId, progress: float, total: float | None = None, message: str | None = None
+    ) -> Outgoing | None:
+        """Tells how far a request of the peer got.
+
+        Args:
+            request: Its id.
+            progress: How far; more than the last time.
+            total: How far it has to go, if known.
+            message: What is being done, for a person.
+
+        Returns:
+            What to send, or `None`: the peer asked for no progress, cancelled the request or is gone.
+
+        Raises:
+            LocalProtocolError: No answer is owed to that id any more, `progress` does not increase or is no number, or
+                the request is a subscription, whose stream has nothing but its notices.
+        """
+        owed = self._inbound.get(request)
+        if owed.row is SUBSCRIPTIONS_LISTEN:
+            raise LocalProtocolError("a subscription has no progress", anchor="basic/utilities/subscriptions")
+        if owed.cancelled or owed.token is None:
+            return None
+        if not math.isfinite(progress):
+            raise LocalProtocolError(f"progress has to be a finite number, not {progress}")
+        params = ProgressNotificationParams(progress_token=owed.token, progress=progress, total=total, message=message)
+        wire = converter(owed.peer.revision).unstructure(params)
+        if not advance(owed, progress):
+            raise LocalProtocolError(
+                f"progress {progress:g} after {owed.progress:g}: it has to increase", anchor="basic/utilities/progress"
+            )
+        return Outgoing(Notification(NOTIFICATIONS_PROGRESS.name, wire), request)
 
     def cancel(self, request: RequestId, reason: str | None = None) -> Outgoing | None:
         """Gives up a request of ours.
@@ -315,7 +131,8 @@ class Connection:
             reason: For the peer's log.
 
         Returns:
-            What tells the peer, or `None` when there is nothing to tell: it is answered already.
+            What tells the peer, or `None` when there is nothing to tell: it is answered already, or it shall run as a
+            task, which is cancelled by `tasks/cancel` only.
 
         Raises:
             LocalProtocolError: It is `initialize`, which must not be cancelled.
@@ -326,19 +143,22 @@ class Connection:
         if asked.row is INITIALIZE:
             raise LocalProtocolError(f"{asked.row.name} must not be cancelled", anchor="basic/utilities/cancellation")
         self._outbound.cancel(request)
+        if asked.augmented:
+            return None
         params = CancelledNotificationParams(request_id=request, reason=reason)
-        wire = converter(asked.revision).unstructure(params)
-        return Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, wire))
+        return Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, converter(asked.revision).unstructure(params)))
 
     def forget(self, request: RequestId) -> None:
         """Gives up a request of ours without telling the peer (its stream is closed, or it never went out)."""
         self._outbound.cancel(request)
 
     def end(self) -> Abandoned:
-        """The peer is gone. Everything that was open ends here, once."""
+        """The peer is gone. Everything that was open ends here, once; what handlers answer later is not sent."""
         abandoned = Abandoned(asked=dict(self.asked), owed=self.owed)
         self._outbound.open.clear()
-        self._inbound.open.clear()
+        for request, owed in self._inbound.open.items():
+            owed.cancelled = True
+            self._over(request)
         self._lifecycle.close()
         return abandoned
 
@@ -354,77 +174,43 @@ class Connection:
         progress: bool = False,
     ) -> Request:
         """Puts a request together and takes it down as open."""
-        wire = converter(revision).unstructure(params)
+        wire = self._wire(params, row.params, revision)
         # A request augmented with a task is answered by the task; the result itself is fetched later.
         augmented = revision.core_tasks and getattr(params, "task", None) is not None
         result = row.task_results[revision] if augmented else row.result
-        asked = self._outbound.ask(row, revision, result, progress=progress)
+        asked = self._outbound.ask(row, revision, result, progress=progress, augmented=augmented)
         if meta is not None or progress:
-            joined: JsonObject = {**_object(wire.get("_meta")), **(meta or {})}
+            given = wire.get("_meta")
+            joined: JsonObject = {**(given if isinstance(given, dict) else {}), **(meta or {})}
             if asked.token is not None:
                 joined[PROGRESS_TOKEN] = asked.token
             wire["_meta"] = joined
         return Request(asked.id, row.name, wire)
 
-    def _settled(self, owed: Owed, result: object) -> None:
-        """A request of the peer was answered with success."""
+    def _wire(self, value: object, expected: type, revision: Revision) -> JsonObject:
+        """The wire form of something to be sent. Raises `LocalProtocolError`."""
+        if not isinstance(value, WireObject) or not isinstance(value, expected):
+            named = getattr(expected, "__name__", expected)
+            raise LocalProtocolError(f"expected {named}, got {type(value).__name__}")
+        return converter(revision).unstructure(value)
 
-    def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:
+    def _result_wire(self, owed: Owed, result: object) -> JsonObject:
+        peer = owed.peer
+        check_result(owed.row, owed.params, peer.revision, result)
+        if isinstance(result, InputRequiredResult) and isinstance(peer, ClientPeer):
+            if not result.input_requests and result.request_state is None:
+                raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
+            missing = undeclared_input(result, peer.revision, peer.capabilities)
+            if missing is not None:
+                raise MissingRequiredClientCapability.of(as_object(missing), f"the answer to {owed.row.name}")
+        return self._wire(result, WireObject, peer.revision)
+
+    def _succeeded(self, owed: Owed) -> None:
+        """A request of the peer is about to be answered with success."""
+
+    def _over(self, request: RequestId) -> None:
+        """A request of the peer ended, in whatever way."""
+
+    def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
         """Adds to a result what the revision wants in each."""
         return wire
-
-    def _canonical(self, method: str) -> str:
-        """The specification's name for a notification."""
-        return method
-
-    def _notification_revision(self) -> Revision:
-        """Under which revision a notification is read. It does not say so itself."""
-        return LATEST_LEGACY if self._session is None else self._session.revision
-
-    def _in_session(self) -> bool:
-        """Whether the legacy lifecycle governs a notification."""
-        return True
-
-    def _own_form(self, id: RequestId) -> RequestId:
-        """An id of ours in the type in which we sent it."""
-        asked, _ = self._outbound.find(id)
-        return id if asked is None else asked.id
-
-    def _session_peer(self, kind: Kind) -> tuple[Peer, str | None]:
-        """The peer of the legacy session, for a request of it. Raises `Violation` when there is no session yet."""
-        tolerated = self._lifecycle.receive(kind)
-        if self._session is None:
-            raise Violation(f"{kind.value} before the session was opened: send initialize first")
-        return self._session, tolerated
-
-
-def code_for(error: RequestFailed, revision: Revision) -> int:
-    """The error code under `revision`: some conditions have another number, or none, in some revisions."""
-    rule = _CODES.get(error.code)
-    if rule is None:
-        return error.code
-    code = getattr(revision, rule)
-    return ErrorCode.INVALID_REQUEST if code is None else int(code)
-
-
-_CODES: Final[Mapping[int, str]] = {
-    ErrorCode.RESOURCE_NOT_FOUND: "resource_not_found",
-    ErrorCode.URL_ELICITATION_REQUIRED: "missing_url_elicitation",
-    ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY: "missing_client_capability",
-}
-"""Codes that depend on the revision, and the trait that has the number."""
-
-
-def _kind_of_notification(row: NotificationRow[object]) -> Kind:
-    if row is NOTIFICATIONS_INITIALIZED:
-        return Kind.INITIALIZED
-    return Kind.LOG if row is NOTIFICATIONS_MESSAGE else Kind.NOTIFICATION
-
-
-def _as_token(value: JsonValue) -> RequestId | None:
-    """A progress token or subscription id, if it is one."""
-    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
-
-
-def _object(value: JsonValue) -> JsonObject:
-    return value if isinstance(value, dict) else {}

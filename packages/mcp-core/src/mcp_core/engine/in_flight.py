@@ -44,6 +44,8 @@ class Asked:
     """The class of the expected result."""
     token: RequestId | None = None
     """Its progress token, where progress was asked for."""
+    augmented: bool = False
+    """It shall run as a task (2025-11-25), so it is cancelled by `tasks/cancel`."""
     progress: float | None = None
     """The last progress that was received."""
 
@@ -74,10 +76,12 @@ class Outbound:
     _last: int = 0
     _cancelled: dict[RequestId, None] = attrs.field(factory=dict)
 
-    def ask(self, row: Method[object, object], revision: Revision, result: type, *, progress: bool) -> Asked:
+    def ask(
+        self, row: Method[object, object], revision: Revision, result: type, *, progress: bool, augmented: bool
+    ) -> Asked:
         """A new request. Its id was never used on this connection; its token is the same number."""
         self._last += 1
-        asked = Asked(self._last, row, revision, result, self._last if progress else None)
+        asked = Asked(self._last, row, revision, result, self._last if progress else None, augmented)
         self.open[asked.id] = asked
         return asked
 

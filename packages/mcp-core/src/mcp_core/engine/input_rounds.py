@@ -25,10 +25,10 @@ Spec: basic/patterns/mrtr (2026-07-28).
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import attrs
-import orjson
 
 from mcp_core.errors import ErrorCode, LimitExceeded, RemoteProtocolError, RequestFailed
 from mcp_core.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams, evolve
@@ -81,7 +81,7 @@ def binding(principal: str | None, method: str, params: Mapping[str, JsonValue])
         A digest. Two requests have the same one when only the members that change between rounds differ.
     """
     kept = {name: value for name, value in params.items() if name not in _NOT_PART_OF_THE_REQUEST}
-    return _digest([principal, method, kept]).digest()
+    return _digest([principal, method, kept])
 
 
 def seal_state(sealer: Sealer, state: State, *, bound_to: bytes, expires: float) -> str:
@@ -96,8 +96,7 @@ def seal_state(sealer: Sealer, state: State, *, bound_to: bytes, expires: float)
     Returns:
         The opaque text.
     """
-    plain = orjson.dumps([expires, state.round, state.answers, state.once])
-    return sealer.seal(plain, bound_to)
+    return sealer.seal(_plain([expires, state.round, dict(state.answers), state.once]), bound_to)
 
 
 def open_state(sealer: Sealer, sealed: str, *, bound_to: bytes, now: float) -> State:
@@ -119,7 +118,7 @@ def open_state(sealer: Sealer, sealed: str, *, bound_to: bytes, now: float) -> S
     plain = sealer.unseal(sealed, bound_to)
     if plain is None:
         raise _not_valid()
-    expires, round_, answers, once = orjson.loads(plain)
+    expires, round_, answers, once = json.loads(plain)
     if now >= expires:
         raise _not_valid()
     return State(round_, answers, once)
@@ -153,7 +152,7 @@ class Ledger:
         Returns:
             The answer, as it came, when an earlier round brought it; else `None`, and the question is pending.
         """
-        text = _digest(wire).hexdigest()[:16]
+        text = _digest(wire).hex()[:16]
         times = self._times[text] = self._times.get(text, 0) + 1
         key = f"{text}-{times}"
         if (known := self.state.answers.get(key)) is not None:
@@ -222,5 +221,10 @@ class Rounds:
         return evolve(params, input_responses=answers or None, request_state=asked.request_state)
 
 
-def _digest(value: JsonValue) -> hashlib._Hash:
-    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+def _plain(value: JsonValue) -> bytes:
+    # Not orjson: it refuses integers beyond 64 bits, and reads them back as floats.
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(value: JsonValue) -> bytes:
+    return hashlib.sha256(_plain(value)).digest()

@@ -21,7 +21,7 @@ from mcp_core.errors import ErrorCode, LocalProtocolError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RULES", "Kind", "Lifecycle", "Rule", "State", "Strength"]
+__all__ = ["RULES", "Kind", "Lifecycle", "Rule", "State", "Strength", "Violation"]
 
 _ANCHOR = "basic/lifecycle"
 

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.errors import ErrorCode, InvalidValue, McpError, NegotiationFailed, RequestFailed, UnsupportedProtocolVersion
+from mcp_core.errors import (
+    ErrorCode,
+    InvalidValue,
+    McpError,
+    NegotiationFailed,
+    RequestFailed,
+    UnsupportedProtocolVersion,
+)
 from mcp_core.revisions import REVISIONS, Era, Revision, known, preferred
 
 if TYPE_CHECKING:
@@ -27,7 +34,17 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["Agreed", "Failed", "Initialize", "Negotiation", "Probe", "Progress", "Step", "looks_like_discovery"]
+__all__ = [
+    "Agreed",
+    "Attempt",
+    "Failed",
+    "Initialize",
+    "Negotiation",
+    "Probe",
+    "Progress",
+    "Step",
+    "looks_like_discovery",
+]
 
 _MODERN_ERRORS: Final = frozenset(
     {
@@ -67,7 +84,10 @@ class Failed:
     error: McpError
 
 
-Step: TypeAlias = Probe | Initialize | Agreed | Failed
+Attempt: TypeAlias = Probe | Initialize | Failed
+"""What to do next, as long as nothing is agreed."""
+
+Step: TypeAlias = Attempt | Agreed
 """What to do next."""
 
 
@@ -89,21 +109,27 @@ class Negotiation:
     progress: Progress = Progress.NEW
     _tried: set[Revision] = attrs.field(factory=set)
 
-    def start(self) -> Step:
+    def start(self) -> Attempt:
         """The first step: a probe when a modern revision is among ours, else `initialize`."""
         modern = preferred(self._of(Era.MODERN))
         return self._initialize("") if modern is None else self._probe(modern)
 
-    def discovered(self, supported: Iterable[str]) -> Step:
-        """The server answered the probe with the names of the revisions that it supports."""
+    def discovered(self, supported: Iterable[str]) -> Step | None:
+        """The server answered the probe with the names of the revisions that it supports.
+
+        Returns:
+            The next step; `None` when the answer came too late and names nothing better than the handshake under way.
+        """
         names = tuple(supported)
         modern = preferred(revision for revision in self._common(names) if revision.era is Era.MODERN)
         if modern is None:
+            if self.progress is Progress.INITIALIZING:
+                return None
             return self._legacy_among(names)
         self.progress = Progress.DONE
         return Agreed(modern)
 
-    def refused(self, error: McpError) -> Step:
+    def refused(self, error: McpError) -> Attempt:
         """The probe or `initialize` was answered by an error, or by something that makes no sense."""
         if self.progress is Progress.INITIALIZING:
             return self._initialize_refused(error)
@@ -116,7 +142,7 @@ class Negotiation:
             return self._fail(error)
         return self._initialize(f"the server answered server/discover with: {error.message}")
 
-    def silent(self) -> Step:
+    def silent(self) -> Attempt:
         """The probe was not answered within the time that the caller gives it."""
         return self._initialize("the server did not answer server/discover")
 
@@ -133,7 +159,7 @@ class Negotiation:
         self.progress = Progress.DONE
         return Agreed(chosen)
 
-    def _probe_again(self, supported: tuple[str, ...]) -> Step:
+    def _probe_again(self, supported: tuple[str, ...]) -> Attempt:
         """The server is modern, and does not speak the revision of the probe."""
         modern = preferred(
             revision
@@ -142,14 +168,14 @@ class Negotiation:
         )
         return self._legacy_among(supported) if modern is None else self._probe(modern)
 
-    def _legacy_among(self, supported: tuple[str, ...]) -> Step:
+    def _legacy_among(self, supported: tuple[str, ...]) -> Attempt:
         """A modern server may list legacy revisions too; those are spoken after `initialize` only."""
         legacy = preferred(revision for revision in self._common(supported) if revision.era is Era.LEGACY)
         if legacy is None:
             return self._fail(self._nothing_in_common(supported))
         return self._propose(legacy)
 
-    def _initialize(self, why: str) -> Step:
+    def _initialize(self, why: str) -> Attempt:
         """The server is taken for a legacy one."""
         legacy = preferred(self._of(Era.LEGACY))
         if legacy is None:
@@ -157,29 +183,27 @@ class Negotiation:
             return self._fail(NegotiationFailed(complaint, ours=self._names()))
         return self._propose(legacy)
 
-    def _initialize_refused(self, error: McpError) -> Step:
+    def _initialize_refused(self, error: McpError) -> Attempt:
         """Old servers answer a version that they do not support by an error naming others, not by a result."""
         named = _supported_of(error)
         again = preferred(
-            revision
-            for revision in self._common(named)
-            if revision.era is Era.LEGACY and revision not in self._tried
+            revision for revision in self._common(named) if revision.era is Era.LEGACY and revision not in self._tried
         )
         if again is not None:
             return self._propose(again)
         return self._fail(self._nothing_in_common(named) if named else error)
 
-    def _probe(self, revision: Revision) -> Step:
+    def _probe(self, revision: Revision) -> Attempt:
         self._tried.add(revision)
         self.progress = Progress.PROBING
         return Probe(revision)
 
-    def _propose(self, revision: Revision) -> Step:
+    def _propose(self, revision: Revision) -> Attempt:
         self._tried.add(revision)
         self.progress = Progress.INITIALIZING
         return Initialize(revision)
 
-    def _fail(self, error: McpError) -> Step:
+    def _fail(self, error: McpError) -> Attempt:
         self.progress = Progress.DONE
         return Failed(error)
 

@@ -8,7 +8,7 @@ The parser follows the algorithm of the WHATWG, with three differences that MCP 
 - An event that is too large is skipped, and reported at its end, where its size is known. Its id still counts as the
   last one: to resume before it would bring the same event again.
 
-Comments are dropped as they come, however long they are.
+Comments do not count, however long they are, and are not kept.
 
 Spec: basic/transports#streamable-http; https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -152,14 +152,14 @@ class SseParser:
         return discarded
 
     def _hold(self, piece: bytes) -> None:
-        """Keeps a piece of an unfinished line; of a comment, or a line that is too long, only the start."""
+        """Keeps a piece of an unfinished line; of a line that is too long, only the start."""
         if self._dropped:
             self._dropped += len(piece)
             return
         self._partial += piece
         # The byte order mark does not count.
-        if self._partial[0] == ord(":") or len(self._partial) > self._allowed + len(_BYTE_ORDER_MARK):
-            self._dropped = max(0, len(self._partial) - _START_BYTES)
+        if len(self._partial) > self._allowed + len(_BYTE_ORDER_MARK):
+            self._dropped = len(self._partial) - _START_BYTES
             del self._partial[_START_BYTES:]
 
     def _line(self, line: bytes, size: int) -> Event | LimitExceeded | None:
@@ -173,8 +173,6 @@ class SseParser:
             return self._dispatch()
         if line[0] != ord(":"):
             self._size += size
-            if self._size > self._allowed:
-                self._data.clear()
             if size <= self._allowed:
                 self._field(line)
         return None
@@ -236,8 +234,8 @@ def encode_event(
         raise LocalProtocolError(f"the retry time of an event must not be negative: {retry}")
     head = "".join(
         [
-            "" if event is None else f"event: {_one_line(event, 'name')}\n",
-            "" if id is None else f"id: {_one_line(id, 'id')}\n",
+            "" if event is None else f"event: {_one_line(event, 'name of an event')}\n",
+            "" if id is None else f"id: {_one_line(id, 'id of an event')}\n",
             "" if retry is None else f"retry: {retry}\n",
         ]
     )
@@ -261,5 +259,5 @@ def encode_comment(text: str = "") -> bytes:
 
 def _one_line(text: str, what: str) -> str:
     if "\n" in text or "\r" in text or "\0" in text:
-        raise LocalProtocolError(f"the {what} of an event must be one line without NUL: {text!r}")
+        raise LocalProtocolError(f"the {what} must be one line without NUL: {text!r}")
     return text

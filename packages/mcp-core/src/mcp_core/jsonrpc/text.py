@@ -209,7 +209,7 @@ def _has_infinite(value: JsonValue) -> bool:
 def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
     """Writes a value that orjson refused, if the reason was nothing but integers beyond 64 bits."""
     copies: dict[int, JsonValue] = {}
-    waiting: list[JsonValue] = []
+    waiting: list[JsonObject | list[JsonValue]] = []
 
     def replaced(item: JsonValue) -> JsonValue:
         if type(item) is int and item.bit_length() <= _LARGEST_BITS and not _SMALLEST <= item <= _LARGEST:
@@ -218,8 +218,8 @@ def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
             return item
         # Known by identity, so that what contains itself ends here, and is refused by orjson as too deep.
         if id(item) not in copies:
-            copies[id(item)] = copy = dict(item) if isinstance(item, dict) else list(item)
-            waiting.append(copy)
+            waiting.append(dict(item) if isinstance(item, dict) else list(item))
+            copies[id(item)] = waiting[-1]
         return copies[id(item)]
 
     root = replaced(value)
@@ -227,7 +227,7 @@ def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
         container = waiting.pop()
         if isinstance(container, dict):
             container.update({name: replaced(item) for name, item in container.items()})
-        elif isinstance(container, list):
+        else:
             container[:] = [replaced(item) for item in container]
     try:
         return orjson.dumps(root)

@@ -7,10 +7,11 @@ which revision stands in the class; `mcp_core.convert` reads and writes JSON by 
 
 from __future__ import annotations
 
+from mcp_core.types import meta
 from mcp_core.types._base import (
     Annotations,
-    CacheScope,
     CacheableResult,
+    CacheScope,
     EmptyResult,
     Icon,
     Implementation,
@@ -25,28 +26,28 @@ from mcp_core.types._base import (
 )
 from mcp_core.types._wire import (
     ABSENT,
-    Absent,
     NO_EXTRA,
+    Absent,
     WireObject,
     evolve,
 )
 from mcp_core.types.completion import (
+    MAX_COMPLETION_VALUES,
     CompleteRequestParams,
     CompleteResult,
     Completion,
     CompletionArgument,
     CompletionContext,
-    MAX_COMPLETION_VALUES,
     PromptReference,
     ResourceTemplateReference,
 )
 from mcp_core.types.content import (
+    MAX_DECODED_BYTES,
     AudioContent,
     BlobResourceContents,
     ContentBlock,
     EmbeddedResource,
     ImageContent,
-    MAX_DECODED_BYTES,
     ResourceContents,
     ResourceLink,
     TextContent,
@@ -56,12 +57,12 @@ from mcp_core.types.content import (
 )
 from mcp_core.types.elicitation import (
     BooleanSchema,
+    ElicitationCompleteNotificationParams,
     ElicitRequestFormParams,
     ElicitRequestParams,
     ElicitRequestURLParams,
     ElicitResult,
     ElicitValue,
-    ElicitationCompleteNotificationParams,
     EnumItems,
     EnumOption,
     LegacyTitledEnumSchema,
@@ -94,9 +95,9 @@ from mcp_core.types.lifecycle import (
     DiscoverResult,
     ElicitationCapability,
     ElicitationTaskRequests,
+    InitializedNotificationParams,
     InitializeRequestParams,
     InitializeResult,
-    InitializedNotificationParams,
     PingRequestParams,
     PromptsCapability,
     ResourcesCapability,
@@ -106,8 +107,8 @@ from mcp_core.types.lifecycle import (
     ServerCapabilities,
     ServerTaskRequests,
     ServerTasksCapability,
-    ToolTaskRequests,
     ToolsCapability,
+    ToolTaskRequests,
 )
 from mcp_core.types.logging import (
     LOGGING_LEVELS,
@@ -115,6 +116,13 @@ from mcp_core.types.logging import (
     LoggingMessageNotificationParams,
     SetLevelRequestParams,
     reaches,
+)
+from mcp_core.types.meta import (
+    NotificationMetaObject,
+    ProgressToken,
+    RequestMetaObject,
+    ResultMetaObject,
+    SubscriptionsListenResultMetaObject,
 )
 from mcp_core.types.notices import (
     CancelledNotificationParams,
@@ -131,10 +139,10 @@ from mcp_core.types.prompts import (
     PromptMessage,
 )
 from mcp_core.types.resources import (
-    ListResourceTemplatesRequestParams,
-    ListResourceTemplatesResult,
     ListResourcesRequestParams,
     ListResourcesResult,
+    ListResourceTemplatesRequestParams,
+    ListResourceTemplatesResult,
     ReadResourceRequestParams,
     ReadResourceResult,
     Resource,
@@ -169,6 +177,7 @@ from mcp_core.types.subscriptions import (
     SubscriptionsListenResult,
 )
 from mcp_core.types.tasks import (
+    TERMINAL_STATUSES,
     CancelExtensionTaskResult,
     CancelTaskRequestParams,
     CancelTaskResult,
@@ -185,12 +194,11 @@ from mcp_core.types.tasks import (
     ListTasksRequestParams,
     ListTasksResult,
     RelatedTaskMetadata,
-    TERMINAL_STATUSES,
     Task,
     TaskError,
+    TasksExtensionCapability,
     TaskStatus,
     TaskStatusNotificationParams,
-    TasksExtensionCapability,
     UpdateTaskRequestParams,
     UpdateTaskResult,
 )
@@ -204,17 +212,14 @@ from mcp_core.types.tools import (
     ToolExecution,
     ToolListChangedNotificationParams,
 )
-from mcp_core.types import meta
-from mcp_core.types.meta import (
-    NotificationMetaObject,
-    ProgressToken,
-    RequestMetaObject,
-    ResultMetaObject,
-    SubscriptionsListenResultMetaObject,
-)
 
 __all__ = [
     "ABSENT",
+    "LOGGING_LEVELS",
+    "MAX_COMPLETION_VALUES",
+    "MAX_DECODED_BYTES",
+    "NO_EXTRA",
+    "TERMINAL_STATUSES",
     "Absent",
     "Annotations",
     "AudioContent",
@@ -280,7 +285,6 @@ __all__ = [
     "InputResponse",
     "InputResponseRequestParams",
     "InputResponses",
-    "LOGGING_LEVELS",
     "LegacyTitledEnumSchema",
     "ListPromptsRequestParams",
     "ListPromptsResult",
@@ -297,11 +301,8 @@ __all__ = [
     "ListToolsResult",
     "LoggingLevel",
     "LoggingMessageNotificationParams",
-    "MAX_COMPLETION_VALUES",
-    "MAX_DECODED_BYTES",
     "ModelHint",
     "ModelPreferences",
-    "NO_EXTRA",
     "NotificationMetaObject",
     "NotificationParams",
     "NumberSchema",
@@ -353,7 +354,6 @@ __all__ = [
     "SubscriptionsListenRequestParams",
     "SubscriptionsListenResult",
     "SubscriptionsListenResultMetaObject",
-    "TERMINAL_STATUSES",
     "Task",
     "TaskError",
     "TaskMetadata",

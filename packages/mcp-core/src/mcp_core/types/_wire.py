@@ -16,14 +16,16 @@ that it is absent. With the default `ABSENT` it is optional and `null` is a valu
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple, TypeVar, dataclass_transform, overload
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform, overload
 
 import attrs
 
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.revisions import Revision, between
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["ABSENT", "NO_EXTRA", "Absent", "ClassInfo", "FieldInfo", "WireObject", "evolve", "field", "wire"]
 
@@ -46,7 +48,29 @@ class Absent(enum.Enum):
 ABSENT: Final = Absent.ABSENT
 """Stands for a member that is not there, where `None` would stand for a `null` that is."""
 
-NO_EXTRA: Final[Mapping[str, JsonValue]] = MappingProxyType({})
+
+class _NoExtra(Mapping[str, JsonValue]):
+    """An empty mapping that nobody can fill, and that stays itself when it is copied or pickled."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> JsonValue:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "NO_EXTRA"
+
+    def __reduce__(self) -> str:
+        return "NO_EXTRA"
+
+
+NO_EXTRA: Final[Mapping[str, JsonValue]] = _NoExtra()
 """No unknown members; shared, and cannot be changed."""
 
 
@@ -89,7 +113,7 @@ class ClassInfo(NamedTuple):
     """A field, and for some of its values another field that then has to be there."""
 
 
-class WireObject:
+class WireObject:  # noqa: PLW1641  # JSON has no hash
     """The base of everything that is a JSON object on the wire.
 
     Two values are equal when they are of the same class and have equal fields. They have no hash, since they hold JSON.
@@ -98,6 +122,9 @@ class WireObject:
     __slots__ = ()
     __wire__: ClassVar[ClassInfo]
     __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
+
+    extra: Mapping[str, JsonValue]
+    """Members that the revision does not define, by wire name; kept on receipt and sent again."""
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:

@@ -10,12 +10,12 @@ from mcp_core.types._base import Open, RequestParams, Result
 from mcp_core.types._wire import field, wire
 
 __all__ = [
+    "MAX_COMPLETION_VALUES",
     "CompleteRequestParams",
     "CompleteResult",
     "Completion",
     "CompletionArgument",
     "CompletionContext",
-    "MAX_COMPLETION_VALUES",
     "PromptReference",
     "ResourceTemplateReference",
 ]

@@ -16,12 +16,12 @@ from mcp_core.types._base import META_SINCE, Annotations, Icon, Open
 from mcp_core.types._wire import field, wire
 
 __all__ = [
+    "MAX_DECODED_BYTES",
     "AudioContent",
     "BlobResourceContents",
     "ContentBlock",
     "EmbeddedResource",
     "ImageContent",
-    "MAX_DECODED_BYTES",
     "ResourceContents",
     "ResourceLink",
     "TextContent",

@@ -259,9 +259,7 @@ class ElicitRequestURLParams(Open):
     """What the user is told."""
     url: str
     """The page. Comes from the server: not to be opened without asking the user."""
-    elicitation_id: str | None = field(
-        default=None, until=R2025_11_25, required=between(R2025_11_25, R2025_11_25)
-    )
+    elicitation_id: str | None = field(default=None, until=R2025_11_25, required=between(R2025_11_25, R2025_11_25))
     """What `notifications/elicitation/complete` will name; has to be there in 2025-11-25."""
     task: TaskMetadata | None = field(default=None, until=R2025_11_25, refuse=True)
     """Run it as a task."""

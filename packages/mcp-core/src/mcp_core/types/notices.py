@@ -32,9 +32,7 @@ class ProgressNotificationParams(NotificationParams):
 class CancelledNotificationParams(NotificationParams):
     """The parameters of `notifications/cancelled`. Spec: basic/utilities/cancellation#cancellation-flow"""
 
-    request_id: RequestId | None = field(
-        default=None, required=between(None, R2025_06_18) | between(R2026_07_28)
-    )
+    request_id: RequestId | None = field(default=None, required=between(None, R2025_06_18) | between(R2026_07_28))
     """The request; may be `None` in 2025-11-25 only, where a task has another way."""
     reason: str | None = None
     """Why."""

@@ -54,9 +54,7 @@ class ToolResultContent(Open):
     """`ToolUseContent.id` of the call."""
     content: tuple[ContentBlock, ...]
     """The result."""
-    structured_content: JsonValue | Absent = field(
-        default=ABSENT, was=(between(R2025_11_25, R2025_11_25), JsonObject)
-    )
+    structured_content: JsonValue | Absent = field(default=ABSENT, was=(between(R2025_11_25, R2025_11_25), JsonObject))
     """The result as data: any JSON, an object until 2025-11-25."""
     is_error: bool = False
     """The call failed."""

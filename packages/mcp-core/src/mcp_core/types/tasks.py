@@ -24,6 +24,7 @@ from mcp_core.types.input_required import InputRequests, InputResponses
 from mcp_core.types.meta import RelatedTaskMetadata
 
 __all__ = [
+    "TERMINAL_STATUSES",
     "CancelExtensionTaskResult",
     "CancelTaskRequestParams",
     "CancelTaskResult",
@@ -40,7 +41,6 @@ __all__ = [
     "ListTasksRequestParams",
     "ListTasksResult",
     "RelatedTaskMetadata",
-    "TERMINAL_STATUSES",
     "Task",
     "TaskError",
     "TaskMetadata",

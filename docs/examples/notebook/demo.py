@@ -1,0 +1,145 @@
+"""Shows a server and a client of this project talking to each other, in every revision of the protocol.
+
+For each revision it starts the server `server.py` as a child process, over a copy of a small folder of notes, and drives
+everything that it offers through `mcp_client`. The result is a table: a row for each feature, a column for each revision.
+
+    ./scripts/demo [--revision NAME] [--verbose]
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import trio
+from features import CLOSE, FEATURES, Feature, Session
+from mcp_core.errors import McpError
+from mcp_core.revisions import REVISIONS, Revision
+
+NOTES = {
+    "house.md": "# The house\n\nThe roof leaks over the *kitchen*. Ask the roofer in May.\n",
+    "garden.md": "# The garden\n\nTulips, quinces and a pear tree that needs cutting.\n",
+    "trips/ghent.md": "# Ghent\n\nTrain at eight. The belfry, the altarpiece, waffles.\n",
+}
+ROOTS = {"attic.md": "# The attic\n\nBoxes, and a window that does not shut.\n"}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+SECONDS = 10
+"""How long one feature may take before it counts as failed."""
+
+OK, ABSENT, FAILED = "ok", "—", "FAILED"
+
+
+def make_folder(path: Path, notes: Mapping[str, str]) -> Path:
+    """A small folder of notes, which the demonstration may change."""
+    for name, text in notes.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    (path / "pixel.png").write_bytes(base64.b64decode(PIXEL))
+    return path
+
+
+class Report:
+    """Tells what happens while it happens, and gives the table in the end."""
+
+    def __init__(self, revisions: Sequence[Revision], *, verbose: bool) -> None:
+        self._revisions = revisions
+        self._verbose = verbose
+        self._cells: dict[tuple[str, Revision], str] = {}
+        self._reasons: list[str] = []
+        self._seconds: dict[Revision, float] = {}
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything went wrong."""
+        return bool(self._reasons)
+
+    def begin(self, revision: Revision) -> None:
+        print(f"{revision}  ", end="\n" if self._verbose else "", flush=True)
+
+    def add(self, feature: str, revision: Revision, verdict: str, detail: str) -> None:
+        self._cells[feature, revision] = verdict
+        if verdict == FAILED:
+            self._reasons.append(f"{revision}, {feature}: {detail}")
+        if self._verbose:
+            print(f"    {feature:<34} {verdict:<7} {detail}", flush=True)
+        else:
+            print({OK: ".", ABSENT: "-", FAILED: "F"}[verdict], end="", flush=True)
+
+    def end(self, revision: Revision, seconds: float) -> None:
+        self._seconds[revision] = seconds
+        print(f"{'    ' if self._verbose else '  '}{seconds:.2f} s", flush=True)
+
+    def table(self) -> str:
+        """What happened, as a table."""
+        lines = ["", self._row("feature", [revision.name for revision in self._revisions])]
+        lines.append("-" * len(lines[-1]))
+        for feature in (*FEATURES, CLOSE):
+            cells = [self._cells.get((feature.name, revision), "not run") for revision in self._revisions]
+            lines.append(self._row(feature.name, cells))
+        lines.append(self._row("seconds", [f"{self._seconds.get(revision, 0):.2f}" for revision in self._revisions]))
+        lines += ["", f"{OK}: works    {ABSENT}: the revision has no such thing"]
+        if self._reasons:
+            lines += ["", f"{FAILED}:", *(f"  {reason}" for reason in self._reasons)]
+        return "\n".join(lines)
+
+    @staticmethod
+    def _row(first: str, cells: Sequence[str]) -> str:
+        return f"{first:<34}" + "".join(f"{cell:>12}" for cell in cells)
+
+
+async def show(revision: Revision, report: Report) -> None:
+    """Starts the server, pinned to a revision, and tries every feature."""
+    report.begin(revision)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as place:
+        session = Session(revision, make_folder(Path(place, "notes"), NOTES), make_folder(Path(place, "roots"), ROOTS))
+        try:
+            async with session.connect():
+                for feature in FEATURES:
+                    report.add(feature.name, revision, *await attempt(feature, session))
+        except (McpError, OSError) as error:
+            report.add("connect", revision, FAILED, f"{type(error).__name__}: {error}")
+        else:
+            report.add(CLOSE.name, revision, *await attempt(CLOSE, session))
+    report.end(revision, time.perf_counter() - started)
+
+
+async def attempt(feature: Feature, session: Session) -> tuple[str, str]:
+    """Tries one feature. Gives the verdict, and what there is to say about it."""
+    if not feature.exists(session.revision):
+        return ABSENT, ""
+    try:
+        with trio.fail_after(SECONDS):
+            return OK, await feature.run(session)
+    except trio.TooSlowError:
+        return FAILED, f"nothing came of it in {SECONDS} seconds"
+    except (AssertionError, McpError, OSError, ExceptionGroup) as error:
+        return FAILED, f"{type(error).__name__}: {error}"
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--revision", choices=list(REVISIONS), help="show this revision only")
+    parser.add_argument("--verbose", action="store_true", help="tell what each feature gave")
+    return parser.parse_args(given)
+
+
+async def main(given: Sequence[str]) -> int:
+    """Returns the exit status: 1 if anything failed."""
+    options = arguments(given)
+    revisions = [REVISIONS[options.revision]] if options.revision else list(REVISIONS.values())
+    report = Report(revisions, verbose=options.verbose)
+    print(f"A server and a client over stdio, {len(FEATURES) + 1} features, {len(revisions)} revisions.\n", flush=True)
+    for revision in revisions:
+        await show(revision, report)
+    print(report.table(), flush=True)
+    return 1 if report.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(trio.run(main, sys.argv[1:]))

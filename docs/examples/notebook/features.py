@@ -1,0 +1,471 @@
+"""What the demonstration tries: each feature of the protocol, as one function that drives it through the client."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from mcp_client import ChangeKind, Client, Handlers, open_stdio
+from mcp_core.errors import RequestFailed, ResourceNotFound
+from mcp_core.methods import ELICITATION_CREATE, PING, Method
+from mcp_core.revisions import R2025_06_18, Revision, between
+from mcp_core.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    ImageContent,
+    LoggingMessageNotificationParams,
+    PromptReference,
+    ResourceTemplateReference,
+    Root,
+    TextContent,
+    TextResourceContents,
+)
+
+__all__ = ["CLOSE", "FEATURES", "Feature", "Session"]
+
+SERVER = Path(__file__).with_name("server.py")
+CALLS = 100
+"""How many calls run at once."""
+
+
+class Session:
+    """One server process, one client of it, and a user who answers what is asked."""
+
+    def __init__(self, revision: Revision, folder: Path, roots: Path) -> None:
+        self.revision = revision
+        self.folder = folder
+        self.roots = roots
+        self.logs: list[str] = []
+        self.stderr: list[str] = []
+        self.asked: list[str] = []
+        self.answer = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
+        self._client: Client | None = None
+        self._news = trio.Event()
+
+    @property
+    def client(self) -> Client:
+        """The client, while it is connected."""
+        assert self._client is not None, "there is no connection"
+        return self._client
+
+    @property
+    def command(self) -> list[str]:
+        """What starts the server."""
+        return [sys.executable, str(SERVER), str(self.folder)]
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[None]:
+        """Starts the server and talks to it as long as the block runs."""
+        handlers = Handlers(
+            elicit=self._elicit,
+            sample=self._sample,
+            roots=[Root(uri=self.roots.as_uri(), name="roots")],
+            log=self._log,
+        )
+        opening = open_stdio(
+            self.command, revisions=[self.revision], handlers=handlers, on_stderr=self._stderr, log_level="info"
+        )
+        async with opening as self._client:
+            yield
+        self._client = None
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Waits until something was logged that makes `happened` true."""
+        while not happened():
+            self._news = trio.Event()
+            await self._news.wait()
+
+    async def text(self, tool: str, **arguments: object) -> str:
+        """Calls a tool that has to succeed, and gives its text."""
+        return text_of(await self.client.call_tool(tool, json.loads(json.dumps(arguments))), failed=False)
+
+    async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+        self.asked.append(params.message)
+        return self.answer
+
+    async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        asked = params.messages[0].content
+        assert isinstance(asked, TextContent), asked
+        text = f"A note of {len(asked.text.split())} words."
+        return CreateMessageResult(role="assistant", content=TextContent(text=text), model="a-model")
+
+    def _log(self, message: LoggingMessageNotificationParams) -> None:
+        self.logs.append(f"{message.level}: {message.data}")
+        self._news.set()
+
+    def _stderr(self, line: str) -> None:
+        self.stderr.append(line)
+        self._news.set()
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One thing that a server and a client can do together."""
+
+    name: str
+    """What the table calls it."""
+    run: Callable[[Session], Awaitable[str]]
+    """Does it, and says what came out. Raises `AssertionError` or an error of the client when it does not work."""
+    exists: Callable[[Revision], bool]
+    """Whether a revision has it."""
+
+
+FEATURES: list[Feature] = []
+
+
+def feature(
+    name: str, exists: Callable[[Revision], bool] = lambda _: True
+) -> Callable[[Callable[[Session], Awaitable[str]]], Callable[[Session], Awaitable[str]]]:
+    """Adds a feature to the table."""
+
+    def add(run: Callable[[Session], Awaitable[str]]) -> Callable[[Session], Awaitable[str]]:
+        FEATURES.append(Feature(name, run, exists))
+        return run
+
+    return add
+
+
+def has(row: Method[object, object]) -> Callable[[Revision], bool]:
+    """Whether a revision has a method, as a request or in a result."""
+    return lambda revision: revision in row.revisions or revision in row.input_request
+
+
+def text_of(result: CallToolResult, *, failed: bool) -> str:
+    """The text of a result that has to be a failure, or a success."""
+    text = "".join(block.text for block in result.content if isinstance(block, TextContent))
+    assert bool(result.is_error) is failed, f"is_error is {result.is_error}: {text}"
+    return text
+
+
+def note(name: str) -> str:
+    """The URI of a note."""
+    return f"note:///{name}"
+
+
+# --- who is there ------------------------------------------------------------------------------------------------------
+
+
+@feature("agree on the revision")
+async def negotiate(session: Session) -> str:
+    assert session.client.revision is session.revision, f"it is {session.client.revision}"
+    return f"{session.client.revision}, {session.client.revision.era.value}"
+
+
+@feature("who the server is")
+async def introduce(session: Session) -> str:
+    info = session.client.server_info
+    assert info is not None, "it did not say"
+    assert info.name == "notebook", info.name
+    assert session.client.instructions, "there are no instructions"
+    assert session.client.capabilities.tools is not None, "it declared no tools"
+    return f"{info.name} {info.version}"
+
+
+@feature("ping", has(PING))
+async def ping(session: Session) -> str:
+    await session.client.ping()
+    return "answered"
+
+
+# --- tools -------------------------------------------------------------------------------------------------------------
+
+
+@feature("list tools")
+async def list_tools(session: Session) -> str:
+    tools = {tool.name: tool for tool in await session.client.list_tools()}
+    schema = tools["search"].input_schema
+    assert schema["required"] == ["query"], schema
+    return ", ".join(tools)
+
+
+@feature("call a tool")
+async def call_tool(session: Session) -> str:
+    text = await session.text("search", query="roof")
+    assert "The [roof] leaks" in text, text
+    return text
+
+
+@feature("structured output", lambda revision: revision in between(R2025_06_18))
+async def structured_output(session: Session) -> str:
+    result = await session.client.call_tool("search", {"query": "tulips OR belfry", "limit": 2})
+    structured = result.structured_content
+    assert isinstance(structured, dict), structured
+    hits = structured["result"]
+    assert isinstance(hits, list), hits
+    names = sorted(str(hit["name"]) for hit in hits if isinstance(hit, dict))
+    assert names == ["garden", "trips/ghent"], names
+    return ", ".join(names)
+
+
+@feature("an error for the model")
+async def tool_error(session: Session) -> str:
+    text = text_of(await session.client.call_tool("search", {"query": 'roof "'}), failed=True)
+    assert "quotes" in text, text
+    return text
+
+
+@feature("wrong arguments")
+async def wrong_arguments(session: Session) -> str:
+    try:
+        text = text_of(await session.client.call_tool("search", {"query": "roof", "limit": 1000}), failed=True)
+    except RequestFailed as error:
+        assert not session.revision.bad_arguments_in_result, error
+        text = error.message
+    assert "limit" in text, text
+    return text
+
+
+@feature("a tool that does not exist")
+async def unknown_tool(session: Session) -> str:
+    try:
+        await session.client.call_tool("serach")
+    except RequestFailed as error:
+        assert "search" in error.message, error
+        return str(error)
+    raise AssertionError("there was an answer")
+
+
+@feature("a picture from a tool")
+async def picture(session: Session) -> str:
+    result = await session.client.call_tool("picture", {"name": "pixel.png"})
+    (block,) = result.content
+    assert isinstance(block, ImageContent), block
+    assert block.data_bytes().startswith(b"\x89PNG"), "it is no PNG"
+    return f"{block.mime_type}, {len(block.data_bytes())} bytes"
+
+
+@feature(f"{CALLS} calls at once")
+async def many_calls(session: Session) -> str:
+    found: list[str] = []
+
+    async def call(query: str) -> None:
+        found.append(await session.text("search", query=query))
+
+    started = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for number in range(CALLS):
+            nursery.start_soon(call, ("roof", "tulips", "belfry")[number % 3])
+    assert len(found) == CALLS, len(found)
+    return f"{1000 * (time.perf_counter() - started):.0f} ms"
+
+
+# --- resources ---------------------------------------------------------------------------------------------------------
+
+
+@feature("list resources and templates")
+async def list_resources(session: Session) -> str:
+    uris = [resource.uri for resource in await session.client.list_resources()]
+    templates = [template.uri_template for template in await session.client.list_resource_templates()]
+    assert note("trips/ghent") in uris, uris
+    assert "note:///{+name}" in templates, templates
+    return ", ".join(uris + templates)
+
+
+@feature("read a note")
+async def read_text(session: Session) -> str:
+    (contents,) = (await session.client.read_resource(note("house"))).contents
+    assert isinstance(contents, TextResourceContents), contents
+    assert contents.text.startswith("# The house"), contents.text
+    assert contents.mime_type == "text/markdown", contents.mime_type
+    return contents.text.splitlines()[0]
+
+
+@feature("read a picture")
+async def read_binary(session: Session) -> str:
+    (contents,) = (await session.client.read_resource("picture:///pixel.png")).contents
+    assert not isinstance(contents, TextResourceContents), contents
+    assert contents.blob_bytes().startswith(b"\x89PNG"), "it is no PNG"
+    return f"{contents.mime_type}, {len(contents.blob_bytes())} bytes"
+
+
+@feature("a note that does not exist")
+async def not_found(session: Session) -> str:
+    try:
+        await session.client.read_resource(note("nothing"))
+    except ResourceNotFound as error:
+        assert error.code == session.revision.resource_not_found, error
+        return str(error)
+    raise AssertionError("there was an answer")
+
+
+@feature("no way out of the folder")
+async def confined(session: Session) -> str:
+    (session.folder.parent / "secret.md").write_text("# Secret\n")
+    (session.folder / "link.md").symlink_to(session.folder.parent / "secret.md")
+    tried = ("../secret", "..%2Fsecret", "%2e%2e/secret", "link", "/etc/hosts", "trips/../../secret")
+    for name in tried:
+        try:
+            await session.client.read_resource(note(name))
+        except RequestFailed:
+            continue
+        raise AssertionError(f"{name} was read")
+    return f"{len(tried)} ways tried"
+
+
+# --- prompts -----------------------------------------------------------------------------------------------------------
+
+
+@feature("prompts")
+async def prompts(session: Session) -> str:
+    (prompt,) = await session.client.list_prompts()
+    assert [argument.name for argument in prompt.arguments or ()] == ["name"], prompt
+    filled = await session.client.get_prompt("review_note", {"name": "garden"})
+    embedded = filled.messages[1].content
+    assert isinstance(embedded, EmbeddedResource), embedded
+    return f"{prompt.name}: {len(filled.messages)} messages"
+
+
+@feature("completion")
+async def completion(session: Session) -> str:
+    of_prompt = await session.client.complete(PromptReference(name="review_note"), "name", "ga")
+    of_template = await session.client.complete(ResourceTemplateReference(uri="note:///{+name}"), "name", "ghent")
+    assert of_prompt.values == ("garden",), of_prompt
+    assert of_template.values == ("trips/ghent",), of_template
+    return ", ".join(of_prompt.values + of_template.values)
+
+
+# --- while a call runs -------------------------------------------------------------------------------------------------
+
+
+@feature("progress")
+async def progress(session: Session) -> str:
+    seen: list[float] = []
+    total = await session.client.call_tool("reindex", on_progress=lambda told: seen.append(told.progress))
+    assert seen, "there was no progress"
+    assert seen == sorted(set(seen)), seen
+    return f"{seen} of {text_of(total, failed=False)}"
+
+
+@feature("log messages")
+async def logging(session: Session) -> str:
+    await session.client.set_log_level("info")
+    session.logs.clear()
+    await session.text("reindex")
+    await session.until(lambda: bool(session.logs))
+    await session.client.set_log_level("error")
+    session.logs.clear()
+    await session.text("reindex")
+    assert not session.logs, session.logs
+    await session.client.set_log_level("info")
+    return "info is told, and is not told when only errors are wanted"
+
+
+@feature("cancel a call")
+async def cancel(session: Session) -> str:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(session.client.call_tool, "wait_for_change", {"name": "house"})
+        await session.until(lambda: any("waiting for house" in line for line in session.logs))
+        nursery.cancel_scope.cancel()
+    await session.until(lambda: any("nobody waits for house" in line for line in session.stderr))
+    assert await session.text("search", query="roof"), "the connection does not work any more"
+    return "the server stopped its work"
+
+
+# --- the server asks ---------------------------------------------------------------------------------------------------
+
+
+@feature("ask the user, who agrees", has(ELICITATION_CREATE))
+async def elicit_accepted(session: Session) -> str:
+    session.answer = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
+    added = await session.text("add_note", title="The fence", text="Paint it.")
+    written = (session.folder / "the-fence.md").read_text()
+    assert "*todo*" in written, written
+    assert len(session.asked) == 1, session.asked
+    return added
+
+
+@feature("ask the user, who declines", has(ELICITATION_CREATE))
+async def elicit_declined(session: Session) -> str:
+    session.answer = ElicitResult(action="decline")
+    result = await session.client.call_tool("add_note", {"title": "The gate", "text": "Paint it."})
+    assert not (session.folder / "the-gate.md").exists(), "it was written all the same"
+    return text_of(result, failed=True)
+
+
+@feature("ask the model")
+async def sampling(session: Session) -> str:
+    text = await session.text("summarise", name="garden")
+    assert text == "A note of 18 words.", text
+    return text
+
+
+@feature("ask for the roots")
+async def roots(session: Session) -> str:
+    added = await session.text("import_from_roots")
+    assert "the-attic" in added, added
+    assert (session.folder / "the-attic.md").exists(), "it was not copied"
+    return added
+
+
+# --- changes -----------------------------------------------------------------------------------------------------------
+
+
+@feature("a note changes on disk")
+async def updated(session: Session) -> str:
+    async with session.client.listen(uris=[note("garden")]) as changes:
+        with (session.folder / "garden.md").open("a") as file:
+            file.write("Roses, too.\n")
+        async for change in changes:
+            assert change.kind is ChangeKind.RESOURCE, change
+            assert change.uri == note("garden"), change
+            break
+    text = await session.text("search", query="roses")
+    assert "garden" in text, text
+    return "told, and found by the search"
+
+
+@feature("a note appears on disk")
+async def list_changed(session: Session) -> str:
+    async with session.client.listen(resources=True) as changes:
+        (session.folder / "cellar.md").write_text("# The cellar\n\nWine and apples.\n")
+        async for change in changes:
+            assert change.kind is ChangeKind.RESOURCES, change
+            break
+    uris = [resource.uri for resource in await session.client.list_resources()]
+    assert note("cellar") in uris, uris
+    return f"told; now {len(uris)} resources"
+
+
+# --- the wire ----------------------------------------------------------------------------------------------------------
+
+
+@feature("a batch of messages", lambda revision: revision.batching)
+async def batch(session: Session) -> str:
+    # Our client takes batches and sends none, so this one is written by hand.
+    client_info = {"name": "by hand", "version": "1"}
+    opening = {"protocolVersion": session.revision.name, "capabilities": {}, "clientInfo": client_info}
+    lines: list[object] = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        [
+            {"jsonrpc": "2.0", "id": 2, "method": "ping"},
+            {"jsonrpc": "2.0", "id": 3, "method": "tools/list"},
+            {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "roof"}}},
+        ],
+    ]
+    sent = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    done = await trio.run_process(session.command, stdin=sent, capture_stdout=True, capture_stderr=True)
+    _, answer = map(json.loads, done.stdout.splitlines())
+    ids = sorted(each["id"] for each in answer)
+    assert ids == [2, 3, 4], answer
+    return f"{len(answer)} answers in one array"
+
+
+async def _close(session: Session) -> str:
+    assert session.stderr[-1:] == ["notebook: the client has left"], session.stderr[-5:]
+    return "the server ended by itself"
+
+
+CLOSE = Feature("close", _close, lambda _: True)
+"""Is looked at when the connection is over."""

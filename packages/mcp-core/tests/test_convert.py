@@ -1,0 +1,341 @@
+"""JSON and the types, in each revision."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import attrs
+import pytest
+
+from mcp_core import types as t
+from mcp_core.convert import converter
+from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import ELICITATION_CREATE
+from mcp_core.revisions import (
+    LATEST,
+    R2024_11_05,
+    R2025_03_26,
+    R2025_06_18,
+    R2025_11_25,
+    R2026_07_28,
+    Revision,
+)
+from mcp_core.shape import (
+    AnyJson,
+    Array,
+    Ref,
+    Scalar,
+    ScalarKind,
+)
+
+TEXT = t.TextContent(text="hello")
+
+
+def test_the_converter_of_a_revision_is_one_object() -> None:
+    assert converter(LATEST) is converter(LATEST)
+    assert repr(converter(R2025_06_18)) == "<WireConverter 2025-06-18>"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (True, "expected a number, got a boolean"),
+        ("1", "expected a number, got a string"),
+        (math.nan, "nan is no number in JSON"),
+        (math.inf, "inf is no number in JSON"),
+        (None, "expected a value, got null"),
+    ],
+)
+def test_a_number_is_neither_a_boolean_nor_a_string_nor_infinite(raw: JsonValue, message: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        converter(LATEST).structure({"progressToken": 1, "progress": raw}, t.ProgressNotificationParams)
+    assert caught.value.path == "progress"
+    assert str(caught.value).endswith(message) or "is missing" in str(caught.value)
+
+
+def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
+    raw: JsonObject = {"uri": "file:///a", "name": "a", "size": 3.0}
+    assert repr(converter(LATEST).structure(raw, t.Resource).size) == "3"
+    for bad in (3.5, True, "3", math.inf):
+        with pytest.raises(InvalidValue, match="size: expected a whole number"):
+            converter(LATEST).structure({**raw, "size": bad}, t.Resource)
+
+
+def test_numbers_keep_to_their_bounds_in_both_directions() -> None:
+    for priority, problem in ((1.5, "1.5 is more than 1"), (-1, "-1 is less than 0")):
+        with pytest.raises(InvalidValue, match=f"priority: {problem}"):
+            converter(LATEST).structure({"priority": priority}, t.Annotations)
+        with pytest.raises(LocalProtocolError, match=f"Annotations.priority: {problem}"):
+            converter(LATEST).unstructure(t.Annotations(priority=priority))
+    assert converter(LATEST).structure({"priority": 1}, t.Annotations).priority == 1
+
+
+def test_the_path_leads_to_the_place() -> None:
+    raw: JsonObject = {
+        "content": [{"type": "text", "text": "a"}, {"type": "text", "text": 5}],
+        "resultType": "complete",
+    }
+    with pytest.raises(InvalidValue) as caught:
+        converter(LATEST).structure(raw, t.CallToolResult)
+    assert caught.value.path == "content[1].text"
+    assert str(caught.value) == "content[1].text: expected a string, got a number"
+    assert caught.value.raw is raw
+
+
+def test_a_path_quotes_names_that_are_no_words() -> None:
+    raw: JsonObject = {"name": "p", "arguments": {"a b": 1}, "_meta": {}}
+    with pytest.raises(InvalidValue) as caught:
+        converter(LATEST).structure(raw, t.GetPromptRequestParams)
+    assert caught.value.path == 'arguments["a b"]'
+
+
+def test_content_of_an_unknown_kind_is_kept_and_sent_again() -> None:
+    block: JsonObject = {"type": "hologram", "beam": [1]}
+    value = converter(LATEST).structure({"content": [block], "resultType": "complete"}, t.CallToolResult)
+    assert value.content == (t.UnknownContent(type="hologram", extra={"beam": [1]}),)
+    assert converter(LATEST).unstructure(value)["content"] == [block]
+
+
+def test_content_that_a_revision_lacks_is_unknown_there() -> None:
+    raw: JsonObject = {"content": [{"type": "audio", "data": "", "mimeType": "audio/wav"}]}
+    (old,) = converter(R2024_11_05).structure(raw, t.CallToolResult).content
+    (new,) = converter(R2025_03_26).structure(raw, t.CallToolResult).content
+    assert isinstance(old, t.UnknownContent)
+    assert isinstance(new, t.AudioContent)
+
+
+@pytest.mark.parametrize(
+    ("revision", "value", "place"),
+    [
+        (R2024_11_05, t.CallToolResult(content=(TEXT, t.AudioContent(data="", mime_type="a/b"))), r"content\[1\]"),
+        (R2025_03_26, t.CallToolResult(content=(t.ResourceLink(uri="a:b", name="b"),)), r"content\[0\]"),
+        (R2025_06_18, t.SamplingMessage(role="user", content=(TEXT,)), "content"),
+        (R2025_06_18, t.CreateMessageRequestParams(messages=(), max_tokens=1, tools=()), "tools"),
+        (R2025_06_18, t.CallToolRequestParams(name="a", task=t.TaskMetadata()), "task"),
+        (R2026_07_28, t.CallToolRequestParams(name="a", task=t.TaskMetadata()), "task"),
+        (R2025_11_25, t.CallToolRequestParams(name="a", request_state=""), "requestState"),
+        (R2025_11_25, t.CallToolResult(content=(), structured_content=[1]), "structuredContent"),
+        (R2025_06_18, t.ElicitResult(action="accept", content={"a": ("x",)}), "content.a"),
+        (R2025_11_25, t.ElicitRequestURLParams(message="a", url="https://a.example"), "elicitationId"),
+    ],
+)
+def test_what_an_older_peer_would_misunderstand_is_refused(revision: Revision, value: t.WireObject, place: str) -> None:
+    with pytest.raises(LocalProtocolError, match=rf"^{type(value).__name__}\.{place}: .*revision {revision}"):
+        converter(revision).unstructure(value)
+
+
+def test_what_an_older_peer_can_do_without_is_left_out() -> None:
+    result = t.CallToolResult(
+        content=(t.TextContent(text="a", meta={"k": 1}),), structured_content={"a": 1}, meta={"m": 1}
+    )
+    assert converter(R2024_11_05).unstructure(result) == {
+        "_meta": {"m": 1},
+        "content": [{"type": "text", "text": "a"}],
+    }
+    assert converter(R2026_07_28).unstructure(result) == {
+        "_meta": {"m": 1},
+        "resultType": "complete",
+        "structuredContent": {"a": 1},
+        "content": [{"type": "text", "text": "a", "_meta": {"k": 1}}],
+    }
+
+
+def test_a_type_that_a_revision_lacks_is_refused_in_both_directions() -> None:
+    with pytest.raises(LocalProtocolError, match="revision 2024-11-05 has no AudioContent"):
+        converter(R2024_11_05).unstructure(t.AudioContent(data="", mime_type=""))
+    with pytest.raises(LocalProtocolError, match="revision 2024-11-05 has no AudioContent"):
+        converter(R2024_11_05).structure({}, t.AudioContent)
+
+
+@pytest.mark.spec("tools.structured-client-any-json")
+def test_null_is_structured_content_where_any_json_is() -> None:
+    raw: JsonObject = {"content": [], "structuredContent": None, "resultType": "complete"}
+    assert converter(R2026_07_28).structure(raw, t.CallToolResult).structured_content is None
+    assert converter(R2026_07_28).unstructure(t.CallToolResult(content=(), structured_content=None)) == raw
+    old = converter(R2025_06_18).structure({"content": [], "structuredContent": None}, t.CallToolResult)
+    assert old.structured_content is t.ABSENT
+
+
+def test_null_is_the_lifetime_of_a_task_that_is_kept_for_ever() -> None:
+    raw: JsonObject = {"taskId": "1", "status": "working", "createdAt": "", "lastUpdatedAt": "", "ttl": None}
+    task = converter(R2025_11_25).structure(raw, t.Task)
+    assert task.ttl is None
+    assert converter(R2025_11_25).unstructure(task) == raw
+    with pytest.raises(InvalidValue, match="ttl: is missing"):
+        converter(R2025_11_25).structure({k: v for k, v in raw.items() if k != "ttl"}, t.Task)
+
+
+@pytest.mark.parametrize("data", [None, False, 0, "", [], {}])
+def test_log_data_may_be_any_json(data: JsonValue) -> None:
+    raw: JsonObject = {"level": "info", "data": data}
+    value = converter(LATEST).structure(raw, t.LoggingMessageNotificationParams)
+    assert converter(LATEST).unstructure(value) == raw
+
+
+def test_a_task_has_what_its_status_needs() -> None:
+    raw: JsonObject = {"taskId": "1", "status": "failed", "createdAt": "", "lastUpdatedAt": "", "ttlMs": None}
+    with pytest.raises(InvalidValue, match="error: is missing"):
+        converter(LATEST).structure(raw, t.DetailedTask)
+    bare = t.DetailedTask(task_id="1", status="completed", created_at="", last_updated_at="", ttl_ms=None)
+    with pytest.raises(LocalProtocolError, match="result: is missing"):
+        converter(LATEST).unstructure(bare)
+    assert converter(LATEST).unstructure(t.evolve(bare, result={}))["result"] == {}
+
+
+@pytest.mark.parametrize(
+    ("raw", "cls"),
+    [
+        ({"message": "a", "requestedSchema": {"type": "object", "properties": {}}}, t.ElicitRequestFormParams),
+        (
+            {"mode": "form", "message": "a", "requestedSchema": {"type": "object", "properties": {}}},
+            t.ElicitRequestFormParams,
+        ),
+        ({"mode": "url", "message": "a", "url": "https://a.example", "elicitationId": "1"}, t.ElicitRequestURLParams),
+    ],
+)
+def test_the_modes_of_elicitation_are_told_apart(raw: JsonObject, cls: type[object]) -> None:
+    value = converter(R2025_11_25).structure(raw, ELICITATION_CREATE.params)
+    assert type(value) is cls
+    if cls is t.ElicitRequestFormParams:
+        assert type(converter(R2025_06_18).structure(raw, ELICITATION_CREATE.params)) is cls
+
+
+@pytest.mark.parametrize(
+    ("raw", "cls"),
+    [
+        ({"type": "string"}, t.StringSchema),
+        ({"type": "string", "enum": ["a"]}, t.UntitledSingleSelectEnumSchema),
+        ({"type": "string", "enum": ["a"], "enumNames": ["A"]}, t.LegacyTitledEnumSchema),
+        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, t.TitledSingleSelectEnumSchema),
+        ({"type": "integer", "minimum": 1}, t.NumberSchema),
+        ({"type": "number"}, t.NumberSchema),
+        ({"type": "boolean"}, t.BooleanSchema),
+        ({"type": "array", "items": {"type": "string", "enum": ["a"]}}, t.UntitledMultiSelectEnumSchema),
+        ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, t.TitledMultiSelectEnumSchema),
+    ],
+)
+def test_the_fields_of_a_form_are_told_apart(raw: JsonObject, cls: type[object]) -> None:
+    form = converter(LATEST).structure({"type": "object", "properties": {"f": raw}}, t.RequestedSchema)
+    assert type(form.properties["f"]) is cls
+    assert converter(LATEST).unstructure(form)["properties"] == {"f": raw}
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"type": "object"}, "expected one of 'string', 'boolean', 'array', 'number', 'integer', got 'object'"),
+        ({}, "type: is missing"),
+        ({"type": "array"}, "f.type: expected one of"),
+        ("x", "expected an object, got a string"),
+    ],
+)
+def test_a_field_that_no_form_may_have_is_refused(field: JsonValue, message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        converter(LATEST).structure({"type": "object", "properties": {"f": field}}, t.RequestedSchema)
+
+
+def test_resource_contents_are_text_or_bytes() -> None:
+    for raw, cls in (({"text": "a"}, t.TextResourceContents), ({"blob": "YQ=="}, t.BlobResourceContents)):
+        value = converter(R2025_06_18).structure({"contents": [{"uri": "a:b", **raw}]}, t.ReadResourceResult)
+        assert type(value.contents[0]) is cls
+    with pytest.raises(InvalidValue, match="is none of TextResourceContents, BlobResourceContents"):
+        converter(R2025_06_18).structure({"contents": [{"uri": "a:b"}]}, t.ReadResourceResult)
+
+
+def test_answers_are_told_apart_by_what_they_have() -> None:
+    answers: JsonObject = {
+        "a": {"action": "decline"},
+        "b": {"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m"},
+        "c": {"roots": []},
+    }
+    raw: JsonObject = {"name": "t", "inputResponses": answers, "_meta": {}}
+    found = converter(LATEST).structure(raw, t.CallToolRequestParams).input_responses
+    assert found is not None
+    assert [type(each) for each in found.values()] == [t.ElicitResult, t.CreateMessageResult, t.ListRootsResult]
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({}, "inputSchema.type"),
+        ({"type": "string"}, "inputSchema.type"),
+        ({"type": "object", "properties": []}, "inputSchema.properties"),
+        ({"type": "object", "required": None}, "inputSchema.required"),
+        ({"type": "object", "required": [1]}, "inputSchema.required"),
+        (True, "inputSchema"),
+    ],
+)
+def test_an_input_schema_describes_an_object(schema: JsonValue, path: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        converter(LATEST).structure({"name": "a", "inputSchema": schema}, t.Tool)
+    assert caught.value.path == path
+
+
+def test_an_output_schema_describes_an_object_until_2025_11_25() -> None:
+    raw: JsonObject = {"name": "a", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}
+    assert converter(R2026_07_28).structure(raw, t.Tool).output_schema == {"type": "array"}
+    with pytest.raises(InvalidValue, match=r"outputSchema\.type"):
+        converter(R2025_11_25).structure(raw, t.Tool)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (t.TextContent(text=cast("str", 5)), "TextContent.text: expected a string, got a number"),
+        (t.PromptArgument(name="a", required=cast("bool", "x")), "required: expected a boolean, got a string"),
+        (t.ListRootsResult(roots=cast("tuple[t.Root, ...]", "abc")), "roots: expected an array, got a string"),
+        (t.ListRootsResult(roots=cast("tuple[t.Root, ...]", ({},))), r"roots\[0\]: expected a Root, got an object"),
+        (
+            t.SetLevelRequestParams(level=cast("t.LoggingLevel", "loud")),
+            "level: expected one of 'debug', .*, got 'loud'",
+        ),
+        (t.Resource(uri="a:b", name="b", size=cast("int", b"")), "size: expected a whole number, got bytes"),
+        (t.ClientCapabilities(experimental=cast("dict[str, JsonObject]", [])), "experimental: expected an object"),
+        (t.ClientCapabilities(experimental={"a": cast("JsonObject", 1)}), "experimental.a: expected an object"),
+        (t.PromptMessage(role="user", content=cast("t.TextContent", None)), "content: expected TextContent or"),
+        (t.Tool(name="a", input_schema={}), r"inputSchema\.type: is missing"),
+    ],
+)
+def test_a_value_that_is_not_what_its_type_says_is_not_sent(value: t.WireObject, message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        converter(R2025_11_25).unstructure(value)
+
+
+def test_a_list_is_sent_like_a_tuple() -> None:
+    roots = t.ListRootsResult(roots=cast("tuple[t.Root, ...]", [t.Root(uri="file:///")]))
+    assert converter(LATEST).unstructure(roots) == {"roots": [{"uri": "file:///"}]}
+
+
+def test_a_known_member_goes_before_an_unknown_one_of_the_same_name() -> None:
+    value = t.Resource(uri="a:b", name="b", title="new", extra={"title": "old", "x": 1})
+    assert converter(LATEST).unstructure(value)["title"] == "new"
+    assert converter(R2024_11_05).unstructure(value)["title"] == "old"
+
+
+def test_a_choice_of_scalars_names_them() -> None:
+    with pytest.raises(InvalidValue, match="progressToken: expected a number or a string, got a boolean"):
+        converter(LATEST).structure({"progressToken": True, "progress": 1}, t.ProgressNotificationParams)
+
+
+def test_a_problem_is_told_with_its_place() -> None:
+    convert = converter(LATEST)
+    assert convert.problem({"uri": "file:///"}, Ref(t.Root)) is None
+    assert convert.problem({}, Ref(t.Root)) == "uri: is missing"
+    assert convert.problem(5, Ref(t.Root)) == "expected an object, got a number"
+    assert convert.problem([None, 5], Array(AnyJson())) is None
+    assert convert.problem("yes", Scalar(ScalarKind.BOOLEAN)) == "expected a boolean, got a string"
+
+
+def test_the_user_may_fill_in_whatever_a_form_can_ask_for() -> None:
+    content: JsonObject = {"a": "x", "b": 1, "c": 2.5, "d": False, "e": ["x", "y"]}
+    raw: JsonObject = {"action": "accept", "content": content}
+    value = converter(R2025_11_25).structure(raw, t.ElicitResult)
+    assert value.content == {"a": "x", "b": 1, "c": 2.5, "d": False, "e": ("x", "y")}
+    assert converter(R2025_11_25).unstructure(value) == raw
+
+
+def test_a_value_cannot_be_changed() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        TEXT.text = "b"  # type: ignore[misc]  # that is what is tested

@@ -1,0 +1,116 @@
+"""The table of requests and notifications."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from mcp_core import types as t
+from mcp_core.methods import (
+    ALIASES,
+    COMPLETION_COMPLETE,
+    ELICITATION_CREATE,
+    EXTENSION_TASKS_GET,
+    METHODS,
+    NOTIFICATIONS,
+    NOTIFICATIONS_MESSAGE,
+    NOTIFICATIONS_PROGRESS,
+    NOTIFICATIONS_RESOURCES_UPDATED,
+    NOTIFICATIONS_TASKS,
+    RESOURCES_READ,
+    ROOTS_LIST,
+    SAMPLING_CREATE_MESSAGE,
+    TASKS_GET,
+    TOOLS_CALL,
+    TOOLS_LIST,
+    Role,
+    input_requests,
+    method_for,
+    methods,
+    notification_for,
+    notifications,
+)
+from mcp_core.revisions import (
+    R2024_11_05,
+    R2025_03_26,
+    R2025_06_18,
+    R2025_11_25,
+    R2026_07_28,
+    REVISIONS,
+)
+
+
+def test_a_row_says_who_it_is() -> None:
+    assert repr(TOOLS_CALL) == "<Method tools/call>"
+    assert repr(NOTIFICATIONS_TASKS) == "<Notification notifications/tasks>"
+
+
+def test_roles_contain_each_other() -> None:
+    assert Role.CLIENT in Role.BOTH
+    assert Role.SERVER in Role.SERVER
+    assert Role.CLIENT not in Role.SERVER
+
+
+def test_one_name_may_be_two_rows_of_different_revisions() -> None:
+    assert methods(R2025_11_25)["tasks/get"] is TASKS_GET
+    assert methods(R2026_07_28)["tasks/get"] is EXTENSION_TASKS_GET
+    assert "tasks/get" not in methods(R2025_06_18)
+    for revision in REVISIONS.values():
+        for rows in (METHODS, NOTIFICATIONS):
+            names = [row.name for row in rows if revision in row.revisions]
+            assert len(names) == len(set(names))
+
+
+def test_a_row_is_found_by_its_params() -> None:
+    for revision in REVISIONS.values():
+        for row in METHODS:
+            if revision in row.revisions or revision in row.input_request:
+                for cls in get_args(row.params) or (row.params,):
+                    assert method_for(object.__new__(cls), revision) is row
+        for note in notifications(revision).values():
+            assert notification_for(object.__new__(note.params), revision) is note
+    assert method_for(t.CallToolResult(content=()), R2025_06_18) is None
+    assert notification_for(t.CallToolResult(content=()), R2025_06_18) is None
+
+
+@pytest.mark.spec("mrtr.input-request-kinds")
+def test_servers_ask_within_results_in_2026_07_28_and_by_requests_before() -> None:
+    assert set(input_requests(R2026_07_28).values()) == {ROOTS_LIST, SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE}
+    assert not input_requests(R2025_11_25)
+    assert all(row.sender is Role.CLIENT for row in methods(R2026_07_28).values())
+
+
+def test_the_kinds_of_result_follow_from_the_revision() -> None:
+    assert TOOLS_CALL.results(R2025_06_18) == {"complete": t.CallToolResult}
+    assert TOOLS_CALL.results(R2025_11_25) == {"complete": t.CallToolResult}
+    assert TOOLS_CALL.task_results[R2025_11_25] is t.CreateTaskResult
+    assert TOOLS_CALL.results(R2026_07_28) == {
+        "complete": t.CallToolResult,
+        "input_required": t.InputRequiredResult,
+        "task": t.CreateExtensionTaskResult,
+    }
+    assert RESOURCES_READ.results(R2026_07_28).keys() == {"complete", "input_required"}
+    assert TOOLS_LIST.results(R2026_07_28).keys() == {"complete"}
+
+
+def test_only_the_server_reports_progress_in_2026_07_28() -> None:
+    assert NOTIFICATIONS_PROGRESS.sender_in(R2025_11_25) is Role.BOTH
+    assert NOTIFICATIONS_PROGRESS.sender_in(R2026_07_28) is Role.SERVER
+
+
+def test_completion_needs_a_capability_since_2025_03_26() -> None:
+    assert R2024_11_05 not in COMPLETION_COMPLETE.capability_revisions
+    assert R2025_03_26 in COMPLETION_COMPLETE.capability_revisions
+
+
+def test_what_a_filter_asks_for_is_a_member_of_the_filter() -> None:
+    for row in NOTIFICATIONS:
+        assert row.filter_member is None or hasattr(t.SubscriptionFilter(), row.filter_member)
+
+
+def test_names_from_before_the_specification_are_aliases_and_never_rows() -> None:
+    assert ALIASES["$/logTrace"] is NOTIFICATIONS_MESSAGE
+    assert ALIASES["notifications/resources/changed"] is NOTIFICATIONS_RESOURCES_UPDATED
+    for revision in REVISIONS.values():
+        assert not ALIASES.keys() & notifications(revision).keys()

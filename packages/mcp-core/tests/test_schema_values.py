@@ -1,0 +1,235 @@
+"""Whatever the official schemas allow comes back as it was; whatever we send they allow."""
+
+from __future__ import annotations
+
+import base64
+from functools import cache
+from typing import Final, NamedTuple
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_core.convert import converter
+from mcp_core.errors import InvalidValue
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import methods, notifications
+from mcp_core.revisions import R2026_07_28, REVISIONS, Revision
+from mcp_core.schema import schemas, wire_classes
+from mcp_core.types import WireObject
+from official_schemas import EXTENSION_TASKS, folder, load, merged
+
+pytestmark = [
+    pytest.mark.skipif(folder() is None, reason="not run: no official schemas; set MCP_SCHEMA_DIR"),
+    pytest.mark.property,
+]
+
+SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
+
+RENAMED: Final = {
+    "Task": "ExtensionTask",
+    "CreateTaskResult": "CreateExtensionTaskResult",
+    "CancelTaskResult": "CancelExtensionTaskResult",
+    "GetTaskResult": "GetExtensionTaskResult",
+    "TaskStatusNotificationParams": "ExtensionTaskNotificationParams",
+    "WorkingTask": "DetailedTask",
+    "InputRequiredTask": "DetailedTask",
+    "CompletedTask": "DetailedTask",
+    "FailedTask": "DetailedTask",
+    "CancelledTask": "DetailedTask",
+    "Error": "TaskError",
+}
+
+TEXT: Final = st.text(alphabet=st.characters(codec="utf-8"), max_size=8)
+JSON: Final[st.SearchStrategy[JsonValue]] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=4,
+)
+# The generator knows neither null nor fractions here.
+JSON_VALUE: Final[st.SearchStrategy[JsonValue]] = st.integers() | TEXT | st.lists(TEXT, max_size=2)
+
+
+class Target(NamedTuple):
+    """A part of an official schema, and the class that stands for it."""
+
+    pointer: str
+    node: JsonValue
+    cls: type[WireObject]
+
+
+class Official:
+    """The official definitions of one source, as strategies and validators."""
+
+    def __init__(self, source: str) -> None:
+        self.revision: Revision = REVISIONS.get(source, R2026_07_28)
+        self.definitions = load(source)
+        self.key = "definitions" if self.revision.name < "2025-11-25" else "$defs"
+        ours = {cls.__name__: cls for cls in wire_classes(self.revision)}
+        params_of: dict[str, object] = {name: row.params for name, row in methods(self.revision).items()}
+        params_of |= {name: row.params for name, row in notifications(self.revision).items()}
+        self.targets: list[Target] = []
+        for name, node in self.definitions.items():
+            cls = ours.get(RENAMED.get(name, name) if source == EXTENSION_TASKS else name)
+            if cls is not None:
+                self.targets.append(Target(f"#/{self.key}/{name}", node, cls))
+            properties = merged(node, self.definitions).get("properties", {})
+            assert isinstance(properties, dict)
+            method, params = properties.get("method"), properties.get("params")
+            if (
+                isinstance(method, dict)
+                and method.get("const") in params_of
+                and isinstance(params, dict)
+                and "allOf" not in node
+            ):
+                row_params = params_of[str(method["const"])]
+                found = next((each for each in ours.values() if each is row_params), None)
+                if found is not None:
+                    self.targets.append(Target(f"#/{self.key}/{name}/properties/params", params, found))
+        self._strategies: dict[str, st.SearchStrategy[JsonValue]] = {}
+
+    def validator(self, pointer: str) -> jsonschema_rs.Validator:
+        drafts = {"definitions": jsonschema_rs.Draft7Validator, "$defs": jsonschema_rs.Draft202012Validator}
+        return drafts[self.key]({"$ref": pointer, self.key: self.definitions})
+
+    def values(self, node: JsonValue) -> st.SearchStrategy[JsonValue]:
+        if not isinstance(node, dict) or not node:
+            return JSON
+        if "$ref" in node:
+            return self._named(str(node["$ref"]).rpartition("/")[2])
+        if "const" in node:
+            return st.just(node["const"])
+        if "enum" in node:
+            assert isinstance(node["enum"], list)
+            return st.sampled_from(node["enum"])
+        if "anyOf" in node:
+            assert isinstance(node["anyOf"], list)
+            return st.one_of([self.values(each) for each in node["anyOf"]])
+        if "allOf" in node:
+            assert isinstance(node["allOf"], list)
+            return st.tuples(*(self.values(each) for each in node["allOf"])).map(_joined)
+        kind = node.get("type")
+        if isinstance(kind, list):
+            return st.one_of([self.values({**node, "type": each}) for each in kind])
+        return self._object(node) if kind == "object" else self._plain(node)
+
+    def _named(self, name: str) -> st.SearchStrategy[JsonValue]:
+        if name == "JSONValue":
+            return JSON_VALUE
+        if name not in self._strategies:
+            self._strategies[name] = st.deferred(lambda: self.values(self.definitions[name]))
+        return self._strategies[name]
+
+    def _plain(self, node: JsonObject) -> st.SearchStrategy[JsonValue]:
+        low, high = node.get("minimum"), node.get("maximum")
+        match node.get("type"):
+            case "string" if node.get("format") == "byte":
+                return st.binary(max_size=6).map(lambda data: base64.b64encode(data).decode())
+            case "string" if node.get("format") == "uri-template":
+                return st.sampled_from(["file:///{path}", "urn:x:y"])
+            case "string" if node.get("format") == "uri":
+                return st.sampled_from(["file:///a", "https://a.example/b?c#d", "urn:x:y"])
+            case "string":
+                return TEXT
+            case "integer":
+                return st.integers(low if isinstance(low, int) else None, high if isinstance(high, int) else None)
+            case "number":
+                bounds = (low if isinstance(low, int) else None, high if isinstance(high, int) else None)
+                return st.floats(*bounds, allow_nan=False, allow_infinity=False) | st.integers(*bounds)
+            case "boolean":
+                return st.booleans()
+            case "array":
+                return st.lists(self.values(node.get("items")), max_size=2)
+            case _:
+                return st.none()
+
+    def _object(self, node: JsonObject) -> st.SearchStrategy[JsonValue]:
+        properties = node.get("properties", {})
+        required = node.get("required", [])
+        assert isinstance(properties, dict)
+        assert isinstance(required, list)
+        more = node.get("additionalProperties")
+        if more == {"not": {}}:
+            return st.just({})
+        if not properties:
+            return st.dictionaries(TEXT, self.values(more), max_size=2)
+        # What nobody defined may be there, too.
+        unknown = st.dictionaries(st.sampled_from(["x-a", "x-b"]), self.values(more), max_size=1)
+        known = st.fixed_dictionaries(
+            {name: self.values(properties[name]) for name in properties if name in required},
+            optional={name: self.values(properties[name]) for name in properties if name not in required},
+        )
+        return st.tuples(unknown, known).map(_joined)
+
+
+def _joined(parts: tuple[JsonValue, ...]) -> JsonValue:
+    found: JsonObject = {}
+    for part in parts:
+        assert isinstance(part, dict)
+        found |= part
+    return found
+
+
+@cache
+def official(source: str) -> Official:
+    return Official(source)
+
+
+def same(raw: JsonValue, sent: JsonValue) -> bool:
+    """Whether the same was sent as was received, but for members that have the value which their absence means."""
+    if isinstance(raw, dict) and isinstance(sent, dict):
+        gone = {name: value for name, value in raw.items() if name not in sent}
+        return (
+            sent.keys() <= raw.keys()
+            and all(value in (False, "form") for value in gone.values())
+            and all(same(raw[name], value) for name, value in sent.items())
+        )
+    if isinstance(raw, list) and isinstance(sent, list):
+        return len(raw) == len(sent) and all(map(same, raw, sent))
+    return raw == sent and (type(raw) is type(sent) or not isinstance(raw, bool))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=200)
+@given(data=st.data())
+def test_what_the_official_schema_allows_comes_back_as_it_was(source: str, data: st.DataObject) -> None:
+    side = official(source)
+    target = data.draw(st.sampled_from(side.targets), label="definition")
+    raw = data.draw(side.values(target.node), label="value")
+    assert isinstance(raw, dict)
+    if target.cls.__name__ == "InputRequiredResult":
+        raw["resultType"] = "input_required"
+    convert = converter(side.revision)
+    sent = convert.unstructure(convert.structure(raw, target.cls))
+    assert same(raw, sent)
+    side.validator(target.pointer).validate(sent)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=200)
+@given(data=st.data())
+def test_a_member_may_be_missing_exactly_where_the_official_schema_says_so(source: str, data: st.DataObject) -> None:
+    side = official(source)
+    target = data.draw(st.sampled_from(side.targets), label="definition")
+    raw = data.draw(side.values(target.node), label="value")
+    assert isinstance(raw, dict)
+    if target.cls.__name__ == "InputRequiredResult":
+        raw["resultType"] = "input_required"
+    gone = data.draw(st.sampled_from([*raw, ""]), label="removed")
+    less = {name: value for name, value in raw.items() if name != gone}
+    name = target.cls.__name__
+    ours = jsonschema_rs.Draft202012Validator({**schemas(side.revision), "$ref": f"#/$defs/{name}"})
+    if side.validator(target.pointer).is_valid(less):
+        converter(side.revision).structure(less, target.cls)
+        ours.validate(less)
+    else:
+        with pytest.raises(InvalidValue) as caught:
+            converter(side.revision).structure(less, target.cls)
+        assert caught.value.path in {gone, f'["{gone}"]'}
+        assert not ours.is_valid(less)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_each_source_has_its_targets(source: str) -> None:
+    assert len(official(source).targets) > 40

@@ -1,0 +1,336 @@
+"""What peers send wrongly is read all the same, and told."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_core import types as t
+from mcp_core.convert import converter
+from mcp_core.errors import InvalidValue
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import ELICITATION_CREATE
+from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
+from mcp_core.schema import wire_classes
+from mcp_core.shape import shape
+from mcp_core.tolerance import DESCRIPTIVE, LISTS, REPAIRS, receive
+
+SCHEMA: JsonObject = {"type": "object"}
+
+
+def initialized(**server: JsonValue) -> JsonObject:
+    return {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "a", "version": "1"}, **server}
+
+
+def test_what_is_correct_gets_no_notes() -> None:
+    value, notes = receive(R2025_06_18, initialized(), t.InitializeResult)
+    assert value.server_info == t.Implementation(name="a", version="1")
+    assert notes == ()
+
+
+@pytest.mark.parametrize("absent", [None, "nextCursor", "_meta", "annotations"])
+def test_null_for_what_is_absent_is_no_mistake(absent: str | None) -> None:
+    tool: JsonObject = {"name": "a", "inputSchema": SCHEMA, "annotations": None, "description": None, "_meta": None}
+    value, notes = receive(R2025_06_18, {"tools": [tool], "nextCursor": None, "_meta": None}, t.ListToolsResult)
+    assert value == t.ListToolsResult(tools=(t.Tool(name="a", input_schema=SCHEMA),))
+    assert notes == ()
+    assert absent is None or absent not in repr(value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value", "place"),
+    [
+        (
+            initialized(capabilities={"tools": True, "logging": True, "prompts": None}),
+            t.ServerCapabilities(tools=t.ToolsCapability(), logging={}),
+            "capabilities.tools",
+        ),
+        (initialized(capabilities={"resources": False}), t.ServerCapabilities(), "capabilities.resources"),
+        (
+            initialized(capabilities={"tools": {"listChanged": {}}}),
+            t.ServerCapabilities(tools=t.ToolsCapability(list_changed=True)),
+            "capabilities.tools.listChanged",
+        ),
+        (initialized(capabilities=None), t.ServerCapabilities(), "capabilities"),
+    ],
+)
+def test_capabilities_may_be_flags(raw: JsonObject, value: t.ServerCapabilities, place: str) -> None:
+    found, notes = receive(R2025_06_18, raw, t.InitializeResult)
+    assert found.capabilities == value
+    assert notes[0].startswith(f"{place}: ")
+
+
+@pytest.mark.parametrize(
+    ("info", "value"),
+    [
+        ({"name": "a"}, t.Implementation(name="a", version="")),
+        ({"version": "1"}, t.Implementation(name="", version="1")),
+        ({"name": "a", "version": 1.0}, t.Implementation(name="a", version="")),
+        (None, t.Implementation(name="", version="")),
+    ],
+)
+def test_a_server_that_does_not_quite_say_who_it_is_can_be_used(info: JsonValue, value: t.Implementation) -> None:
+    found, notes = receive(R2025_06_18, initialized(serverInfo=info), t.InitializeResult)
+    assert found.server_info == value
+    assert notes
+
+
+@pytest.mark.parametrize(
+    ("schema", "read"),
+    [
+        ({}, {"type": "object"}),
+        (None, {"type": "object"}),
+        (True, {"type": "object"}),
+        ({"properties": {"a": True}}, {"type": "object", "properties": {"a": True}}),
+        ({"type": "object", "required": None, "properties": None}, {"type": "object"}),
+        ({"type": None}, {"type": "object"}),
+    ],
+)
+def test_an_input_schema_that_says_too_little_is_completed(schema: JsonValue, read: JsonObject) -> None:
+    raw: JsonObject = {"tools": [{"name": "a", "inputSchema": schema}]}
+    before = copy.deepcopy(raw)
+    found, notes = receive(R2025_06_18, raw, t.ListToolsResult)
+    assert found.tools[0].input_schema == read
+    assert notes[0].startswith("tools[0].inputSchema: ")
+    assert raw == before
+
+
+def test_boolean_subschemas_and_old_dialects_are_no_mistake() -> None:
+    schema: JsonObject = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"a": True},
+        "definitions": {},
+    }
+    found, notes = receive(R2025_06_18, {"tools": [{"name": "a", "inputSchema": schema}]}, t.ListToolsResult)
+    assert found.tools[0].input_schema == schema
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "read"), [(True, None), ({}, None), ({"properties": {}}, {"type": "object", "properties": {}})]
+)
+def test_an_output_schema_that_says_nothing_is_left_out(schema: JsonValue, read: JsonObject | None) -> None:
+    tool: JsonObject = {"name": "a", "inputSchema": SCHEMA, "outputSchema": schema}
+    found, notes = receive(R2025_06_18, tool, t.Tool)
+    assert found.output_schema == read
+    assert notes
+
+
+def test_one_bad_tool_does_not_hide_the_others() -> None:
+    raw: JsonObject = {"tools": [{"inputSchema": SCHEMA}, {"name": "b", "inputSchema": SCHEMA}, "x"]}
+    found, notes = receive(R2025_06_18, raw, t.ListToolsResult)
+    assert [tool.name for tool in found.tools] == ["b"]
+    assert notes == (
+        "tools[0]: left out: name: is missing",
+        "tools[2]: left out: expected an object, got a string",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (None, ()),
+        ({"type": "text", "text": "a"}, (t.TextContent(text="a"),)),
+        ("a", (t.TextContent(text="a"),)),
+        (5, ()),
+    ],
+)
+def test_structured_content_may_come_without_content(content: JsonValue, read: tuple[t.ContentBlock, ...]) -> None:
+    found, notes = receive(R2025_06_18, {"content": content, "structuredContent": {"a": 1}}, t.CallToolResult)
+    assert found.content == read
+    assert found.structured_content == {"a": 1}
+    assert notes == ("content: the content is an array of blocks",)
+
+
+def test_structured_content_that_no_object_is_left_out_where_it_has_to_be_one() -> None:
+    found, notes = receive(R2025_11_25, {"content": [], "structuredContent": [1]}, t.CallToolResult)
+    assert found.structured_content is t.ABSENT
+    assert notes == ("structuredContent: left out: expected an object, got an array",)
+
+
+@pytest.mark.parametrize(
+    ("level", "read"), [("WARN", "warning"), ("Error", "error"), ("fatal", "critical"), ("loud", "info"), (3, "info")]
+)
+def test_an_unknown_log_level_is_read_as_the_nearest(level: JsonValue, read: str) -> None:
+    found, notes = receive(R2025_06_18, {"level": level, "data": 1}, t.LoggingMessageNotificationParams)
+    assert found.level == read
+    assert len(notes) == 1
+
+
+def test_a_log_message_may_lack_its_level_and_its_data() -> None:
+    found, notes = receive(R2025_06_18, {}, t.LoggingMessageNotificationParams)
+    assert (found.level, found.data) == ("info", None)
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("raw", "ttl", "scope"),
+    [
+        ({}, 0, "private"),
+        ({"ttlMs": -5, "cacheScope": "public"}, 0, "public"),
+        ({"ttlMs": 2.9, "cacheScope": "shared"}, 2, "private"),
+        ({"ttlMs": "7", "cacheScope": 1}, 0, "private"),
+        ({"ttlMs": True, "cacheScope": None}, 0, "private"),
+        ({"ttlMs": float("inf")}, 0, "private"),
+    ],
+)
+@pytest.mark.spec("caching.ttl-negative-zero")
+def test_bad_cache_hints_mean_not_to_cache(raw: JsonObject, ttl: int, scope: str) -> None:
+    found, notes = receive(R2026_07_28, {"tools": [], **raw}, t.ListToolsResult)
+    assert (found.ttl_ms, found.cache_scope, found.result_type) == (ttl, scope, "complete")
+    assert "resultType: the result type is missing; read as complete" in notes
+
+
+@pytest.mark.parametrize(("size", "read", "noted"), [(3.7, 3, True), (float("nan"), None, True), ("3", None, True)])
+def test_a_size_that_is_no_whole_number_is_read_as_far_as_possible(
+    size: JsonValue, read: int | None, *, noted: bool
+) -> None:
+    found, notes = receive(R2025_06_18, {"uri": "a:b", "name": "a", "size": size}, t.Resource)
+    assert found.size == read
+    assert bool(notes) is noted
+
+
+def test_whole_numbers_and_mistakes_elsewhere_do_not_meet() -> None:
+    raw: JsonObject = {"uri": "a:b", "name": "a", "size": 3.0, "title": 5}
+    found, notes = receive(R2025_06_18, raw, t.Resource)
+    assert found.size == 3
+    assert notes == ("title: left out: expected a string, got a number",)
+
+
+def test_annotations_out_of_their_bounds_are_brought_back() -> None:
+    raw: JsonObject = {"priority": 7, "audience": ["user", "robot", {}], "lastModified": 5}
+    block: JsonObject = {"type": "text", "text": "a", "annotations": raw}
+    found, notes = receive(R2025_06_18, {"content": [block]}, t.CallToolResult)
+    assert found.content == (t.TextContent(text="a", annotations=t.Annotations(priority=1, audience=("user",))),)
+    assert len(notes) == 3
+
+
+def test_prompt_messages_may_be_plain_strings_of_unknown_roles() -> None:
+    found, notes = receive(R2025_06_18, {"messages": [{"role": "system", "content": "a"}]}, t.GetPromptResult)
+    assert found.messages == (t.PromptMessage(role="assistant", content=t.TextContent(text="a")),)
+    assert len(notes) == 2
+
+
+def test_a_message_of_sampling_may_be_several_blocks_with_mistakes() -> None:
+    raw: JsonObject = {
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "a", "annotations": []}, {"type": 5}],
+    }
+    with pytest.raises(InvalidValue, match=r"content\[1\]"):
+        receive(R2025_11_25, raw, t.CreateMessageResult)
+    raw["content"] = [{"type": "text", "text": "a", "annotations": []}]
+    found, notes = receive(R2025_11_25, raw, t.CreateMessageResult)
+    assert found.content == (t.TextContent(text="a"),)
+    assert notes == ("content[0].annotations: left out: expected an object, got an array",)
+
+
+def test_sizes_of_icons_may_be_one_string() -> None:
+    raw: JsonObject = {
+        "name": "a",
+        "version": "1",
+        "icons": [{"src": "data:,", "sizes": "16x16 32x32", "theme": "red"}],
+    }
+    found, notes = receive(R2025_11_25, raw, t.Implementation)
+    assert found.icons == (t.Icon(src="data:,", sizes=("16x16", "32x32")),)
+    assert len(notes) == 2
+
+
+def test_an_unknown_action_is_a_cancellation() -> None:
+    found, notes = receive(R2025_06_18, {"action": "dismiss"}, t.ElicitResult)
+    assert found.action == "cancel"
+    assert notes
+
+
+@pytest.mark.parametrize(
+    ("revision", "raw", "cls", "path"),
+    [
+        (R2025_06_18, {"name": 5}, t.CallToolRequestParams, "name"),
+        (R2025_06_18, {"name": "a", "arguments": []}, t.CallToolRequestParams, "arguments"),
+        (R2025_06_18, {"name": "a", "arguments": {"b": 1}}, t.GetPromptRequestParams, "arguments.b"),
+        (R2025_06_18, [], t.ListToolsResult, ""),
+        (R2025_06_18, {"tools": {}}, t.ListToolsResult, "tools"),
+        (R2025_06_18, {"tools": [], "nextCursor": 5}, t.ListToolsResult, "nextCursor"),
+        (R2026_07_28, {"name": "a"}, t.CallToolRequestParams, "_meta"),
+        (R2026_07_28, {"method": "x"}, t.InputRequest, "method"),
+        (R2026_07_28, "x", t.InputRequest, ""),
+        (R2026_07_28, {"progressToken": [], "progress": 1}, t.ProgressNotificationParams, "progressToken"),
+    ],
+)
+def test_what_decides_is_not_repaired(revision: Revision, raw: JsonValue, cls: type[object], path: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        receive(revision, raw, cls)
+    assert caught.value.path == path
+    assert caught.value.raw is raw
+
+
+def test_what_is_beyond_repair_is_told_with_what_came() -> None:
+    raw: JsonObject = {"protocolVersion": 5, "capabilities": True}
+    with pytest.raises(InvalidValue, match="protocolVersion") as caught:
+        receive(R2025_06_18, raw, t.InitializeResult)
+    assert caught.value.raw is raw
+
+
+def test_a_union_is_repaired_as_the_class_it_is() -> None:
+    raw: JsonObject = {
+        "message": "a",
+        "requestedSchema": {"type": "object", "properties": {"a": {"type": "string", "format": "phone", "title": 5}}},
+    }
+    found, notes = receive(R2025_06_18, raw, ELICITATION_CREATE.params)
+    assert isinstance(found, t.ElicitRequestFormParams)
+    assert found.requested_schema.properties == {"a": t.StringSchema()}
+    assert len(notes) == 2
+
+
+def test_the_tables_name_what_exists() -> None:
+    names = {
+        member.wire
+        for revision in REVISIONS.values()
+        for cls in wire_classes(revision)
+        for member in shape(cls, revision).members
+    }
+    assert names >= DESCRIPTIVE
+    assert {member for _, member in LISTS} <= names
+    assert {row.member for row in REPAIRS} <= names | {"*"}
+
+
+@pytest.mark.property
+@given(
+    raw=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "tools",
+                        "name",
+                        "inputSchema",
+                        "content",
+                        "type",
+                        "text",
+                        "annotations",
+                        "priority",
+                        "icons",
+                        "size",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    ),
+    cls=st.sampled_from(wire_classes(R2026_07_28)),
+)
+def test_nothing_but_a_clear_refusal_comes_of_nonsense(raw: JsonValue, cls: type[t.WireObject]) -> None:
+    try:
+        value, _ = receive(R2026_07_28, raw, cls)
+    except InvalidValue:
+        return
+    assert isinstance(value, cls)
+    assert receive(R2026_07_28, converter(R2026_07_28).unstructure(value), cls) == (value, ())

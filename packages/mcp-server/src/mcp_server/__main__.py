@@ -1,0 +1,9 @@
+"""`python -m mcp_server` is the command `mcp-server`."""
+
+from __future__ import annotations
+
+import sys
+
+from mcp_server._cli import main
+
+sys.exit(main())

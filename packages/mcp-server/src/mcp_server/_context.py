@@ -1,0 +1,368 @@
+"""What one handler may do besides returning: tell how far it got, log, ask the client."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+import attrs
+import trio
+
+from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from mcp_core.types import (
+    LOGGING_LEVELS,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ListRootsRequestParams,
+    ListRootsResult,
+    SamplingMessage,
+    TextContent,
+    TitledSingleSelectEnumSchema,
+)
+from mcp_server._form import Form, form_schema
+from mcp_server._shape import InvalidArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Iterable
+
+    from mcp_core.engine.events import ClientPeer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.types import (
+        IncludeContext,
+        LoggingLevel,
+        ModelPreferences,
+        RequestedSchema,
+        Root,
+        Tool,
+        ToolChoice,
+        WireObject,
+    )
+    from mcp_server._link import Call
+    from mcp_server._rounds import Asking
+    from mcp_server._server import Server
+
+__all__ = ["Accepted", "Context", "Declined", "Dismissed", "InvalidAnswer"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Accepted(Generic[T]):
+    """The user filled in the form, or agreed to visit the page."""
+
+    value: T
+    """What is in the form; `None` for a page."""
+
+
+@attrs.frozen
+class Declined:
+    """The user said no."""
+
+
+@attrs.frozen
+class Dismissed:
+    """The user chose neither; the specification's word is `cancel`, which in trio means something else."""
+
+
+class InvalidAnswer(InvalidValue):
+    """The client's answer does not fit the form that the user was asked to fill in.
+
+    A tool that does not catch it is answered with a result that has `isError` and says so.
+    """
+
+
+@lru_cache(maxsize=256)
+def _form(kind: Hashable) -> Form:
+    """Forms are compiled once; the bound is for classes that are made while the server runs."""
+    return form_schema(kind)
+
+
+class Context:
+    """One request, as its handler sees it. A function gets it by a parameter that is annotated with `Context`.
+
+    It cannot be used after the handler has returned. Functions that run in a worker thread may read the properties,
+    and call the methods through trio: `trio.from_thread.run(context.progress, 0.5)`.
+
+    The methods that ask the client raise `RequestFailed` when it answers with an error, `ConnectionEnded` when it goes
+    away, and `MissingRequiredClientCapability` when it did not declare that it can be asked. On 2026-07-28 a question
+    ends the handler: it runs **again from its top** when the answer is there. See `once`.
+    """
+
+    __slots__ = ("_asking", "_call", "_ended", "_server")
+
+    def __init__(self, call: Call, server: Server, asking: Asking) -> None:
+        self._call: Final = call
+        self._server: Final = server
+        self._asking: Final = asking
+        self._ended = False
+
+    def __repr__(self) -> str:
+        return f"<Context of {self._call.request.method} {self._call.request.id!r}>"
+
+    # --- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> ClientPeer:
+        """The client: revision, capabilities, name, log level."""
+        return cast("ClientPeer", self._alive().request.peer)  # of a server
+
+    @property
+    def request_id(self) -> RequestId:
+        """The id of the request."""
+        return self._alive().request.id
+
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return self._alive().request.method
+
+    @property
+    def meta(self) -> JsonObject:
+        """The `_meta` of the request, as it came; empty when it has none."""
+        meta = self._alive().request.raw.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def principal(self) -> str | None:
+        """Who the client was established to be; `None` where nobody is told apart, as on stdio."""
+        return self._alive().link.principal
+
+    @property
+    def server(self) -> Server:
+        """The server."""
+        return self._server
+
+    # --- telling ---------------------------------------------------------------------------------------------------
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tells the client how far the request got. Does nothing when it did not ask for it.
+
+        Args:
+            progress: How far it is, in any unit. A value that is not greater than the last one is not sent.
+            total: How far it will be in the end, if that is known.
+            message: What is going on, for a person.
+        """
+        call = self._alive()
+        try:
+            outgoing = call.link.connection.progress(call.request.id, progress, total, message)
+        except LocalProtocolError as error:
+            # Most often a rounding error in the last step, of which the work must not die.
+            _log.debug("not sent: %s", error)
+        else:
+            await call.link.send(outgoing)
+        await trio.lowlevel.checkpoint()
+
+    async def log(self, level: LoggingLevel, data: JsonValue, logger: str | None = None) -> None:
+        """Sends the client a log message, if it wants messages of this level.
+
+        Args:
+            level: How grave it is.
+            data: What to say: a text, or anything that JSON can say. No secrets.
+            logger: Which part of the server says it.
+
+        Raises:
+            ValueError: There is no such level.
+        """
+        call = self._alive()
+        if level not in LOGGING_LEVELS:
+            raise ValueError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
+        try:
+            outgoing = call.link.connection.log(level, data, logger=logger, for_request=call.request.id)
+        except LocalProtocolError as error:
+            _log.debug("not sent: %s", error)
+        else:
+            await call.link.send(outgoing)
+        await trio.lowlevel.checkpoint()
+
+    async def debug(self, data: JsonValue, logger: str | None = None) -> None:
+        """Logs at the level `debug`, see `log`."""
+        await self.log("debug", data, logger)
+
+    async def info(self, data: JsonValue, logger: str | None = None) -> None:
+        """Logs at the level `info`, see `log`."""
+        await self.log("info", data, logger)
+
+    async def warning(self, data: JsonValue, logger: str | None = None) -> None:
+        """Logs at the level `warning`, see `log`."""
+        await self.log("warning", data, logger)
+
+    async def error(self, data: JsonValue, logger: str | None = None) -> None:
+        """Logs at the level `error`, see `log`."""
+        await self.log("error", data, logger)
+
+    async def notify(self, row: NotificationRow[object], params: WireObject) -> None:
+        """Sends a notification about this request: one of an extension, or one that has no method here.
+
+        Args:
+            row: The notification.
+            params: Its parameters.
+
+        Raises:
+            LocalProtocolError: The client's revision has no such notification, or the server did not declare what it
+                belongs to.
+        """
+        call = self._alive()
+        await call.link.send(call.link.connection.notify(row, params, for_request=call.request.id))
+        await trio.lowlevel.checkpoint()
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    async def elicit(self, form: type[T], message: str) -> Accepted[T] | Declined | Dismissed:
+        """Asks the user to fill in a form.
+
+        Args:
+            form: A dataclass, attrs class or `TypedDict` with flat fields: text, numbers, truth values, choices.
+            message: What the user is told.
+
+        Returns:
+            `Accepted` with an instance of `form`, `Declined` or `Dismissed`.
+
+        Raises:
+            RegistrationError: The class cannot be a form.
+            LocalProtocolError: The client's revision has no such field; the error names it.
+            InvalidAnswer: What the client sent does not fit the form.
+        """
+        compiled = _form(cast("Hashable", form))  # as all classes are
+        outcome = await self._elicit(ElicitRequestFormParams(message=message, requested_schema=self._said(compiled)))
+        if not isinstance(outcome, ElicitResult):
+            return outcome
+        try:
+            # What `form_schema` reads are instances of what it was made from.
+            return Accepted(cast("T", compiled.load(outcome.content or {})))
+        except InvalidArguments as bad:
+            problems = "; ".join(str(problem) for problem in bad.problems)
+            raise InvalidAnswer(f"the client's answer does not fit the form: {problems}") from bad
+
+    def _said(self, form: Form) -> RequestedSchema:
+        """The form as the client's revision says it, or the converter says what cannot be said."""
+        if form.legacy_schema is not None and self.peer.revision not in TitledSingleSelectEnumSchema.__wire__.alive:
+            return form.legacy_schema
+        return form.schema
+
+    async def elicit_url(
+        self, url: str, message: str, *, elicitation_id: str | None = None
+    ) -> Accepted[None] | Declined | Dismissed:
+        """Asks the user to visit a page: for a payment, a consent, or anything that must not pass through the client.
+
+        Args:
+            url: The page.
+            message: What the user is told.
+            elicitation_id: What `notifications/elicitation/complete` will name, in 2025-11-25; made up by default.
+
+        Returns:
+            `Accepted` when the user agreed to go there, which does not mean that they are done; `Declined` or `Dismissed`.
+        """
+        elicitation_id = elicitation_id or secrets.token_urlsafe(16)
+        params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
+        outcome = await self._elicit(params)
+        return Accepted(None) if isinstance(outcome, ElicitResult) else outcome
+
+    async def _elicit(
+        self, params: ElicitRequestFormParams | ElicitRequestURLParams
+    ) -> ElicitResult | Declined | Dismissed:
+        result = cast("ElicitResult", await self._ask(ELICITATION_CREATE, params))  # read by the row of the method
+        if result.action == "accept":
+            return result
+        return Declined() if result.action == "decline" else Dismissed()
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Iterable[SamplingMessage],
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        model_preferences: ModelPreferences | None = None,
+        include_context: IncludeContext | None = None,
+        temperature: float | None = None,
+        stop_sequences: Iterable[str] | None = None,
+        metadata: JsonObject | None = None,
+        tools: Iterable[Tool] | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> CreateMessageResult:
+        """Asks the client's model. Spec: client/sampling
+
+        Args:
+            messages: The conversation; a text stands for one message of the user.
+            max_tokens: The most tokens that the answer may have.
+            system_prompt: The system prompt that the server would like.
+            model_preferences: What matters when the client chooses the model.
+            include_context: Which servers' context the model shall see.
+            temperature: The temperature.
+            stop_sequences: Where the model shall stop.
+            metadata: For the provider of the model.
+            tools: The tools that the model may call, since 2025-11-25; the caller runs them.
+            tool_choice: Whether the model may, must or must not call tools.
+
+        Returns:
+            What the model says. Its `content` is one block, or a tuple of them.
+
+        Raises:
+            LocalProtocolError: The client's revision has no tools in sampling, or no such content.
+        """
+        if isinstance(messages, str):
+            messages = SamplingMessage(role="user", content=TextContent(text=messages))
+        params = CreateMessageRequestParams(
+            messages=(messages,) if isinstance(messages, SamplingMessage) else tuple(messages),
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            model_preferences=model_preferences,
+            include_context=include_context,
+            temperature=temperature,
+            stop_sequences=None if stop_sequences is None else tuple(stop_sequences),
+            metadata=metadata,
+            tools=None if tools is None else tuple(tools),
+            tool_choice=tool_choice,
+        )
+        answer = await self._ask(SAMPLING_CREATE_MESSAGE, params)
+        return cast("CreateMessageResult", answer)  # read by the row of the method
+
+    async def list_roots(self) -> tuple[Root, ...]:
+        """Asks the client for the folders that the server may work in. Spec: client/roots"""
+        answer = await self._ask(ROOTS_LIST, ListRootsRequestParams())
+        return cast("ListRootsResult", answer).roots  # read by the row of the method
+
+    async def once(self, key: str, function: Callable[[], Awaitable[T] | T]) -> T:
+        """Runs a function with a side effect once for this request, however often the handler runs.
+
+        On 2026-07-28 a handler that asks the client runs again from its top with each answer. What must not happen
+        again, as to book or to pay, goes through here: its result is kept in the sealed state of the request.
+
+        Args:
+            key: Tells this side effect from others of the same handler.
+            function: Is called without arguments; its result must be JSON. It cannot ask the client.
+
+        Returns:
+            What the function gave, now or in an earlier round.
+
+        Raises:
+            TypeError: The result is not JSON.
+        """
+        self._alive()
+        return await self._asking.once(key, function)
+
+    async def _ask(self, row: Method[object, object], params: WireObject) -> object:
+        self._alive()
+        return await self._asking.ask(row, params)
+
+    # --- for the server --------------------------------------------------------------------------------------------
+
+    def _alive(self) -> Call:
+        if self._ended:
+            raise RuntimeError(
+                f"the context of request {self._call.request.id!r} is used after its handler has returned; "
+                "a task that outlives its request has nobody to talk to"
+            )
+        return self._call
+
+    def _end(self) -> None:
+        """The handler has returned."""
+        self._ended = True

@@ -1,0 +1,63 @@
+"""Serving a server over a transport, until its client goes away."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mcp_server import _stdio, _stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mcp_server._link import Link
+    from mcp_server._server import Server
+    from mcp_server._service import ServerService
+    from mcp_server._stream import ByteStream
+
+__all__ = ["serve_stdio", "serve_stream"]
+
+
+@contextmanager
+def _told(service: ServerService) -> Iterator[Callable[[Link], None]]:
+    """Gives what takes the link once it is alive, so that it is told of changes until the block ends."""
+    links: list[Link] = []
+
+    def begin(link: Link) -> None:
+        links.append(link)
+        service.connected(link)
+
+    try:
+        yield begin
+    finally:
+        for link in links:
+            service.disconnected(link)
+
+
+async def serve_stdio(server: Server) -> None:
+    """Serves the process that started this one, over stdin and stdout.
+
+    Whatever else is written to stdout meanwhile, by `print` or a child process, goes to stderr.
+
+    Args:
+        server: What to serve.
+
+    *Closing.* Returns at the end of input, after the handlers that run had a second to finish; cancel it to stop.
+    """
+    service = server._service  # noqa: SLF001  # one package
+    with _told(service) as on_link:
+        await _stdio.serve_over_stdio(service, server.connection(), on_link)
+
+
+async def serve_stream(server: Server, stream: ByteStream) -> None:
+    """Serves one client over any stream of bytes: a socket, a pipe, a pair in memory.
+
+    Args:
+        server: What to serve.
+        stream: Newline-delimited messages, in both directions. It is not closed here.
+
+    *Closing.* Returns when the client ends its output, or the stream breaks; cancel it to stop.
+    """
+    service = server._service  # noqa: SLF001  # one package
+    with _told(service) as on_link:
+        await _stream.serve_stream(service, server.connection(), stream, on_link=on_link)

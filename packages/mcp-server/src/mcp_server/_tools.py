@@ -1,0 +1,166 @@
+"""Tools: the registry, `tools/list` and `tools/call`. Spec: server/tools"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Unpack, cast
+
+import attrs
+
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
+from mcp_core.types import (
+    ABSENT,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+    ToolsCapability,
+)
+from mcp_server._context import Context, InvalidAnswer
+from mcp_server._errors import InvalidResult, RegistrationError, ToolError
+from mcp_server._fitting import fit_result
+from mcp_server._listing import Listing, unknown
+from mcp_server._results import Results, results
+from mcp_server._run import Runner, described, named
+from mcp_server._schema import compile_schema
+from mcp_server._signature import InvalidArguments, Parameters, label, parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp_server._hints import Function as AnyFunction
+    from mcp_server._link import Call
+    from mcp_server._options import ToolOptions
+    from mcp_server._run import Host
+    from mcp_server._schema import Validator
+    from mcp_server._service import Handler
+
+__all__ = ["Tools"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@attrs.define(eq=False)
+class _Entry:
+    tool: Tool
+    function: Runner
+    parameters: Parameters
+    results: Results
+    _validator: Validator | None = None
+
+    def check(self, result: CallToolResult) -> None:
+        """A result that the function put together by hand has to fit the tool's own schema as well."""
+        schema = self.tool.output_schema
+        if schema is None or result.is_error:
+            return
+        if result.structured_content is ABSENT:
+            raise InvalidResult(
+                f"the tool {self.tool.name!r} has an output schema, but its result no structured content"
+            )
+        if self._validator is None:
+            self._validator = compile_schema(schema)
+        problems = self._validator.validate(result.structured_content)
+        if problems:
+            raise InvalidResult(
+                f"the structured content of the tool {self.tool.name!r} does not fit its output schema: "
+                + "; ".join(str(problem) for problem in problems)
+            )
+
+
+class Tools:
+    """The tools of a server.
+
+    Args:
+        host: The server.
+        changed: Is called when the list has changed.
+    """
+
+    def __init__(self, host: Host, changed: Callable[[], None]) -> None:
+        self._host: Final = host
+        self._changed: Final = changed
+        self._entries: Final[dict[str, _Entry]] = {}
+        empty = ListToolsResult(tools=())
+        self._listing: Final = Listing(empty, lambda: self.listed)
+        self.handlers: Final[Mapping[str, Handler]] = {
+            TOOLS_LIST.name: self._listing.answer,
+            TOOLS_CALL.name: self._call,
+        }
+        """The methods that are answered here."""
+
+    @property
+    def listed(self) -> tuple[Tool, ...]:
+        """All tools, in the order of their registration."""
+        return tuple(entry.tool for entry in self._entries.values())
+
+    @property
+    def capability(self) -> ToolsCapability | None:
+        """What is offered; `None` without any tool."""
+        return ToolsCapability(list_changed=True) if self._entries else None
+
+    def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
+        """See `Server.add_tool`."""
+        read = parameters(function, injected=(Context,))
+        given = results(function)
+        name = named(function, options)
+        if _NAME.fullmatch(name) is None:
+            raise RegistrationError(
+                f"{label(function)}: {name!r} cannot be the name of a tool; it has 1 to 128 of A-Z, a-z, 0-9, '_', '-' and '.'"
+            )
+        if name in self._entries:
+            raise RegistrationError(
+                f"{label(function)}: there is already a tool named {name!r}; give one another `name`"
+            )
+        tool = Tool(
+            name=name,
+            title=options.get("title"),
+            description=described(read.description, options),
+            input_schema=read.schema,
+            output_schema=given.output_schema,
+            annotations=options.get("annotations"),
+            icons=tuple(options.get("icons", ())) or None,
+            meta=options.get("meta"),
+        )
+        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
+        self._entries[name] = _Entry(tool, run, read, given)
+        self._changes()
+
+    def remove(self, name: str) -> None:
+        """See `Server.remove_tool`."""
+        if name not in self._entries:
+            raise RegistrationError(f"there is no tool named {name!r} to remove")
+        del self._entries[name]
+        self._changes()
+
+    def _changes(self) -> None:
+        self._listing.changed()
+        self._changed()
+
+    async def _call(self, call: Call) -> CallToolResult:
+        request = call.request
+        params = cast("CallToolRequestParams", request.params)  # the engine reads them by the row of the method
+        entry = self._entries.get(params.name)
+        if entry is None:
+            raise unknown("tool", params.name, self._entries)
+        revision = request.peer.revision
+        try:
+            arguments = entry.parameters.bind(params.arguments or {})
+        except InvalidArguments as bad:
+            if revision.bad_arguments_in_result:
+                return _error(bad.message)
+            raise RequestFailed(f"tool {params.name!r}: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
+        try:
+            value = await entry.function(call, arguments)
+        except ToolError as error:
+            return _error(error.message)
+        except InvalidAnswer as bad:
+            return _error(bad.message)
+        result = entry.results.to_result(value)
+        if result is value:
+            entry.check(result)
+        return fit_result(result, revision)
+
+
+def _error(text: str) -> CallToolResult:
+    return CallToolResult(content=(TextContent(text=text),), is_error=True)

@@ -1,0 +1,214 @@
+"""Classes as forms, and answers as instances."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NotRequired, TypedDict
+
+import attrs
+import pytest
+
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.types.elicitation import (
+    BooleanSchema,
+    EnumItems,
+    EnumOption,
+    LegacyTitledEnumSchema,
+    NumberSchema,
+    RequestedSchema,
+    StringSchema,
+    TitledEnumItems,
+    TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+    UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
+)
+from mcp_server._errors import RegistrationError
+from mcp_server._form import form_schema
+from mcp_server._shape import InvalidArguments, Param
+
+if TYPE_CHECKING:
+    from nowhere import Absent  # type: ignore[import-not-found]  # the subject of a test
+
+
+class Color(enum.Enum):
+    DARK_RED = "red"
+    BLUE = "blue"
+
+
+OPTIONS = (EnumOption(const="red", title="Dark red"), EnumOption(const="blue", title="Blue"))
+
+
+@dataclasses.dataclass
+class Booking:
+    """A booking.
+
+    Attributes:
+        name: Who comes.
+    """
+
+    name: Annotated[str, Param(title="Name", min_length=1, max_length=40)]
+    mail: Annotated[str, Param(format="email")]
+    people: Annotated[int, Param(minimum=1, maximum=8)] = 2
+    budget: float | None = None
+    window: bool = True
+    day: datetime.date = datetime.date(2026, 7, 28)
+    at: datetime.datetime | None = None
+    color: Color = Color.BLUE
+    menu: Literal["a", "b"] = "a"
+
+
+@dataclasses.dataclass
+class Many:
+    colors: Annotated[list[Color], Param(min_length=1, max_length=2, description="which")]
+    menus: frozenset[Literal["a", "b"]] = frozenset({"a"})
+
+
+class Typed(TypedDict):
+    a: int
+    b: NotRequired[str]
+
+
+class Tuple(NamedTuple):
+    a: int
+
+
+@attrs.frozen
+class Picky:
+    a: int = attrs.field(validator=attrs.validators.ge(0))
+
+
+@pytest.mark.spec("elicitation.form-schema-required", "elicitation.form-schema-flat", "elicitation.string-formats")
+def test_a_class_is_a_form() -> None:
+    form = form_schema(Booking)
+    assert form.schema == RequestedSchema(
+        properties={
+            "name": StringSchema(title="Name", description="Who comes.", min_length=1, max_length=40),
+            "mail": StringSchema(format="email"),
+            "people": NumberSchema(type="integer", minimum=1, maximum=8, default=2),
+            "budget": NumberSchema(type="number"),
+            "window": BooleanSchema(default=True),
+            "day": StringSchema(format="date", default="2026-07-28"),
+            "at": StringSchema(format="date-time"),
+            "color": TitledSingleSelectEnumSchema(one_of=OPTIONS, default="blue"),
+            "menu": UntitledSingleSelectEnumSchema(enum=("a", "b"), default="a"),
+        },
+        required=("name", "mail"),
+    )
+
+
+@pytest.mark.spec("elicitation.enum-names-legacy")
+def test_the_names_of_choices_are_told_in_the_old_way_to_the_old_revision_only() -> None:
+    legacy = form_schema(Booking).legacy_schema
+    assert legacy is not None
+    assert legacy.properties["color"] == LegacyTitledEnumSchema(
+        enum=("red", "blue"), enum_names=("Dark red", "Blue"), default="blue"
+    )
+    assert not any(
+        isinstance(field, LegacyTitledEnumSchema) for field in form_schema(Booking).schema.properties.values()
+    )
+
+
+def test_several_values_can_be_chosen_but_not_in_the_old_revision() -> None:
+    form = form_schema(Many)
+    assert form.schema.properties == {
+        "colors": TitledMultiSelectEnumSchema(
+            items=TitledEnumItems(any_of=OPTIONS), description="which", min_items=1, max_items=2
+        ),
+        "menus": UntitledMultiSelectEnumSchema(items=EnumItems(enum=("a", "b")), default=("a",)),
+    }
+    assert form.legacy_schema is None
+    assert form.load({"colors": ("red",), "menus": ["b"]}) == Many([Color.DARK_RED], frozenset({"b"}))
+
+
+@pytest.mark.spec("elicitation.server-validates-content")
+def test_an_answer_becomes_an_instance() -> None:
+    content: JsonObject = {
+        "name": "n",
+        "mail": "m@x",
+        "people": 3,
+        "budget": 1,
+        "day": "2026-01-02",
+        "color": "red",
+        "at": None,
+    }
+    assert form_schema(Booking).load(content) == Booking(
+        "n", "m@x", 3, 1.0, day=datetime.date(2026, 1, 2), color=Color.DARK_RED
+    )
+    assert form_schema(Typed).load({"a": 1}) == {"a": 1}
+    assert form_schema(Typed).schema.required == ("a",)
+    assert form_schema(Tuple).load({"a": 1}) == Tuple(1)
+
+
+@pytest.mark.spec("elicitation.server-validates-content")
+def test_an_answer_that_does_not_fit_is_refused_with_all_that_is_wrong() -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        form_schema(Booking).load({"name": "", "people": 9, "color": "green", "more": 1})
+    assert [problem.path for problem in caught.value.problems] == ["name", "mail", "people", "color", "more"]
+    with pytest.raises(InvalidArguments, match="valid values"):
+        form_schema(Picky).load({"a": -1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "answer", "value"),
+    [
+        (bool, BooleanSchema(), True, True),
+        (str, StringSchema(), "a", "a"),
+        (int, NumberSchema(type="integer"), 3, 3),
+        (float, NumberSchema(type="number"), 3, 3.0),
+        (datetime.date, StringSchema(format="date"), "2026-07-28", datetime.date(2026, 7, 28)),
+        (Color, TitledSingleSelectEnumSchema(one_of=OPTIONS), "red", Color.DARK_RED),
+        (Literal["a"], UntitledSingleSelectEnumSchema(enum=("a",)), "a", "a"),
+        (list[Color], TitledMultiSelectEnumSchema(items=TitledEnumItems(any_of=OPTIONS)), ["blue"], [Color.BLUE]),
+        (Annotated[str, "who"], StringSchema(description="who"), "a", "a"),
+    ],
+)
+def test_a_single_type_is_a_form_with_one_field(kind: object, field: object, answer: str, value: object) -> None:
+    form = form_schema(kind)
+    assert form.schema == RequestedSchema(properties={"value": field}, required=("value",))  # type: ignore[dict-item]  # of any kind
+    assert form.load({"value": answer}) == value
+
+
+def with_field(hint: object, *default: object) -> type:
+    """A class with one field."""
+    return dataclasses.make_dataclass(
+        "With", [("x", hint, dataclasses.field(default=default[0]))] if default else [("x", hint)]
+    )
+
+
+class Numbers(enum.Enum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (with_field(Booking), "an object (Booking)"),
+        (with_field(list[int]), "a list of an integer"),
+        (with_field(list[str]), "a list of a string"),
+        (with_field(dict[str, int]), "an object"),
+        (with_field(bytes), "bytes in base64"),
+        (with_field(int | str), "an integer or a string"),
+        (with_field(int | str | None, None), "a union"),
+        (with_field(Numbers), "have to be texts"),
+        (with_field(Annotated[str, Param(format="ipv4")]), "'ipv4'"),
+        (with_field(int, "x"), "the default does not fit"),
+        (with_field("Absent"), "Absent"),
+        (with_field(complex), "complex"),
+    ],
+)
+def test_what_is_not_flat_is_refused_at_once(kind: type, words: str) -> None:
+    with pytest.raises(RegistrationError, match="form With, field 'x'") as caught:
+        form_schema(kind)
+    assert words in str(caught.value)
+
+
+class Unknown(TypedDict):
+    x: Absent
+
+
+def test_an_annotation_that_cannot_be_understood_is_refused_at_once() -> None:
+    with pytest.raises(RegistrationError, match="Absent"):
+        form_schema(Unknown)
