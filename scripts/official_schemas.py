@@ -98,7 +98,7 @@ class _Sketcher:
             return {"is": "enum", "values": [node["const"]]}
         if "enum" in node:
             return {"is": "enum", "values": list[JsonValue](sorted(str(each) for each in _list(node["enum"])))}
-        if "anyOf" in node:
+        if "anyOf" in node and "properties" not in node:
             return self._union([self.sketch(each) for each in _list(node["anyOf"])])
         kind = node.get("type")
         if isinstance(kind, list):

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import trio
+
 from features import CLOSE, FEATURES, Feature, Session
 from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS, Revision
@@ -59,14 +60,14 @@ class Report:
         return bool(self._reasons)
 
     def begin(self, revision: Revision) -> None:
-        print(f"{revision}  ", end="\n" if self._verbose else "", flush=True)
+        print(revision, end="\n" if self._verbose else "  ", flush=True)
 
     def add(self, feature: str, revision: Revision, verdict: str, detail: str) -> None:
         self._cells[feature, revision] = verdict
         if verdict == FAILED:
             self._reasons.append(f"{revision}, {feature}: {detail}")
         if self._verbose:
-            print(f"    {feature:<34} {verdict:<7} {detail}", flush=True)
+            print(f"    {feature:<34} {verdict:<7} {detail}".rstrip(), flush=True)
         else:
             print({OK: ".", ABSENT: "-", FAILED: "F"}[verdict], end="", flush=True)
 

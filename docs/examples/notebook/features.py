@@ -451,7 +451,12 @@ async def batch(session: Session) -> str:
         [
             {"jsonrpc": "2.0", "id": 2, "method": "ping"},
             {"jsonrpc": "2.0", "id": 3, "method": "tools/list"},
-            {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "roof"}}},
+            {
+                "jsonrpc": "2.0",
+                "id": 4,
+                "method": "tools/call",
+                "params": {"name": "search", "arguments": {"query": "roof"}},
+            },
         ],
     ]
     sent = "".join(f"{json.dumps(line)}\n" for line in lines).encode()

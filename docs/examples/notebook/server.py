@@ -19,10 +19,8 @@ from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
 import trio
-from index import BadQuery, Hit
-from notes import Folder, NoSuchFile, NotAllowed, Stamp, title_of
-from watch import Changes, Notebook, watch
 
+from index import BadQuery, Hit
 from mcp_core.types import EmbeddedResource, PromptMessage, TextContent, TextResourceContents, ToolAnnotations
 from mcp_server import (
     Context,
@@ -36,6 +34,8 @@ from mcp_server import (
     ToolError,
     serve_stdio,
 )
+from notes import Folder, NoSuchFile, NotAllowed, Stamp, title_of
+from watch import Changes, Notebook, watch
 
 DOCUMENTATION = Path(__file__).resolve().parents[2]
 SECONDS = 0.25
@@ -153,12 +153,13 @@ async def wait_for_change(name: str, *, context: Context) -> str:
     before = stamp_of(name)
     try:
         await context.info(f"waiting for {name}", logger="notebook")
-        while stamp_of(name) == before:
+        while True:
             await trio.sleep(SECONDS)
+            if stamp_of(name) != before:
+                return f"{uri_of(name)} was written"
     except trio.Cancelled:
         log.info("nobody waits for %s any more", name)
         raise
-    return f"{uri_of(name)} was written"
 
 
 @server.tool

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
+
 from index import Index
 from notes import Folder, NoSuchFile, NotAllowed, Stamp, differences, title_of
 

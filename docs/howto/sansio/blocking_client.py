@@ -1,7 +1,7 @@
-"""A client without an event loop: the engine of `mcp_core` over a plain socket, or the pipes of a child process.
+"""A client without an event loop: the engine of `mcp_core` over a plain socket.
 
-Everything that MCP decides (the handshake, ids, envelopes, what is legal in which revision) is decided by
-`ClientConnection`. What remains is this file: send the bytes that it gives, give it the bytes that come.
+What MCP decides (the handshake, ids, what is legal in which revision) is decided by `ClientConnection`. What remains is
+this file: send the bytes that the engine gives, give it the bytes that come.
 
     python blocking_client.py COMMAND [ARGUMENT...]
 """
@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import (
@@ -25,10 +25,10 @@ from mcp_core.engine.events import (
     RequestReceived,
     ServerPeer,
 )
-from mcp_core.errors import ConnectionEnded, ErrorCode, MalformedMessage, McpError, RequestFailed
+from mcp_core.errors import ConnectionEnded, ErrorCode, MalformedMessage, RequestFailed
 from mcp_core.framing.lines import LineFramer, frame
 from mcp_core.jsonrpc.codec import decode, encode
-from mcp_core.jsonrpc.messages import Batch, Request
+from mcp_core.jsonrpc.messages import Batch, JsonObject
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, Method
 from mcp_core.types import (
@@ -37,45 +37,17 @@ from mcp_core.types import (
     ClientCapabilities,
     Implementation,
     ListToolsRequestParams,
+    Tool,
 )
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Bytes(Protocol):
-    """Where bytes go to and come from. A socket is one already."""
-
-    def sendall(self, data: bytes, /) -> None: ...
-    def recv(self, size: int, /) -> bytes: ...
-
-
-class Pipes:
-    """A child process, with the two methods of a socket."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-
-    def sendall(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._process.stdin.write(rest) :]
-
-    def recv(self, size: int) -> bytes:
-        assert self._process.stdout is not None
-        return self._process.stdout.read(size)
-
-    def close(self) -> int:
-        """Closes its input, which asks a server to end, and waits for it."""
-        with self._process as process:
-            return process.wait(timeout=5) if process.stdin is None or process.stdin.close() is None else 1
-
-
 class BlockingClient:
     """A client whose methods block until the answer is there. One call at a time, from one thread."""
 
-    def __init__(self, stream: Bytes) -> None:
+    def __init__(self, stream: socket.socket, *, patience: float = 3.0) -> None:
         self._stream = stream
         self._framer = LineFramer(CLIENT_LIMITS)
         self._frames: list[bytes] = []
@@ -83,25 +55,43 @@ class BlockingClient:
             Implementation(name="blocking-client", version="1.0"), ClientCapabilities(), limits=CLIENT_LIMITS
         )
         self._send(self._engine.open())
+        stream.settimeout(patience)
         self.server: ServerPeer = self._opened()
-        """Who the server is, and what it offers."""
+        """Who the server is, in which revision, and what it offers."""
+        stream.settimeout(None)
+
+    def list_tools(self) -> tuple[Tool, ...]:
+        """The first page of the server's tools."""
+        return self.call(TOOLS_LIST, ListToolsRequestParams()).tools
+
+    def call_tool(self, name: str, arguments: JsonObject) -> CallToolResult:
+        """Calls a tool."""
+        return self.call(TOOLS_CALL, CallToolRequestParams(name=name, arguments=arguments))
 
     def call(self, row: Method[P, R], params: P) -> R:
         """Sends a request and waits for its answer. Raises `RequestFailed` and the other errors of `mcp_core`."""
         request = self._engine.call(row, params)
         self._send(request)
-        assert isinstance(request.message, Request)
         while True:
             match self._next_event():
-                case AnswerReceived(id=id, result=result) if id == request.message.id:
-                    assert isinstance(result, row.result), "this client does not answer questions"
+                case AnswerReceived(result=result):
+                    assert isinstance(result, row.result)
                     return result
-                case FailureReceived(id=id, error=error) if id == request.message.id:
+                case FailureReceived(error=error):
                     raise error
 
     def _opened(self) -> ServerPeer:
         while True:
-            match self._next_event():
+            try:
+                event = self._next_event()
+            except TimeoutError:
+                # An old server may be silent to the first question of a new client; the engine knows a second one.
+                reaction = self._engine.probe_unanswered()
+                if reaction is None:
+                    raise
+                self._send(reaction.reply)
+                event = reaction.event
+            match event:
                 case Opened(peer=ServerPeer() as peer):
                     return peer
                 case NegotiationEnded(error=error):
@@ -135,13 +125,16 @@ class BlockingClient:
         return self._frames.pop(0)
 
 
-def connect(host: str, port: int) -> BlockingClient:
-    """A client of a server that listens on TCP, one message a line."""
-    return BlockingClient(socket.create_connection((host, port), timeout=30))
+def start(command: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Starts a server as a child process that talks over one end of a pair of sockets, and gives the other end."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # No shell is involved, and whoever calls this chose the command.
+        return ours, subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno())  # noqa: S603
 
 
 if __name__ == "__main__":
-    pipes = Pipes(sys.argv[1:])
-    client = BlockingClient(pipes)
-    print(client.server.revision, *(tool.name for tool in client.call(TOOLS_LIST, ListToolsRequestParams()).tools))
-    pipes.close()
+    ours, process = start(sys.argv[1:])
+    with process, ours:  # closing our end tells the server to leave
+        client = BlockingClient(ours)
+        print(client.server.revision, *(tool.name for tool in client.list_tools()))

@@ -567,3 +567,17 @@ def test_a_prebuilt_result_is_sent_as_it_is() -> None:
     assert encode(ResultResponse(2**64, part), null_id=True) == (
         b'{"jsonrpc":"2.0","id":18446744073709551616,"result":{"tools":[]}}'
     )
+
+
+@pytest.mark.parametrize("rest", ['"result": []', '"result": 1, "error": {"code": 1}', '"error": "no"'])
+def test_a_broken_answer_says_which_request_it_was_meant_for(rest: str) -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode(b'{"jsonrpc": "2.0", "id": 7, %b}' % rest.encode())
+    assert caught.value.answers == 7
+    assert caught.value.reply is None
+
+
+def test_a_broken_request_answers_nothing() -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode(b'{"jsonrpc": "2.0", "id": 7, "method": "a", "params": 1}')
+    assert caught.value.answers is None

@@ -184,6 +184,17 @@ def test_a_task_has_what_its_status_needs() -> None:
     assert converter(LATEST).unstructure(t.evolve(bare, result={}))["result"] == {}
 
 
+@pytest.mark.spec("mrtr.at-least-one-field")
+def test_a_result_that_asks_for_input_says_what_for_or_brings_its_state() -> None:
+    convert = converter(LATEST)
+    with pytest.raises(InvalidValue, match="has to have inputRequests or requestState"):
+        convert.structure({"resultType": "input_required"}, t.InputRequiredResult)
+    with pytest.raises(LocalProtocolError, match="InputRequiredResult: has to have inputRequests or requestState"):
+        convert.unstructure(t.InputRequiredResult())
+    for value in (t.InputRequiredResult(request_state=""), t.InputRequiredResult(input_requests={})):
+        assert convert.structure(convert.unstructure(value), t.InputRequiredResult) == value
+
+
 @pytest.mark.parametrize(
     ("raw", "cls"),
     [
@@ -216,6 +227,7 @@ def test_the_modes_of_elicitation_are_told_apart(raw: JsonObject, cls: type[obje
         ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, t.TitledMultiSelectEnumSchema),
     ],
 )
+@pytest.mark.spec("elicitation.form-schema-flat")
 def test_the_fields_of_a_form_are_told_apart(raw: JsonObject, cls: type[object]) -> None:
     form = converter(LATEST).structure({"type": "object", "properties": {"f": raw}}, t.RequestedSchema)
     assert type(form.properties["f"]) is cls
@@ -273,6 +285,7 @@ def test_an_input_schema_describes_an_object(schema: JsonValue, path: str) -> No
     assert caught.value.path == path
 
 
+@pytest.mark.spec("tools.output-schema-any")
 def test_an_output_schema_describes_an_object_until_2025_11_25() -> None:
     raw: JsonObject = {"name": "a", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}
     assert converter(R2026_07_28).structure(raw, t.Tool).output_schema == {"type": "array"}
@@ -328,6 +341,7 @@ def test_a_problem_is_told_with_its_place() -> None:
     assert convert.problem("yes", Scalar(ScalarKind.BOOLEAN)) == "expected a boolean, got a string"
 
 
+@pytest.mark.spec("schema.elicit-result", "schema.elicit-result-arrays", "elicitation.content-values")
 def test_the_user_may_fill_in_whatever_a_form_can_ask_for() -> None:
     content: JsonObject = {"a": "x", "b": 1, "c": 2.5, "d": False, "e": ["x", "y"]}
     raw: JsonObject = {"action": "accept", "content": content}

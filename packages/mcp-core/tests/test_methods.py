@@ -74,13 +74,14 @@ def test_a_row_is_found_by_its_params() -> None:
     assert notification_for(t.CallToolResult(content=()), R2025_06_18) is None
 
 
-@pytest.mark.spec("mrtr.input-request-kinds")
+@pytest.mark.spec("mrtr.input-requests-kinds", "jsonrpc.server-no-requests")
 def test_servers_ask_within_results_in_2026_07_28_and_by_requests_before() -> None:
     assert set(input_requests(R2026_07_28).values()) == {ROOTS_LIST, SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE}
     assert not input_requests(R2025_11_25)
     assert all(row.sender is Role.CLIENT for row in methods(R2026_07_28).values())
 
 
+@pytest.mark.spec("mrtr.allowed-methods", "mrtr.not-on-other-methods")
 def test_the_kinds_of_result_follow_from_the_revision() -> None:
     assert TOOLS_CALL.results(R2025_06_18) == {"complete": t.CallToolResult}
     assert TOOLS_CALL.results(R2025_11_25) == {"complete": t.CallToolResult}

@@ -19,6 +19,7 @@ from mcp_core.revisions import R2026_07_28, REVISIONS, Revision
 from mcp_core.schema import schemas, wire_classes
 from mcp_core.types import WireObject
 from official_schemas import EXTENSION_TASKS, folder, load, merged
+from schema_deviations import RENAMED, TASK_VARIANTS
 
 pytestmark = [
     pytest.mark.skipif(folder() is None, reason="not run: no official schemas; set MCP_SCHEMA_DIR"),
@@ -26,20 +27,6 @@ pytestmark = [
 ]
 
 SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
-
-RENAMED: Final = {
-    "Task": "ExtensionTask",
-    "CreateTaskResult": "CreateExtensionTaskResult",
-    "CancelTaskResult": "CancelExtensionTaskResult",
-    "GetTaskResult": "GetExtensionTaskResult",
-    "TaskStatusNotificationParams": "ExtensionTaskNotificationParams",
-    "WorkingTask": "DetailedTask",
-    "InputRequiredTask": "DetailedTask",
-    "CompletedTask": "DetailedTask",
-    "FailedTask": "DetailedTask",
-    "CancelledTask": "DetailedTask",
-    "Error": "TaskError",
-}
 
 TEXT: Final = st.text(alphabet=st.characters(codec="utf-8"), max_size=8)
 JSON: Final[st.SearchStrategy[JsonValue]] = st.recursive(
@@ -71,7 +58,8 @@ class Official:
         params_of |= {name: row.params for name, row in notifications(self.revision).items()}
         self.targets: list[Target] = []
         for name, node in self.definitions.items():
-            cls = ours.get(RENAMED.get(name, name) if source == EXTENSION_TASKS else name)
+            named = "DetailedTask" if name in TASK_VARIANTS else RENAMED.get(source, {}).get(name, name)
+            cls = ours.get(named)
             if cls is not None:
                 self.targets.append(Target(f"#/{self.key}/{name}", node, cls))
             properties = merged(node, self.definitions).get("properties", {})
@@ -199,7 +187,8 @@ def test_what_the_official_schema_allows_comes_back_as_it_was(source: str, data:
     raw = data.draw(side.values(target.node), label="value")
     assert isinstance(raw, dict)
     if target.cls.__name__ == "InputRequiredResult":
-        raw["resultType"] = "input_required"
+        # The pages say these two things of it, the schema does not.
+        raw |= {"resultType": "input_required", "requestState": "s"}
     convert = converter(side.revision)
     sent = convert.unstructure(convert.structure(raw, target.cls))
     assert same(raw, sent)
@@ -215,7 +204,7 @@ def test_a_member_may_be_missing_exactly_where_the_official_schema_says_so(sourc
     raw = data.draw(side.values(target.node), label="value")
     assert isinstance(raw, dict)
     if target.cls.__name__ == "InputRequiredResult":
-        raw["resultType"] = "input_required"
+        raw |= {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
     gone = data.draw(st.sampled_from([*raw, ""]), label="removed")
     less = {name: value for name, value in raw.items() if name != gone}
     name = target.cls.__name__

@@ -98,6 +98,7 @@ def test_an_input_schema_that_says_too_little_is_completed(schema: JsonValue, re
     assert raw == before
 
 
+@pytest.mark.spec("schema.input-keywords-preserved")
 def test_boolean_subschemas_and_old_dialects_are_no_mistake() -> None:
     schema: JsonObject = {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -178,7 +179,7 @@ def test_a_log_message_may_lack_its_level_and_its_data() -> None:
         ({"ttlMs": float("inf")}, 0, "private"),
     ],
 )
-@pytest.mark.spec("caching.ttl-negative-zero")
+@pytest.mark.spec("caching.negative-ttl-zero", "caching.absent-ttl-zero", "jsonrpc.result-type-absent-is-complete")
 def test_bad_cache_hints_mean_not_to_cache(raw: JsonObject, ttl: int, scope: str) -> None:
     found, notes = receive(R2026_07_28, {"tools": [], **raw}, t.ListToolsResult)
     assert (found.ttl_ms, found.cache_scope, found.result_type) == (ttl, scope, "complete")

@@ -1,24 +1,26 @@
 """A client of the Model Context Protocol, for trio.
 
-    import trio
-    from mcp_client import open_stdio
+import trio
+from mcp_client import open_stdio
 
-    async def main() -> None:
-        async with open_stdio(["weather-server"]) as client:
-            print(await client.call_tool("forecast", {"city": "Ghent"}))
+async def main() -> None:
+    async with open_stdio(["weather-server"]) as client:
+        print(await client.call_tool("forecast", {"city": "Ghent"}))
 
-    trio.run(main)
+trio.run(main)
 """
 
 from __future__ import annotations
 
 import logging
 
+from mcp_client._call import ProgressHandler
 from mcp_client._client import Client
 from mcp_client._command import Grace
 from mcp_client._deadlines import Deadlines
 from mcp_client._handlers import Handlers
 from mcp_client._open import Opening, open_stdio, open_stream
+from mcp_client._output_schema import InvalidToolOutput, OutputPolicy
 from mcp_client._subscriptions import Change, ChangeKind, Changes
 from mcp_client._transport import ByteStream
 
@@ -31,7 +33,10 @@ __all__ = [
     "Deadlines",
     "Grace",
     "Handlers",
+    "InvalidToolOutput",
     "Opening",
+    "OutputPolicy",
+    "ProgressHandler",
     "open_stdio",
     "open_stream",
 ]

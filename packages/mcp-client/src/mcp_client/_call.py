@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import trio
 
-from mcp_core.engine.events import AnswerReceived, FailureReceived
 from mcp_core.errors import RequestTimeout
 from mcp_core.types import ProgressNotificationParams
 
 if TYPE_CHECKING:
     from mcp_client._deadlines import Deadlines
+    from mcp_core.engine.events import AnswerReceived, FailureReceived
 
 __all__ = ["Call", "ProgressHandler"]
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import trio
-
-from mcp_client._deadlines import Deadlines
-from mcp_client._nursery import open_private_nursery
-from mcp_client._subscriptions import Changes
+from mcp_client._listening import Listening
+from mcp_client._output_schema import InvalidToolOutput
 from mcp_core.engine.input_rounds import Rounds
-from mcp_core.errors import LimitExceeded, McpError, RemoteProtocolError
+from mcp_core.errors import LimitExceeded, Phase, RemoteProtocolError
 from mcp_core.methods import (
     COMPLETION_COMPLETE,
     LOGGING_SET_LEVEL,
     NOTIFICATIONS_ROOTS_LIST_CHANGED,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
     PING,
     PROMPTS_GET,
     PROMPTS_LIST,
     RESOURCES_LIST,
     RESOURCES_READ,
-    RESOURCES_SUBSCRIBE,
     RESOURCES_TEMPLATES_LIST,
-    RESOURCES_UNSUBSCRIBE,
-    SUBSCRIPTIONS_LISTEN,
     TOOLS_CALL,
     TOOLS_LIST,
 )
@@ -54,19 +47,20 @@ from mcp_core.types import (
     ResourceTemplateReference,
     RootsListChangedNotificationParams,
     SetLevelRequestParams,
-    SubscribeRequestParams,
     SubscriptionFilter,
-    SubscriptionsAcknowledgedNotificationParams,
-    SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
-    from mcp_client._link import Link, ProgressHandler
+    from mcp_client._call import ProgressHandler
+    from mcp_client._deadlines import Deadlines
+    from mcp_client._link import Link
+    from mcp_client._output_schema import OutputSchemas
+    from mcp_client._subscriptions import Changes
     from mcp_core.engine.events import NotificationReceived, ServerPeer
-    from mcp_core.jsonrpc.messages import JsonValue, RequestId
+    from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.revisions import Revision
     from mcp_core.types import (
@@ -89,8 +83,6 @@ INPUT_ROUNDS: Final = 16
 PAGES: Final = 1_000
 """How many pages of one list are fetched at most."""
 
-_FOR_EVER: Final = Deadlines(idle=math.inf, total=math.inf)
-
 P = TypeVar("P")
 R = TypeVar("R")
 ListParams = TypeVar("ListParams", bound=PaginatedRequestParams)
@@ -110,10 +102,12 @@ class Client:
     - `ConnectionEnded`: the server is gone, or the client was closed.
     """
 
-    def __init__(self, link: Link, server: ServerPeer) -> None:
+    def __init__(self, link: Link, server: ServerPeer, outputs: OutputSchemas) -> None:
         self._link: Final = link
         self._server: Final = server
-        self._watching: dict[str, int] = {}
+        self._outputs: Final = outputs
+        self._listening: Final = Listening(link, server)
+        link.subscribe(self._forget_tools)
 
     # --- who is there ----------------------------------------------------------------------------------------------
 
@@ -142,7 +136,9 @@ class Client:
     async def list_tools(self) -> tuple[Tool, ...]:
         """All tools, from all pages."""
         pages = await self._pages(TOOLS_LIST, ListToolsRequestParams)
-        return tuple(tool for page in pages for tool in page.tools)
+        tools = tuple(tool for page in pages for tool in page.tools)
+        self._outputs.learn(tools)
+        return tools
 
     async def call_tool(
         self,
@@ -162,9 +158,23 @@ class Client:
 
         Returns:
             What the tool gave. `is_error` says whether it failed; a failed tool raises nothing.
+
+        Raises:
+            InvalidToolOutput: The structured result breaks the output schema that `list_tools` brought, and
+                `validate_output` is `raise`.
         """
         params = CallToolRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
-        return await self._with_input(TOOLS_CALL, params, on_progress, deadlines)
+        result = await self._with_input(TOOLS_CALL, params, on_progress, deadlines)
+        try:
+            self._outputs.check(name, result)
+        except InvalidToolOutput as invalid:
+            self._link.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
+            raise
+        return result
+
+    def _forget_tools(self, event: NotificationReceived) -> None:
+        if event.row is NOTIFICATIONS_TOOLS_LIST_CHANGED:
+            self._outputs.forget()
 
     # --- resources -------------------------------------------------------------------------------------------------
 
@@ -288,6 +298,10 @@ class Client:
         """Sends any notification: the low-level door, for extensions."""
         await self._link.notify(row, params)
 
+    async def wait_ended(self) -> None:
+        """Waits until the connection is over: closed by this side, or lost."""
+        await self._link.wait_ended()
+
     async def aclose(self) -> None:
         """Closes the connection; requests that wait end with `ConnectionEnded`.
 
@@ -297,16 +311,19 @@ class Client:
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def listen(
+    def listen(
         self,
         *,
         tools: bool = False,
         prompts: bool = False,
         resources: bool = False,
         uris: Sequence[str] = (),
-    ) -> AsyncIterator[Changes]:
+    ) -> AbstractAsyncContextManager[Changes]:
         """Is told of changes as long as the block runs.
+
+            async with client.listen(tools=True, uris=["file:///notes"]) as changes:
+                async for change in changes:
+                    print(change.kind, change.uri)
 
         Args:
             tools: Of the list of tools.
@@ -314,81 +331,17 @@ class Client:
             resources: Of the list of resources.
             uris: Of the contents of these resources.
 
-        Yields:
-            An asynchronous iterator over what changed. `granted` says what the server promised to tell.
+        Returns:
+            A context manager that gives an asynchronous iterator over what changed. Its `granted` says what the server
+            promised to tell, which may be less than what was asked for.
         """
         wanted = SubscriptionFilter(
             tools_list_changed=tools,
             prompts_list_changed=prompts,
             resources_list_changed=resources,
-            resource_subscriptions=tuple(uris) or None,
+            resource_subscriptions=tuple(dict.fromkeys(uris)) or None,
         )
-        changes = Changes(wanted)
-        way = self._listen_in_session if self.revision.subscribe_pair else self._listen_on_stream
-        async with way(changes, wanted):
-            yield changes
-
-    @asynccontextmanager
-    async def _listen_in_session(self, changes: Changes, wanted: SubscriptionFilter) -> AsyncIterator[None]:
-        uris = wanted.resource_subscriptions or ()
-        stop = self._link.subscribe(changes.take, changes.finish)
-        try:
-            for uri in uris:
-                self._watching[uri] = self._watching.get(uri, 0) + 1
-                if self._watching[uri] == 1:
-                    await self.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri))
-            yield
-        finally:
-            stop()
-            for uri in uris:
-                await self._unwatch(uri)
-
-    async def _unwatch(self, uri: str) -> None:
-        watching = self._watching.get(uri, 0)
-        if watching > 1:
-            self._watching[uri] = watching - 1
-        elif self._watching.pop(uri, None) is not None and self._link.ended is None:
-            # Politeness towards the server: bounded, and not worth an error.
-            with trio.move_on_after(1, shield=True):
-                try:
-                    await self.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri))
-                except McpError:
-                    return
-
-    @asynccontextmanager
-    async def _listen_on_stream(self, changes: Changes, wanted: SubscriptionFilter) -> AsyncIterator[None]:
-        subscription: list[RequestId] = []
-        begun = trio.Event()
-
-        def take(event: NotificationReceived) -> None:
-            if event.subscription not in subscription:
-                return
-            if isinstance(event.params, SubscriptionsAcknowledgedNotificationParams):
-                changes.granted = event.params.notifications
-                begun.set()
-            else:
-                changes.take(event)
-
-        async def wait_for_its_end() -> None:
-            params = SubscriptionsListenRequestParams(notifications=wanted)
-            try:
-                await self._link.request(SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER, on_id=subscription.append)
-            except McpError as error:
-                changes.finish(error)
-            else:
-                changes.finish()
-            begun.set()
-
-        stop = self._link.subscribe(take)
-        try:
-            async with open_private_nursery() as nursery:
-                nursery.start_soon(wait_for_its_end)
-                await begun.wait()
-                if changes.error is not None:
-                    raise changes.error
-                yield
-        finally:
-            stop()
+        return self._listening.open(wanted)
 
     # --- details ---------------------------------------------------------------------------------------------------
 
@@ -401,10 +354,14 @@ class Client:
             result = await self.request(row, params, on_progress=on_progress, deadlines=deadlines)
             if not isinstance(result, InputRequiredResult):
                 return result
-            params = rounds.again(params, result, await self._fulfil(result))
+            try:
+                params = rounds.again(params, result, await self._fulfil(result))
+            except (RemoteProtocolError, LimitExceeded) as error:
+                self._link.explain(error, method=row.name, phase=Phase.REQUEST)
+                raise
 
     async def _fulfil(self, asked: InputRequiredResult) -> dict[str, InputResponse]:
-        """Asks the application all that the server wants to know, at once."""
+        """Asks the application all that the server wants to know."""
         # One after the other: two dialogs at once are no kindness to a user.
         answering = self._link.answering
         return {key: await answering.fulfil(question) for key, question in (asked.input_requests or {}).items()}
@@ -414,15 +371,21 @@ class Client:
         pages: list[PageT] = []
         seen: set[str] = set()
         cursor: str | None = None
-        while True:
-            page = await self.request(row, params(cursor=cursor))
-            pages.append(page)
-            cursor = page.next_cursor
-            if cursor is None:
-                return pages
-            if cursor in seen:
-                raise self._link.explain(RemoteProtocolError(f"the pages of {row.name} do not end: a cursor came twice"))
-            if len(pages) >= PAGES:
-                limit = LimitExceeded(f"pages of {row.name}", observed=len(pages) + 1, allowed=PAGES, setting="PAGES")
-                raise self._link.explain(limit)
-            seen.add(cursor)
+        try:
+            while True:
+                page = await self.request(row, params(cursor=cursor))
+                pages.append(page)
+                cursor = page.next_cursor
+                # An empty cursor leads back to the first page; servers that send it mean that there is no next one.
+                if not cursor:
+                    return pages
+                if cursor in seen:
+                    raise RemoteProtocolError(f"the pages of {row.name} do not end: the cursor {cursor!r} came twice")
+                if len(pages) >= PAGES:
+                    raise RemoteProtocolError(
+                        f"{row.name} has more than {PAGES} pages, which is taken for no end at all"
+                    )
+                seen.add(cursor)
+        except RemoteProtocolError as error:
+            self._link.explain(error, method=row.name, phase=Phase.REQUEST)
+            raise

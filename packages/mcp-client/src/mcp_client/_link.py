@@ -293,10 +293,7 @@ class Link:
     def _hold(self, busy: bool) -> None:  # noqa: FBT001  what it is told is whether we are
         """The server waits for the user, a model: meanwhile its silence means nothing."""
         for call in self._calls.values():
-            if busy:
-                call.hold()
-            else:
-                call.alive()
+            (call.hold if busy else call.alive)()
 
     # --- what comes ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +14,11 @@ from mcp_client._deadlines import DEFAULT_DEADLINES
 from mcp_client._handlers import Handlers
 from mcp_client._link import Link
 from mcp_client._nursery import open_private_nursery
+from mcp_client._output_schema import OutputSchemas
 from mcp_client._process import ChildProcess
 from mcp_client._stream import StreamTransport
 from mcp_core.engine.client import ClientConnection
-from mcp_core.errors import Circumstances, ConnectionEnded, Phase
+from mcp_core.errors import Circumstances, ConnectionEnded, McpError, Phase
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS
 from mcp_core.types import Implementation
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mcp_client._deadlines import Deadlines
+    from mcp_client._output_schema import OutputPolicy
     from mcp_client._transport import ByteStream, Transport
     from mcp_core.engine.connection import Extensions
     from mcp_core.limits import Limits
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from mcp_core.types import LoggingLevel
 
 __all__ = ["Opening", "open_stdio", "open_stream"]
+
+_log: Final = logging.getLogger("mcp_client")
 
 DEFAULT_INFO: Final = Implementation(name="mcp-client", version="0.1.0")
 """Who a client says it is unless the application says more."""
@@ -56,11 +61,13 @@ class Opening:
         connection: ClientConnection,
         handlers: Handlers,
         deadlines: Deadlines,
+        validate_output: OutputPolicy,
     ) -> None:
         self._make_transport: Final = make_transport
         self._connection: Final = connection
         self._handlers: Final = handlers
         self._deadlines: Final = deadlines
+        self._outputs: Final = OutputSchemas(validate_output)
         self._connecting = trio.CancelScope()
         self._link: Link | None = None
         self._closed = False
@@ -79,6 +86,20 @@ class Opening:
             raise RuntimeError("this connection was not opened")
         return await self._block.__aexit__(kind, error, traceback)
 
+    async def run(self, *, task_status: trio.TaskStatus[Client] = trio.TASK_STATUS_IGNORED) -> None:
+        """Has the connection in a task of its own, for clients that live as long as they like, in no special order.
+
+            client = await nursery.start(open_stdio(["weather-server"]).run)
+            ...
+            await client.aclose()
+
+        It returns when the client is closed, by any task, or the connection is lost; it raises as entering the block
+        does.
+        """
+        async with self as client:
+            task_status.started(client)
+            await client.wait_ended()
+
     async def aclose(self) -> None:
         """Closes the connection, or gives up making it. Any task may, and more than once."""
         self._closed = True
@@ -92,10 +113,9 @@ class Opening:
     async def _run(self) -> AsyncIterator[Client]:
         async with open_private_nursery() as nursery:
             try:
-                client: Client | None = None
                 with self._connecting:
                     client = await self._connect(nursery)
-                if client is None:
+                if self._connecting.cancelled_caught:
                     raise _closed_meanwhile()
                 yield client
             finally:
@@ -108,9 +128,20 @@ class Opening:
         transport = await self._make_transport(nursery)
         self._link = Link(self._connection, transport, self._handlers, self._deadlines, nursery)
         try:
-            return Client(self._link, await self._link.open())
-        except ConnectionEnded as ended:
-            raise (_closed_meanwhile() if self._closed else ended) from ended.__cause__
+            server = await self._link.open()
+        except ConnectionEnded:
+            if self._closed:
+                raise _closed_meanwhile() from None
+            raise
+        client = Client(self._link, server, self._outputs)
+        level = self._connection.log_level
+        if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:
+            try:
+                await client.set_log_level(level)
+            except McpError as error:
+                # What a server logs is no reason to do without it.
+                _log.warning("the log level could not be set: %s", error)
+        return client
 
 
 def _closed_meanwhile() -> ConnectionEnded:
@@ -134,6 +165,7 @@ def open_stdio(
     deadlines: Deadlines = DEFAULT_DEADLINES,
     limits: Limits = CLIENT_LIMITS,
     log_level: LoggingLevel | None = None,
+    validate_output: OutputPolicy = "warn",
     extensions: Extensions | None = None,
 ) -> Opening:
     """Starts a server as a child process and talks to it over stdin and stdout.
@@ -156,7 +188,10 @@ def open_stdio(
         revisions: The revisions that may be spoken; give one to pin it.
         deadlines: How long to wait for what.
         limits: The bounds that hold here.
-        log_level: The least level of log messages that is wanted of modern servers.
+        log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
+            modern one with each request; without it they send what they like, or nothing.
+        validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
+            log, or not checked. Only tools that `list_tools` brought are checked.
         extensions: Methods and notifications beyond the specification.
 
     Returns:
@@ -185,8 +220,15 @@ def open_stdio(
         child = await ChildProcess.open(parameters, nursery)
         return StreamTransport(child, limits, on_junk=on_junk)
 
-    connection = _connection(handlers, info, revisions, limits, log_level, extensions)
-    return Opening(start, connection, handlers, deadlines)
+    connection = ClientConnection(
+        info,
+        handlers.capabilities(),
+        revisions=tuple(revisions),
+        log_level=log_level,
+        limits=limits,
+        extensions=extensions,
+    )
+    return Opening(start, connection, handlers, deadlines, validate_output)
 
 
 def open_stream(
@@ -200,6 +242,7 @@ def open_stream(
     deadlines: Deadlines = DEFAULT_DEADLINES,
     limits: Limits = CLIENT_LIMITS,
     log_level: LoggingLevel | None = None,
+    validate_output: OutputPolicy = "warn",
     extensions: Extensions | None = None,
 ) -> Opening:
     """Talks to a server over a byte stream, one message a line: a socket, a pipe, a stream in memory.
@@ -213,7 +256,10 @@ def open_stream(
         revisions: The revisions that may be spoken; give one to pin it.
         deadlines: How long to wait for what.
         limits: The bounds that hold here.
-        log_level: The least level of log messages that is wanted of modern servers.
+        log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
+            modern one with each request; without it they send what they like, or nothing.
+        validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
+            log, or not checked. Only tools that `list_tools` brought are checked.
         extensions: Methods and notifications beyond the specification.
 
     Returns:
@@ -223,19 +269,7 @@ def open_stream(
     async def start(_: trio.Nursery) -> Transport:
         return StreamTransport(stream, limits, name=name, on_junk=on_junk)
 
-    connection = _connection(handlers, info, revisions, limits, log_level, extensions)
-    return Opening(start, connection, handlers, deadlines)
-
-
-def _connection(
-    handlers: Handlers,
-    info: Implementation,
-    revisions: Sequence[Revision],
-    limits: Limits,
-    log_level: LoggingLevel | None,
-    extensions: Extensions | None,
-) -> ClientConnection:
-    return ClientConnection(
+    connection = ClientConnection(
         info,
         handlers.capabilities(),
         revisions=tuple(revisions),
@@ -243,3 +277,4 @@ def _connection(
         limits=limits,
         extensions=extensions,
     )
+    return Opening(start, connection, handlers, deadlines, validate_output)

@@ -151,4 +151,3 @@ class Serving:
         joined = None if reply is None or self._over else reply.drop(id)
         if joined is not None:
             self._transport.send_nowait(joined)
-

@@ -92,7 +92,8 @@ class Changes:
                 raise self._error
             if self._over:
                 raise StopAsyncIteration
-            self._news = trio.Event()
+            if self._news.is_set():
+                self._news = trio.Event()
             await self._news.wait()
         change = next(iter(self._pending))
         del self._pending[change]
@@ -117,10 +118,11 @@ class Changes:
         return self._error
 
     def finish(self, error: McpError | None = None) -> None:
-        """No more changes come."""
-        self._over = True
-        self._error = error
-        self._news.set()
+        """No more changes come. What was not taken yet can still be."""
+        if not self._over:
+            self._over = True
+            self._error = error
+            self._news.set()
 
     def _covers(self, uri: str) -> bool:
         watched = self._wanted.resource_subscriptions or ()

@@ -180,14 +180,17 @@ def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
     return var
 
 
-def _read_needs(source: _Source, described: Shape) -> None:
-    if described.needs is None:
-        return
-    member, needed = described.needs
-    for value, other in needed.items():
-        source.add(
-            f"if v_{member.attribute} == {value!r} and v_{other.attribute} is None: raise missing({other.wire!r})"
-        )
+def _check_needs(source: _Source, described: Shape) -> None:
+    """Adds the lines that see to members which need each other; the variables hold what was read, or is sent."""
+    if described.needs is not None:
+        member, needed = described.needs
+        for value, other in needed.items():
+            condition = f"v_{member.attribute} == {value!r} and v_{other.attribute} is None"
+            source.add(f"if {condition}: raise missing({other.wire!r})")
+    if described.any_of:
+        condition = " and ".join(f"v_{member.attribute} is None" for member in described.any_of)
+        problem = f"has to have {' or '.join(member.wire for member in described.any_of)}"
+        source.add(f"if {condition}: raise Refused({problem!r})")
 
 
 def make_structure(described: Shape, hook_of: HookOf) -> Hook:
@@ -200,7 +203,7 @@ def make_structure(described: Shape, hook_of: HookOf) -> Hook:
         known.add(wire)
         source.add(f"if raw.get({wire!r}) != {value!r}:", f"    raise bad(raw, {wire!r}, {f'the string {value!r}'!r})")
     arguments = [f"{member.attribute}={_read(source, member, hook_of)}" for member in described.members]
-    _read_needs(source, described)
+    _check_needs(source, described)
     names = source.name("known", frozenset(known))
     extra = f"NO_EXTRA if {names}.issuperset(raw) else {{k: v for k, v in raw.items() if k not in {names}}}"
     source.add(f"return {source.name('cls', described.cls)}({', '.join([*arguments, f'extra={extra}'])})")
@@ -252,12 +255,7 @@ def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
     source.add("out = {}" if described.tag is None else f"out = {{{described.tag[0]!r}: {described.tag[1]!r}}}")
     for member in described.members:
         _write(source, member, hook_of)
-    if described.needs is not None:
-        member, needed = described.needs
-        for value, other in needed.items():
-            source.add(
-                f"if v_{member.attribute} == {value!r} and v_{other.attribute} is None: raise missing({other.wire!r})"
-            )
+    _check_needs(source, described)
     source.add("extra = value.extra", "if extra is not NO_EXTRA:")
     source.add("    for k, v in extra.items(): out.setdefault(k, v)", "return out")
     return source.compile("unstructure", f"unstructure {described.cls.__name__}")

@@ -191,11 +191,14 @@ class MalformedMessage(RemoteProtocolError):
         *,
         code: int = ErrorCode.INVALID_REQUEST,
         reply: ErrorResponse | None = None,
+        answers: RequestId | None = None,
         excerpt: bytes = b"",
     ) -> None:
         super().__init__(message, code=code, anchor="basic#messages")
         self.reply: ErrorResponse | None = reply
         """What JSON-RPC wants to be answered; `None` where an answer would be wrong (to an answer)."""
+        self.answers: RequestId | None = answers
+        """The id of the request that it was meant to answer, if that can be read: nothing else will answer it."""
         self.excerpt: bytes = excerpt
         """The beginning of the offending bytes."""
 

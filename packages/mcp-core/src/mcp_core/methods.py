@@ -103,6 +103,8 @@ __all__ = [
     "TASKS_RESULT",
     "TOOLS_CALL",
     "TOOLS_LIST",
+    "AnyMethod",
+    "AnyNotification",
     "CapabilityPath",
     "Method",
     "NotificationRow",

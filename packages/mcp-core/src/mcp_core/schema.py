@@ -68,6 +68,8 @@ def schema_of(cls: type[t.WireObject], revision: Revision) -> JsonObject:
         if member.required:
             required.append(member.wire)
     found: JsonObject = {"type": "object", "properties": properties, "required": required}
+    if described.any_of:
+        found["anyOf"] = [{"required": [member.wire]} for member in described.any_of]
     if described.needs is not None:
         member, needed = described.needs
         found["allOf"] = [

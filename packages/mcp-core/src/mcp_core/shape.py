@@ -151,6 +151,8 @@ class Shape(NamedTuple):
     """Members that it lacks, and without which the meaning would be another."""
     needs: tuple[Member, Mapping[str, Member]] | None
     """A member, and for some of its values another member that then has to be there."""
+    any_of: tuple[Member, ...]
+    """Members of which at least one has to be there."""
 
 
 _SCALARS: Final[Mapping[object, Form]] = {
@@ -269,6 +271,7 @@ def _describe(cls: type[WireObject], revision: Revision) -> Shape:
             by_attribute[info.needs[0]],
             {value: by_attribute[needed] for value, needed in info.needs[1].items()},
         ),
+        any_of=tuple(by_attribute[name] for name in info.any_of),
     )
 
 

@@ -252,12 +252,11 @@ def _over(
 def _bad(
     message: str, value: JsonValue, limits: Limits, *, code: ErrorCode = ErrorCode.INVALID_REQUEST
 ) -> MalformedMessage:
-    reply = None
+    request_id = value.get("id") if isinstance(value, dict) else None
+    readable = request_id if _is_id(request_id) and _fits(request_id, limits) else None
     if _wants_reply(value):
-        request_id = value.get("id") if isinstance(value, dict) else None
-        readable = request_id if _is_id(request_id) and _fits(request_id, limits) else None
-        reply = ErrorResponse(readable, ErrorObject(int(code), message))
-    return MalformedMessage(message, code=int(code), reply=reply)
+        return MalformedMessage(message, code=int(code), reply=ErrorResponse(readable, ErrorObject(int(code), message)))
+    return MalformedMessage(message, code=int(code), answers=readable)
 
 
 def _wants_reply(value: JsonValue) -> bool:

@@ -54,6 +54,12 @@ _BACKSLASH: Final = ord("\\")
 _COUNTED_BYTES: Final = 8 * 1024
 """Up to this size it is cheaper to count brackets than to wrap."""
 
+_LONG_BYTES: Final = 64 * 1024
+"""From this size on it pays to ask first whether a text is one long string."""
+
+_FEW: Final = 200
+"""So many occurrences are found one by one. Counting looks at each byte by itself; finding skips through them."""
+
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 _SMALLEST: Final = -(2**63)
@@ -104,19 +110,32 @@ def read(data: bytes, limits: Limits) -> Reading:
         again = orjson.dumps(wrapped)
     except TypeError:
         return value, depth_exceeded(depth), ()
-    fewest = min(limits.array_items, limits.object_members)
     # An item takes two bytes with its comma, and the last one needs none.
-    if size > 2 * fewest and data.count(b",") >= fewest:
+    lengthy = size > 2 * limits.array_items or size > 2 * limits.object_members
+    if lengthy and _count(data, b",") >= min(limits.array_items, limits.object_members):
         crowded = _crowded(value, limits)
         if crowded is not None:
             return value, crowded, ()
-    colons = data.count(b":")
+    colons = _count(data, b":")
     if _BACKSLASH in data and b"\\u003" in data:
         colons += data.count(b"\\u003a") + data.count(b"\\u003A")
     rounded = _EXPONENT in again and _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO)
-    if rounded or colons != again.count(b":"):
+    if rounded or colons != _count(again, b":"):
         return _read_exactly(data)
     return value, None, ()
+
+
+def _count(text: bytes, byte: bytes, enough: int | None = None) -> int:
+    """How often a byte occurs. With `enough`, counting stops there."""
+    if len(text) > _LONG_BYTES:
+        at = text.find(byte)
+        for found in range(_FEW):
+            if at < 0:
+                return found
+            at = text.find(byte, at + 1)
+        if enough is not None:
+            return enough
+    return text.count(byte)
 
 
 def depth_exceeded(allowed: int) -> LimitExceeded:
@@ -181,7 +200,9 @@ def write(value: JsonValue) -> bytes:
         text = orjson.dumps(value)
     except TypeError as error:
         text = _write_large_integers(value, error)
-    if b"null" in text and _has_infinite(value):
+    # Where there are few values, which is to say in one long string, they are looked at sooner than the text.
+    few = len(text) > _LONG_BYTES and _count(text, b",", _FEW) < _FEW
+    if (few or b"null" in text) and _has_infinite(value):
         raise LocalProtocolError(f"{_where(value)} is not a finite number, which JSON cannot say")
     return text
 

@@ -111,6 +111,8 @@ class ClassInfo(NamedTuple):
     """The path of a member that tells the class from others in a union."""
     needs: tuple[str, Mapping[str, str]] | None
     """A field, and for some of its values another field that then has to be there."""
+    any_of: tuple[str, ...]
+    """Fields of which at least one has to be there."""
 
 
 class WireObject:  # noqa: PLW1641  # JSON has no hash
@@ -222,6 +224,7 @@ def wire(
     tag: str | None = None,
     when: tuple[str, ...] = (),
     needs: tuple[str, Mapping[str, str]] | None = None,
+    any_of: tuple[str, ...] = (),
 ) -> Callable[[type[W]], type[W]]:
     """Makes a class that stands for a JSON object: frozen, keyword-only, with slots.
 
@@ -231,11 +234,12 @@ def wire(
         tag: The class variable whose value stands on the wire and tells the class from others, as `type`.
         when: The path of a member that tells the class from others of the same tag, or without one.
         needs: A field, and for some of its values another field that then has to be there.
+        any_of: Fields of which at least one has to be there.
 
     Returns:
         The decorator.
     """
-    info = ClassInfo(between(since, until), tag, when, needs)
+    info = ClassInfo(between(since, until), tag, when, needs, any_of)
 
     def decorate(cls: type[W]) -> type[W]:
         cls.__wire__ = info

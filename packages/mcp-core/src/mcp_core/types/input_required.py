@@ -72,7 +72,7 @@ InputResponses: TypeAlias = Mapping[str, InputResponse]
 """The answers, by the keys of the questions."""
 
 
-@wire(since=R2026_07_28, tag="result_type")
+@wire(since=R2026_07_28, tag="result_type", any_of=("input_requests", "request_state"))
 class InputRequiredResult(Open):
     """More is needed to answer: ask again with it. Spec: basic/patterns/mrtr (2026-07-28)
 

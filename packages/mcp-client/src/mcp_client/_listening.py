@@ -1,0 +1,169 @@
+"""How a client is told of changes: on a stream of their own (2026-07-28), or in the session (legacy)."""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_client._deadlines import Deadlines
+from mcp_client._nursery import open_private_nursery
+from mcp_client._subscriptions import Changes
+from mcp_core.errors import McpError, Phase, RequestTimeout
+from mcp_core.methods import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, SUBSCRIPTIONS_LISTEN
+from mcp_core.types import (
+    SubscribeRequestParams,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp_client._link import Link
+    from mcp_core.engine.events import NotificationReceived, ServerPeer
+    from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.types import ServerCapabilities
+
+__all__ = ["Listening"]
+
+_FOR_EVER: Final = Deadlines(idle=math.inf, total=math.inf)
+
+_POLITENESS: Final = 1.0
+"""Seconds that unsubscribing may take when nobody listens any more; it is a courtesy."""
+
+
+class Listening:
+    """All that listens on one connection.
+
+    Args:
+        link: The connection.
+        server: Who is at its other end.
+    """
+
+    def __init__(self, link: Link, server: ServerPeer) -> None:
+        self._link: Final = link
+        self._server: Final = server
+        self._watching: dict[str, int] = {}
+
+    def open(self, wanted: SubscriptionFilter) -> AbstractAsyncContextManager[Changes]:
+        """Listens for what is wanted as long as the block runs."""
+        return self._in_session(wanted) if self._server.revision.subscribe_pair else self._on_stream(wanted)
+
+    # --- legacy ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _in_session(self, wanted: SubscriptionFilter) -> AsyncIterator[Changes]:
+        ended = self._link.ended
+        if ended is not None:
+            raise ended
+        changes = Changes(wanted)
+        changes.granted = _granted(wanted, self._server.capabilities)
+        held: list[str] = []
+        stop = self._link.subscribe(changes.take, changes.finish)
+        try:
+            for uri in changes.granted.resource_subscriptions or ():
+                await self._watch(uri)
+                held.append(uri)
+            yield changes
+        finally:
+            stop()
+            changes.finish()
+            await self._unwatch(held)
+
+    async def _watch(self, uri: str) -> None:
+        # Counted before the answer: whoever stops listening meanwhile must not unsubscribe.
+        self._watching[uri] = self._watching.get(uri, 0) + 1
+        try:
+            await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri))
+        except BaseException:
+            self._release(uri)
+            raise
+
+    def _release(self, uri: str) -> bool:
+        """One listener less. Returns whether it was the last one."""
+        self._watching[uri] -= 1
+        if self._watching[uri]:
+            return False
+        del self._watching[uri]
+        return True
+
+    async def _unwatch(self, uris: Sequence[str]) -> None:
+        with trio.move_on_after(_POLITENESS, shield=True):
+            for uri in uris:
+                if not self._release(uri) or self._link.ended is not None:
+                    continue
+                try:
+                    await self._link.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri))
+                except McpError:
+                    # Whatever it is, nobody listens any more.
+                    continue
+
+    # --- modern ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _on_stream(self, wanted: SubscriptionFilter) -> AsyncIterator[Changes]:
+        changes = Changes(wanted)
+        subscription: list[RequestId] = []
+        begun = trio.Event()
+
+        def take(event: NotificationReceived) -> None:
+            if event.subscription not in subscription:
+                return
+            if isinstance(event.params, SubscriptionsAcknowledgedNotificationParams):
+                changes.granted = event.params.notifications
+                begun.set()
+            else:
+                changes.take(event)
+
+        async def wait_for_its_end() -> None:
+            params = SubscriptionsListenRequestParams(notifications=wanted)
+            try:
+                await self._link.request(SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER, on_id=subscription.append)
+            except McpError as error:
+                changes.finish(error)
+            else:
+                changes.finish()
+            begun.set()
+
+        stop = self._link.subscribe(take)
+        try:
+            async with open_private_nursery() as nursery:
+                nursery.start_soon(wait_for_its_end)
+                with trio.move_on_after(self._link.deadlines.idle):
+                    await begun.wait()
+                if not begun.is_set():
+                    raise self._unacknowledged(subscription)
+                if changes.error is not None:
+                    raise changes.error
+                yield changes
+        finally:
+            stop()
+            changes.finish()
+
+    def _unacknowledged(self, subscription: Sequence[RequestId]) -> RequestTimeout:
+        error = RequestTimeout(
+            "the server did not acknowledge the subscription", deadline="idle", seconds=self._link.deadlines.idle
+        )
+        id = subscription[0] if subscription else None
+        self._link.explain(error, method=SUBSCRIPTIONS_LISTEN.name, id=id, phase=Phase.REQUEST)
+        return error
+
+
+def _granted(wanted: SubscriptionFilter, server: ServerCapabilities) -> SubscriptionFilter:
+    """What a session brings: that which the server declared to tell."""
+    tools, prompts, resources = server.tools, server.prompts, server.resources
+    watchable = resources is not None and resources.subscribe is True
+    return SubscriptionFilter(
+        tools_list_changed=wanted.tools_list_changed and tools is not None and tools.list_changed is True,
+        prompts_list_changed=wanted.prompts_list_changed and prompts is not None and prompts.list_changed is True,
+        resources_list_changed=(
+            wanted.resources_list_changed and resources is not None and resources.list_changed is True
+        ),
+        resource_subscriptions=wanted.resource_subscriptions if watchable else None,
+    )

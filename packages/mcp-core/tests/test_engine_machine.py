@@ -1,0 +1,407 @@
+"""Random conversations between a client and a server engine, judged by a third party that reads the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+import orjson
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from engine_oracle import Oracle, Side
+from engine_pair import (
+    ALL,
+    EVERYTHING_DECLARED,
+    EVERYTHING_OFFERED,
+    FILTER,
+    FORM,
+    NOTHING_DECLARED,
+    NOTHING_OFFERED,
+    NOTICES,
+    PARAMS,
+    RESULTS,
+    TASK,
+    URI,
+    ConnectionPair,
+    make_client,
+    make_server,
+    pair,
+)
+from mcp_core import methods as m
+from mcp_core import types as t
+from mcp_core.engine.events import (
+    AnswerReceived,
+    CancelReceived,
+    FailureReceived,
+    Negotiating,
+    NegotiationEnded,
+    Opened,
+    Outgoing,
+    RequestReceived,
+)
+from mcp_core.engine.lifecycle import State
+from mcp_core.errors import (
+    LimitExceeded,
+    LocalProtocolError,
+    McpError,
+    MissingRequiredClientCapability,
+    RequestFailed,
+)
+from mcp_core.jsonrpc.messages import Request, RequestId
+from mcp_core.limits import Limits
+from mcp_core.methods import METHODS, NOTIFICATIONS, Method, NotificationRow, Role
+from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28, Revision
+from mcp_core.types.logging import LOGGING_LEVELS
+
+OFFERS: Final = st.sampled_from(
+    [
+        EVERYTHING_OFFERED,
+        EVERYTHING_OFFERED,
+        NOTHING_OFFERED,
+        t.ServerCapabilities(tools=t.ToolsCapability(), resources=t.ResourcesCapability(subscribe=True)),
+    ]
+)
+DECLARATIONS: Final = st.sampled_from(
+    [
+        EVERYTHING_DECLARED,
+        EVERYTHING_DECLARED,
+        NOTHING_DECLARED,
+        t.ClientCapabilities(sampling=t.SamplingCapability(), elicitation=t.ElicitationCapability(form={})),
+        t.ClientCapabilities(roots=t.RootsCapability(), elicitation=t.ElicitationCapability(url={}, form={})),
+    ]
+)
+ANY_METHOD: Final = st.sampled_from([*METHODS, *[m.TOOLS_CALL] * 6, *[m.SUBSCRIPTIONS_LISTEN] * 3])
+SERVER_METHODS: Final = st.sampled_from(
+    [*METHODS, *[m.SAMPLING_CREATE_MESSAGE, m.ELICITATION_CREATE, m.ROOTS_LIST, m.PING] * 3]
+)
+QUESTIONS: Final = st.sampled_from(
+    [
+        t.ElicitRequest(params=FORM),
+        t.ElicitRequest(params=t.ElicitRequestURLParams(message="go", url="https://example.com/")),
+        t.ListRootsRequest(),
+    ]
+)
+CODES: Final = st.sampled_from([-1, -32002, -32020, -32021, -32022, -32042, -32050, -32602, -32603, 7])
+SIDES: Final = st.sampled_from(Role.CLIENT.__class__).filter(lambda role: role is not Role.BOTH)
+INDEX: Final = st.integers(0, 7)
+SIDE: Final[dict[Role, Side]] = {Role.CLIENT: "client", Role.SERVER: "server"}
+OTHER: Final = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
+
+
+class Conversation(RuleBasedStateMachine):
+    """Legal and illegal commands at both ends, and messages that cross."""
+
+    def __init__(self, ours: tuple[Revision, ...], theirs: tuple[Revision, ...]) -> None:
+        super().__init__()
+        self.ours, self.theirs = ours, theirs
+        self.oracle = Oracle()
+        self.pair: ConnectionPair = pair(ours, theirs)
+        self.owed: dict[Role, dict[RequestId, RequestReceived]] = {Role.CLIENT: {}, Role.SERVER: {}}
+        self.ended: dict[Role, dict[RequestId, str]] = {Role.CLIENT: {}, Role.SERVER: {}}
+        self.asked: dict[Role, set[RequestId]] = {Role.CLIENT: set(), Role.SERVER: set()}
+        self.over = False
+        self.failed = False
+
+    @initialize(
+        offers=OFFERS,
+        declared=DECLARATIONS,
+        level=st.sampled_from([None, *LOGGING_LEVELS]),
+        room=st.sampled_from([0, 1, 1000]),
+        settle=st.booleans(),
+    )
+    def connect(
+        self,
+        offers: t.ServerCapabilities,
+        declared: t.ClientCapabilities,
+        level: t.LoggingLevel | None,
+        room: int,
+        settle: bool,
+    ) -> None:
+        self.pair = pair(
+            make_client(*self.ours, capabilities=declared, log_level=level),
+            make_server(*self.theirs, capabilities=offers, limits=Limits(watched_resources=room)),
+        )
+        self.put(Role.CLIENT, self.pair.client.open())
+        # Most conversations begin when both ends have met; some commands come before.
+        while settle and (self.pair.to_server or self.pair.to_client):
+            for role in (Role.SERVER, Role.CLIENT):
+                if self.pair.waiting(role):
+                    self.deliver(role)
+
+    # --- the wire --------------------------------------------------------------------------------------------------
+
+    def put(self, role: Role, *outgoing: Outgoing | None) -> None:
+        for each in outgoing:
+            if each is None:
+                continue
+            assert not self.over, f"{each} is sent after the end"
+            self.pair.send(role, each)
+            sent = self.pair.wire[-1].message
+            self.oracle.sent(SIDE[role], sent, each.for_request)
+            if isinstance(each.message, Request):
+                self.asked[role].add(each.message.id)
+
+    def attempt(self, role: Role, command: Callable[[], Outgoing | tuple[Outgoing, ...] | None]) -> bool:
+        """Runs a command, legal or not. Whether it was accepted."""
+        before = self.pair.end_of(role).state
+        try:
+            outgoing = command()
+        except (LocalProtocolError, MissingRequiredClientCapability, LimitExceeded):
+            assert self.pair.end_of(role).state is before, "a refused command changed the state"
+            return False
+        self.put(role, *(outgoing if isinstance(outgoing, tuple) else (outgoing,)))
+        return True
+
+    def deliver(self, role: Role) -> None:
+        queue = self.pair.to_client if role is Role.CLIENT else self.pair.to_server
+        self.oracle.arrived(SIDE[role], orjson.loads(queue[0]))
+        sent = len(self.pair.wire)
+        reaction = self.pair.deliver(role)
+        for each in self.pair.wire[sent:]:
+            assert not self.over
+            self.oracle.sent(SIDE[role], each.message, reaction.reply.for_request if reaction.reply else None)
+        if reaction.reply is not None and isinstance(reaction.reply.message, Request):
+            self.asked[role].add(reaction.reply.message.id)
+        event = reaction.event
+        if isinstance(event, RequestReceived):
+            assert not self.over
+            self.owed[role][event.id] = event
+        elif isinstance(event, CancelReceived):
+            assert event.id in self.owed[role]
+        elif isinstance(event, (AnswerReceived, FailureReceived)):
+            self.finish(role, event.id, type(event).__name__)
+        elif isinstance(event, (Opened, Negotiating, NegotiationEnded)) and role is Role.CLIENT:
+            # The engine took the answer to its own probe or handshake.
+            for id in self.asked[role] - self.ended[role].keys() - self.pair.client.asked.keys():
+                self.finish(role, id, "negotiated")
+            self.failed = self.failed or isinstance(event, NegotiationEnded)
+
+    def finish(self, role: Role, id: RequestId, how: str) -> None:
+        assert id in self.asked[role]
+        assert id not in self.ended[role], f"request {id} ended twice: {self.ended[role][id]}, {how}"
+        self.ended[role][id] = how
+
+    def pick(self, role: Role, index: int) -> RequestId:
+        """An id that is owed, or, now and then, one that is not."""
+        ids = list(self.owed[role])
+        return ids[index % len(ids)] if ids and index < 7 else "nothing"
+
+    # --- rules -----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.pair.to_server)
+    @rule()
+    def server_receives(self) -> None:
+        self.deliver(Role.SERVER)
+
+    @precondition(lambda self: self.pair.to_client)
+    @rule()
+    def client_receives(self) -> None:
+        self.deliver(Role.CLIENT)
+
+    @rule()
+    def everything_arrives(self) -> None:
+        while self.pair.to_server or self.pair.to_client:
+            for role in (Role.SERVER, Role.CLIENT):
+                if self.pair.waiting(role):
+                    self.deliver(role)
+
+    @rule(row=ANY_METHOD, progress=st.booleans(), task=st.integers(0, 9), named=st.booleans())
+    def client_calls(self, row: Method[object, object], progress: bool, task: int, named: bool) -> None:
+        params = PARAMS[row]
+        if row is m.TOOLS_CALL and task == 0:
+            params = t.evolve(params, task=t.TaskMetadata())
+        if row is m.SUBSCRIPTIONS_LISTEN and named:
+            params = t.SubscriptionsListenRequestParams(notifications=t.SubscriptionFilter(task_ids=("t",)))
+        self.attempt(Role.CLIENT, lambda: self.pair.client.call(row, params, progress=progress))
+
+    @rule(row=SERVER_METHODS, index=INDEX, about=st.booleans(), url=st.booleans(), tools=st.booleans())
+    def server_asks(
+        self, row: Method[object, object], index: int, about: bool, url: bool, tools: bool
+    ) -> None:
+        params = PARAMS[row]
+        if row is m.ELICITATION_CREATE and url:
+            params = t.ElicitRequestURLParams(message="go", url="https://example.com/", elicitation_id="e")
+        if row is m.SAMPLING_CREATE_MESSAGE and tools:
+            params = t.evolve(params, tools=())
+        for_request = self.pick(Role.SERVER, index) if about else None
+        self.attempt(Role.SERVER, lambda: self.pair.server.ask(row, params, for_request=for_request))
+
+    @rule(role=SIDES, index=INDEX)
+    def respond(self, role: Role, index: int) -> None:
+        id = self.pick(role, index)
+        request = self.owed[role].get(id)
+        result: object = {}
+        if request is not None:
+            augmented = getattr(request.params, "task", None) is not None
+            result = t.CreateTaskResult(task=TASK) if augmented else RESULTS[request.row]
+        if self.attempt(role, lambda: self.pair.end_of(role).respond(id, result)):
+            del self.owed[role][id]
+
+    @rule(role=SIDES, index=INDEX, other=ANY_METHOD)
+    def respond_with_anything(self, role: Role, index: int, other: Method[object, object]) -> None:
+        id = self.pick(role, index)
+        if self.attempt(role, lambda: self.pair.end_of(role).respond(id, RESULTS[other])):
+            del self.owed[role][id]
+
+    @rule(index=INDEX, question=QUESTIONS, state=st.booleans(), asks=st.booleans())
+    def need_input(self, index: int, question: t.InputRequest, state: bool, asks: bool) -> None:
+        id = self.pick(Role.SERVER, index)
+        result = t.InputRequiredResult(
+            input_requests={"a": question} if asks else None, request_state="s" if state else None
+        )
+        if self.attempt(Role.SERVER, lambda: self.pair.server.respond(id, result)):
+            del self.owed[Role.SERVER][id]
+
+    @rule(role=SIDES, index=INDEX, code=CODES)
+    def fail(self, role: Role, index: int, code: int) -> None:
+        id = self.pick(role, index)
+        if self.attempt(role, lambda: self.pair.end_of(role).fail(id, RequestFailed("no", code=code))):
+            del self.owed[role][id]
+
+    @rule(role=SIDES, index=INDEX, value=st.floats(0, 5) | st.just(float("nan")))
+    def progress(self, role: Role, index: int, value: float) -> None:
+        id = self.pick(role, index)
+        self.attempt(role, lambda: self.pair.end_of(role).progress(id, value, 5.0, "on it"))
+
+    @rule(index=INDEX, level=st.sampled_from(LOGGING_LEVELS), about=st.booleans())
+    def log(self, index: int, level: t.LoggingLevel, about: bool) -> None:
+        for_request = self.pick(Role.SERVER, index) if about else None
+        self.attempt(Role.SERVER, lambda: self.pair.server.log(level, ["x"], for_request=for_request))
+
+    @rule(role=SIDES, index=INDEX)
+    def cancel(self, role: Role, index: int) -> None:
+        end = self.pair.end_of(role)
+        id = [*end.asked, 99][index % (len(end.asked) + 1)]
+        was_asked = id in end.asked
+        if self.attempt(role, lambda: end.cancel(id, "enough")) and was_asked:
+            self.finish(role, id, "cancelled")
+            assert id not in end.asked
+
+    @rule(role=SIDES, index=INDEX)
+    def withdraw(self, role: Role, index: int) -> None:
+        """A handler ends after its request was cancelled."""
+        id = self.pick(role, index)
+        if id not in self.pair.end_of(role).owed:
+            self.pair.end_of(role).withdraw(id)
+            self.owed[role].pop(id, None)
+
+    @rule(index=INDEX, wanted=st.sampled_from([None, FILTER, t.SubscriptionFilter(tools_list_changed=True)]))
+    def acknowledge(self, index: int, wanted: t.SubscriptionFilter | None) -> None:
+        id = self.pick(Role.SERVER, index)
+        self.attempt(Role.SERVER, lambda: self.pair.server.acknowledge(id, wanted))
+
+    @rule(index=INDEX)
+    def end_subscription(self, index: int) -> None:
+        id = self.pick(Role.SERVER, index)
+        if self.attempt(Role.SERVER, lambda: self.pair.server.finish(id)):
+            del self.owed[Role.SERVER][id]
+            assert id not in self.pair.server.subscriptions
+
+    @rule(row=st.sampled_from(NOTIFICATIONS), below=st.booleans())
+    def publish(self, row: NotificationRow[object], below: bool) -> None:
+        params = NOTICES[row]
+        if isinstance(params, t.ResourceUpdatedNotificationParams) and below:
+            params = t.ResourceUpdatedNotificationParams(uri=f"{URI}/b")
+        self.attempt(Role.SERVER, lambda: self.pair.server.publish(row, params))
+
+    @rule(row=st.sampled_from(NOTIFICATIONS), index=INDEX, about=st.booleans())
+    def server_notifies(self, row: NotificationRow[object], index: int, about: bool) -> None:
+        for_request = self.pick(Role.SERVER, index) if about else None
+        self.attempt(Role.SERVER, lambda: self.pair.server.notify(row, NOTICES[row], for_request=for_request))
+
+    @rule(row=st.sampled_from(NOTIFICATIONS))
+    def client_notifies(self, row: NotificationRow[object]) -> None:
+        self.attempt(Role.CLIENT, lambda: self.pair.client.notify(row, NOTICES[row]))
+
+    @rule()
+    def client_loses_patience(self) -> None:
+        reaction = self.pair.client.probe_unanswered()
+        if reaction is not None:
+            self.failed = self.failed or isinstance(reaction.event, NegotiationEnded)
+            self.put(Role.CLIENT, reaction.reply)
+
+    @rule(index=INDEX)
+    def one_side_dies(self, index: int) -> None:
+        if index == 0:
+            self.close()
+
+    def close(self) -> None:
+        for role in (Role.CLIENT, Role.SERVER):
+            end = self.pair.end_of(role)
+            waiting = set(end.owed)
+            abandoned = end.end()
+            assert set(abandoned.owed) == waiting
+            for id in abandoned.asked:
+                self.finish(role, id, "lost")
+            assert not end.end().asked
+            assert end.state is State.CLOSED
+        self.over = True
+
+    # --- invariants ------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def every_request_is_open_or_has_ended(self) -> None:
+        for role in (Role.CLIENT, Role.SERVER):
+            asked = set(self.pair.end_of(role).asked)
+            assert asked == self.asked[role] - self.ended[role].keys()
+
+    @invariant()
+    def both_ends_agree_when_nothing_is_on_the_way(self) -> None:
+        if self.over or self.pair.to_client or self.pair.to_server:
+            return
+        client, server = self.pair.client, self.pair.server
+        if client.server is not None and client.server.revision in LEGACY:
+            assert client.state is server.state is State.OPERATING
+            assert server.session is not None
+            assert server.session.revision is client.server.revision
+        if not self.failed:
+            assert set(server.owed) <= set(client.asked)
+        assert set(client.asked) - set(server.owed) <= self.negotiating()
+        assert set(server.asked) == set(client.owed)
+        assert set(server.subscriptions) <= set(server.owed)
+
+    def negotiating(self) -> set[RequestId]:
+        return {id for id, method in self.pair.client.asked.items() if method in ("server/discover", "initialize")}
+
+    def teardown(self) -> None:
+        if not self.over:
+            self.close()
+        self.every_request_is_open_or_has_ended()
+        for role in (Role.CLIENT, Role.SERVER):
+            assert self.asked[role] == self.ended[role].keys()
+
+
+PAIRS: Final = [((ours,), (theirs,)) for ours in ALL for theirs in ALL] + [
+    (ALL, ALL),
+    (ALL, LEGACY),
+    (LEGACY, ALL),
+    (ALL, (R2026_07_28,)),
+    ((R2026_07_28,), ALL),
+    ((R2024_11_05, R2026_07_28), (R2025_11_25, R2026_07_28)),
+]
+
+
+def _names(revisions: tuple[Revision, ...]) -> str:
+    return "+".join(revision.name for revision in revisions) if len(revisions) < len(ALL) else "all"
+
+
+@pytest.mark.property
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [pytest.param(*each, id=f"{_names(each[0])} to {_names(each[1])}") for each in PAIRS]
+)
+def test_every_conversation_obeys_the_specification(
+    ours: tuple[Revision, ...], theirs: tuple[Revision, ...]
+) -> None:
+    profile = settings()
+    # There are many pairs, so each gets a part of the examples that the profile allows.
+    examples = max(20, profile.max_examples // 4)
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis does not type it
+        lambda: Conversation(ours, theirs), settings=settings(profile, max_examples=examples)
+    )
+
+
+def test_the_errors_that_commands_may_raise_are_of_this_project() -> None:
+    assert issubclass(cast("type", MissingRequiredClientCapability), McpError)
