@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Source", "page", "sources"]
+__all__ = ["Source", "field_texts", "page", "sources"]
 
 _SECTIONS: Final = {
     "Args": "Parameters",
@@ -45,6 +45,11 @@ class Source:
     """The source, parsed."""
     public: bool
     """Whether there is no underscore at the beginning of any part of its name."""
+
+    @property
+    def document(self) -> str:
+        """Its docstring."""
+        return ast.get_docstring(self.tree) or ""
 
     @property
     def exported(self) -> tuple[str, ...]:
@@ -136,23 +141,28 @@ def page(source: Source, known: Mapping[str, Source]) -> str:
     Returns:
         Markdown.
     """
-    lines = [f"# {source.name}", "", *_document(ast.get_docstring(source.tree) or "")]
+    lines = [f"# {source.name}", "", *_document(source.document)]
     elsewhere: dict[str, list[str]] = {}
     own: list[tuple[tuple[str, int], list[str]]] = []
     for name in source.exported:
         home, original = _home(source, name, known)
-        if home is not source and home.public:
+        if (home is not source and home.public) or f"{home.name}.{original}" in known:
             elsewhere.setdefault(home.name, []).append(name)
             continue
         nodes, text = _definitions(home)[original]
         order = (home.name, nodes[0].lineno)
         own.append((order, _entry(home, nodes, text, name, f"{source.name}.{name}")))
     for module, names in sorted(elsewhere.items()):
-        links = ", ".join(f"[`{name}`]({module}.md#{name.lower()})" for name in sorted(names))
+        links = ", ".join(_link(module, name, known) for name in sorted(names))
         lines += ["", f"From [`{module}`]({module}.md): {links}."]
     for _, entry in sorted(own, key=lambda each: each[0]):
         lines += ["", *entry]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _link(module: str, name: str, known: Mapping[str, Source]) -> str:
+    whole = f"{module}.{name}"
+    return f"[`{name}`]({whole}.md)" if whole in known else f"[`{name}`]({module}.md#{name.lower()})"
 
 
 def _entry(source: Source, nodes: list[Definition], text: str | None, name: str, anchor: str) -> list[str]:
@@ -255,7 +265,27 @@ def _fields(source: Source, node: ast.ClassDef) -> Iterator[str]:
             kind = f": `{source.quote(each.annotation)}`" if isinstance(each, ast.AnnAssign) else ""
             value = f" = `{source.quote(each.value)}`" if each.value is not None and not number else ""
             if text or not number:
-                yield f"- **`{name}`**{kind}{value if len(value) <= _LONGEST_VALUE else ''}" + (f"  \n  {text}" if text else "")
+                yield f"- **`{name}`**{kind}{value if len(value) <= _LONGEST_VALUE else ''}" + (
+                    f"  \n  {text}" if text else ""
+                )
+
+
+def field_texts(source: Source, name: str) -> dict[str, str]:
+    """What stands under the fields, or the members, of a class.
+
+    Args:
+        source: Its module.
+        name: The class.
+
+    Returns:
+        The texts by the names of the fields.
+    """
+    nodes, _ = _definitions(source)[name]
+    return (
+        {field: text for field, (_, text) in _named(nodes[-1].body).items() if text}
+        if isinstance(nodes[-1], ast.ClassDef)
+        else {}
+    )
 
 
 def _field_name(node: ast.stmt, *, of_self: bool) -> str | None:
@@ -280,7 +310,11 @@ def _document(text: str) -> list[str]:
         title = _SECTIONS.get(line.strip().removesuffix(":")) if line.endswith(":") else None
         if title is not None and rest and rest[0].startswith("    "):
             block = _take(rest, lambda each: not each or each.startswith("    "))
-            lines += [f"**{title}**", "", *_section([each[4:] for each in block], entries=title in ("Parameters", "Raises"))]
+            lines += [
+                f"**{title}**",
+                "",
+                *_section([each[4:] for each in block], entries=title in ("Parameters", "Raises")),
+            ]
         elif line.startswith("    "):
             block = [line, *_take(rest, lambda each: not each or each.startswith("    "))]
             while block and not block[-1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Final, get_args
 
 import attrs
@@ -12,6 +13,7 @@ from mcp_core.errors import ErrorCode
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits
 from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, Method
 from mcp_core.revisions import REVISIONS, Revision
+from reference_pages import field_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -116,8 +118,99 @@ def _notifications() -> str:
     )
 
 
-def _texts(source: Source, name: str) -> dict[str, str]:
-    """The texts that stand under the fields or members of a class."""
-    import ast  # noqa: PLC0415  # lazy: replaced below
+def _revisions(sources: Mapping[str, Source]) -> str:
+    texts = field_texts(sources["mcp_core.revisions"], "Revision")
+    traits = [each.name for each in attrs.fields(Revision) if each.name != "name"]
+    rows = [
+        [f"`{trait}`", *(_value(getattr(revision, trait)) for revision in _REVISIONS), texts.get(trait, "")]
+        for trait in traits
+    ]
+    return _page(
+        "Revisions and their traits",
+        "What is particular about each revision. Code asks these traits, and never compares names of revisions. From\n"
+        "`mcp_core.revisions`.",
+        _table(["trait", *(revision.name for revision in _REVISIONS), "meaning"], rows),
+    )
 
-    raise NotImplementedError(ast, source, name)
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return _YES if value else _NO
+    if isinstance(value, enum.Enum) and not isinstance(value, int):
+        return str(value.value)
+    return _NO if value is None else str(int(value)) if isinstance(value, int) else str(value)
+
+
+def _capabilities() -> str:
+    needed: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for row in (*METHODS, *NOTIFICATIONS):
+        for side, path in (("server", row.server_capability), ("client", row.client_capability)):
+            if path is not None:
+                needed.setdefault((side, path), []).append(f"`{row.name}`")
+    rows = [[_path(path), side, ", ".join(names)] for (side, path), names in sorted(needed.items())]
+    return _page(
+        "Capabilities",
+        "Who declares what, and which messages need it. A server's capabilities are computed from what is registered, a\n"
+        "client's from the handlers that it is given; neither is declared by hand. From `mcp_core.methods`.",
+        _table(["capability", "declared by", "needed for"], rows),
+    )
+
+
+def _error_codes(sources: Mapping[str, Source]) -> str:
+    texts = field_texts(sources["mcp_core.errors"], "ErrorCode")
+    rows = [[str(int(code)), f"`{code.name}`", texts.get(code.name, "")] for code in ErrorCode]
+    return _page(
+        "Error codes",
+        "The codes of JSON-RPC errors. Which exception stands for which code: [mcp_core.errors](mcp_core.errors.md). From\n"
+        "`mcp_core.errors.ErrorCode`.",
+        _table(["code", "name", "meaning"], rows),
+    )
+
+
+def _limits(sources: Mapping[str, Source]) -> str:
+    texts = field_texts(sources["mcp_core.limits"], "Limits")
+    rows = [
+        [
+            f"`{each.name}`",
+            f"{getattr(SERVER_LIMITS, each.name):,}",
+            f"{getattr(CLIENT_LIMITS, each.name):,}",
+            texts.get(each.name, ""),
+        ]
+        for each in attrs.fields(Limits)
+    ]
+    return _page(
+        "Limits",
+        "The bounds on what a peer may make this side do. Pass `limits=Limits(...)` to `Server` or to `open_stdio`. An error\n"
+        "that tells of a limit names the setting. From `mcp_core.limits`.",
+        _table(["setting", "server", "client", "bounds"], rows),
+    )
+
+
+def _lifecycle() -> str:
+    ids = {state: state.name.lower() for state in State}
+    drawing = ["```mermaid", "stateDiagram-v2", f"    [*] --> {ids[State.AWAITING]}"]
+    drawing += [f"    {ids[state]}: {state.value}" for state in State]
+    rows = []
+    for state, rules in RULES.items():
+        moves: dict[State, list[str]] = {}
+        for kind, rule in rules.items():
+            tolerated = rule.strength is Strength.SHOULD_NOT
+            rows.append([state.value, kind.value, rule.then.value, "tolerated, never sent" if tolerated else "allowed"])
+            if not tolerated:
+                moves.setdefault(rule.then, []).append(kind.value)
+        drawing += [
+            f"    {ids[state]} --> {ids[then]}: {', '.join(kinds)}"
+            for then, kinds in moves.items()
+            if then is not state
+        ]
+        if state is not State.CLOSED:
+            drawing.append(f"    {ids[state]} --> {ids[State.CLOSED]}: the connection ends")
+    drawing += [f"    {ids[State.CLOSED]} --> [*]", "```"]
+    return _page(
+        "The legacy session",
+        "Revisions up to 2025-11-25 open a session by `initialize`. This is what may be said in each of its states; what is not\n"
+        "listed is refused. Requests of 2026-07-28 carry all that has to be known, and have no states. From\n"
+        "`mcp_core.engine.lifecycle.RULES`.",
+        drawing,
+        _table(["state", "message", "state after it", ""], rows),
+    )

@@ -141,6 +141,8 @@ class Oracle:
     """By the side that asked."""
     given_up: dict[Side, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
     """What its own side has cancelled; an answer may still be on the way."""
+    answered: dict[Side, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
+    """Whose answer is on the way."""
     used: dict[Side, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
     revision: str | None = None
     """Of the legacy session."""
@@ -153,12 +155,15 @@ class Oracle:
     level: int | None = None
     """What `logging/setLevel` set."""
     subscribed: set[str] = attrs.field(factory=set)
+    _just_ended: Key | None = None
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def sent(self, side: Side, message: JsonObject, for_request: JsonValue = None) -> None:
         """A message goes on the wire."""
         assert message.get("jsonrpc") == "2.0"
+        if message.get("method") != "notifications/cancelled":
+            self._just_ended = None
         if "method" in message and "id" in message:
             self._request(side, message)
         elif "method" in message:
@@ -238,6 +243,7 @@ class Oracle:
         assert side == "server" or asked.revision != MODERN, "a modern client answers nothing"
         assert_valid(asked.revision, "JSONRPCMessage", message)
         assert ("result" in message) != ("error" in message)
+        self.answered[other].add(this)
         if "error" in message:
             self._error(asked, obj(message["error"]))
         else:
@@ -283,6 +289,7 @@ class Oracle:
         elif method == "subscriptions/listen":
             assert asked.granted is not None, "a subscription ends before it was acknowledged"
             assert key(obj(result["_meta"])[_META + "subscriptionId"]) == key(asked.message["id"])
+            self._just_ended = key(asked.message["id"])
 
     def _input_required(self, params: JsonObject, result: JsonObject) -> None:
         declared = obj(params["_meta"])[_META + "clientCapabilities"]
@@ -394,10 +401,11 @@ class Oracle:
     def _cancellation(self, side: Side, params: JsonObject) -> None:
         this = key(params["requestId"])
         asked = self.open[side].pop(this, None)
+        if asked is None and side == "server" and self._just_ended == this:
+            # The one thing of the other side that a server may name: a subscription, right after it has ended it.
+            return
         if asked is None:
-            # The one thing of the other side that a server may name: a subscription that it has just ended.
-            assert side == "server"
-            assert this in self.used["client"]
+            assert this in self.answered[side], "cancels what is answered, or was never asked"
             return
         assert asked.method != "initialize"
         assert "task" not in obj(asked.message.get("params")), "a task is cancelled by tasks/cancel"
@@ -409,6 +417,8 @@ class Oracle:
         """A message reaches `side`."""
         other: Side = "server" if side == "client" else "client"
         method = message.get("method")
+        if method is None:
+            self.answered[side].discard(key(message.get("id")))
         if method == "notifications/initialized":
             self.initialized = True
         if method == "notifications/cancelled":

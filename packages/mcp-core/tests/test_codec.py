@@ -581,3 +581,8 @@ def test_a_broken_request_answers_nothing() -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(b'{"jsonrpc": "2.0", "id": 7, "method": "a", "params": 1}')
     assert caught.value.answers is None
+
+
+@pytest.mark.parametrize("message", [Request(1, "ping"), Batch((Request(1, "ping"), Notification("n")))])
+def test_the_line_end_is_written_on_demand(message: Request | Batch) -> None:
+    assert encode(message, null_id=True, line=True) == encode(message, null_id=True) + b"\n"

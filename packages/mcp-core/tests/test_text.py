@@ -299,3 +299,48 @@ def test_a_writer_without_a_bound_on_depth_is_refused_at_import(monkeypatch: pyt
 
     with pytest.raises(ImportError, match="any depth"):
         text._writable_depth()
+
+
+@pytest.mark.parametrize("members", [1, 150, 1_000])
+def test_repetitions_are_found_in_long_texts_too(members: int) -> None:
+    padding = "x" * (200 * 1024 // members)
+    inside = ",".join(f'"name {number}":"{padding}"' for number in range(members))
+    value, exceeded, repetitions = read(f"{{{inside}}}".encode(), Limits())
+    assert exceeded is None
+    assert repetitions == ()
+    value, exceeded, repetitions = read(f'{{{inside},"name 0":1}}'.encode(), Limits())
+    assert isinstance(value, dict)
+    assert value["name 0"] == 1
+    assert [names for _, names in repetitions] == [frozenset({"name 0"})]
+
+
+@pytest.mark.parametrize("items", [1, 1_000])
+def test_infinities_are_refused_in_long_texts_too(items: int) -> None:
+    value: JsonValue = [*["x" * (200 * 1024 // items)] * items, float("inf")]
+    with pytest.raises(LocalProtocolError, match="not a finite number"):
+        write(value)
+    assert orjson.loads(write(["null" * 50_000, None])) == ["null" * 50_000, None]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("[1.5, 1", [1.5, 1]),
+        ("[9223372036854775809000, 1", [9223372036854775809000, 1]),
+        ("[[[[1]]], 1", [[[[1]]], 1]),
+        ('[{"a": {"b:": 1}}, 1', [{"a": {"b:": 1}}, 1]),
+    ],
+)
+def test_long_texts_of_few_values_are_exact(before: str, expected: list[JsonValue]) -> None:
+    padding = "x" * 100_000
+    value, exceeded, repetitions = read(f'{before}, "{padding}"]'.encode(), Limits())
+    assert exceeded is None
+    assert repetitions == ()
+    assert value == [*expected, padding]
+    _, exceeded, _ = read(f'{before}, [[[[[[]]]]]], "{padding}"]'.encode(), Limits(nesting_depth=6))
+    assert isinstance(exceeded, LimitExceeded)
+
+
+def test_a_line_end_is_written_on_demand() -> None:
+    assert write({"a": 1}, line=True) == b'{"a":1}\n'
+    assert write([2**70], line=True) == b"[1180591620717411303424]\n"

@@ -40,7 +40,7 @@ class Call:
     _progress: ProgressNotificationParams | None = None
     """The latest progress that was not shown yet. Older values are of no use to anybody."""
     _waiting: trio.Event | None = None
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _scope: trio.CancelScope = attrs.field(init=False)
     _latest: float = math.inf
 
     async def wait(self, send: Callable[[], Awaitable[None]], *, held: bool) -> None:
@@ -53,12 +53,10 @@ class Call:
         Raises:
             RequestTimeout: A deadline passed.
         """
-        self._latest = trio.current_time() + self.deadlines.total
+        now = trio.current_time()
+        self._latest = now + self.deadlines.total
+        self._scope = trio.CancelScope(deadline=self._latest if held else min(self._latest, now + self.deadlines.idle))
         with self._scope:
-            if held:
-                self.hold()
-            else:
-                self.alive()
             await send()
             while True:
                 # What was reported before the answer is shown before it.
@@ -82,15 +80,19 @@ class Call:
                 await shown
 
     def settle(self, outcome: AnswerReceived | FailureReceived) -> None:
-        """The server answered. No deadline can take that back, however long the progress handler needs."""
+        """The server answered."""
         self.outcome = outcome
-        self._scope.deadline = math.inf
-        self._wake()
+        self._finish()
 
     def end(self) -> None:
         """The connection is over."""
         self._over = True
-        self._scope.deadline = math.inf
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.on_progress is not None:
+            # No deadline can take the outcome back, however long the progress handler needs.
+            self._scope.deadline = math.inf
         self._wake()
 
     def progressed(self, progress: ProgressNotificationParams) -> None:

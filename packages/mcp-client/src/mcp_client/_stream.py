@@ -14,7 +14,7 @@ from mcp_client._nursery import open_private_nursery
 from mcp_client._process import ChildProcess
 from mcp_client._writer import JoiningWriter
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
-from mcp_core.framing.lines import LineFramer, frame
+from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class StreamTransport:
             await self._stream.aclose()
 
     def _line(self, message: Message | Batch) -> bytes:
-        return frame(encode(message, null_id=True))
+        return encode(message, null_id=True, line=True)
 
     async def _write_on(self) -> None:
         await self._writer.run()

@@ -125,6 +125,21 @@ class _Source:
         self.names[name] = value
         return name
 
+    def hook(self, make: Callable[[], Hook]) -> str:
+        """The name of a hook that is made when it is first called, and takes its own place in the names then.
+
+        Most messages have few of the members that they might have, and a short-lived program sees few messages.
+        """
+        name = self.name("hook", None)
+
+        def first(value: object, _: object = None) -> object:
+            made = make()
+            self.names[name] = made
+            return made(value)
+
+        self.names[name] = first
+        return name
+
     def compile(self, function: str, title: str) -> Hook:
         # The source is made of names that stand in our classes, never of anything that was received.
         exec(compile("\n".join(self.lines), f"<{title}>", "exec"), self.names)  # noqa: S102
@@ -148,7 +163,7 @@ def _read_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> t
     if member.form in _INLINE:
         kind, expected = _INLINE[member.form]
         return (f"if {var}.__class__ is not {kind}: raise bad(raw, {wire!r}, {expected!r})",)
-    hook = source.name("hook", hook_of(member.form, member))
+    hook = source.hook(lambda: hook_of(member.form, member))
     return _guarded(wire, f"{var} = {hook}({var})")
 
 
@@ -221,7 +236,7 @@ def _write_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> 
             f"if {var}.__class__ is not {kind}: raise wrong({var}, {expected!r}).within({wire!r})",
             f"out[{wire!r}] = {var}",
         )
-    hook = source.name("hook", hook_of(member.form, member))
+    hook = source.hook(lambda: hook_of(member.form, member))
     return _guarded(wire, f"out[{wire!r}] = {hook}({var})")
 
 

@@ -51,7 +51,7 @@ class DescriptorStream:
             except OSError as error:
                 raise trio.BrokenResourceError("the input broke") from error
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         """Writes all of `data`. Raises `trio.BrokenResourceError` when the reader is gone."""
         rest = memoryview(data)
         try:

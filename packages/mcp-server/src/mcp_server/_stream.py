@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
-from mcp_core.framing.lines import LineFramer, frame
+from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
 from mcp_server._link import Link
@@ -39,7 +39,7 @@ class ByteStream(Protocol):
     async def receive_some(self) -> bytes | bytearray:
         """The next bytes; empty at the end."""
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         """Writes all of `data`."""
 
 
@@ -57,7 +57,7 @@ class _StreamOutlet:
         self._writer.put_nowait(self._line(message))
 
     def _line(self, message: Message | Batch) -> bytes:
-        return frame(encode(message, null_id=self._connection.error_ids_are_null))
+        return encode(message, null_id=self._connection.error_ids_are_null, line=True)
 
 
 async def serve_stream(

@@ -29,14 +29,14 @@ class JoiningWriter:
 
     def __init__(
         self,
-        send_all: Callable[[bytes], Awaitable[None]],
+        send_all: Callable[[bytes | memoryview], Awaitable[None]],
         limit: int,
         write_now: Callable[[bytes], int] | None = None,
     ) -> None:
         self._send_all: Final = send_all
         self._limit: Final = limit
         self._write_now: Final = write_now
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | memoryview] = []
         self._size = 0
         self._busy = False
         self._closed = False
@@ -78,6 +78,7 @@ class JoiningWriter:
         """
         if self._broken is not None or self._closed:
             return
+        rest: bytes | memoryview = data
         if not more and self._write_now is not None and not self._busy and not self._waiting:
             try:
                 written = self._write_now(data)
@@ -89,9 +90,10 @@ class JoiningWriter:
                 return
             if written == len(data):
                 return
-            data = data[written:]
-        self._waiting.append(data)
-        self._size += len(data)
+            # A view: to copy the rest of a long message would cost as much as to write it.
+            rest = memoryview(data)[written:]
+        self._waiting.append(rest)
+        self._size += len(rest)
         self._wake.set()
 
     async def put(self, data: bytes, *, more: bool = False) -> None:

@@ -210,13 +210,12 @@ class ServerConnection(Serving):
             Nothing when the client has cancelled it.
 
         Raises:
-            LocalProtocolError: It is no open subscription that was acknowledged.
+            LocalProtocolError: It is no open subscription, or was not acknowledged.
         """
         owed = self._inbound.get(request)
-        if not owed.acknowledged and not owed.cancelled:
-            raise LocalProtocolError(f"request {request!r} is no subscription that was acknowledged")
-        result = SubscriptionsListenResult(meta={SUBSCRIPTION_ID: request})
-        answer = self.respond(request, result)
+        if owed.row is not SUBSCRIPTIONS_LISTEN:
+            raise LocalProtocolError(f"request {request!r} is no subscription")
+        answer = self.respond(request, SubscriptionsListenResult())
         if answer is None:
             return ()
         wire = converter(owed.peer.revision).unstructure(CancelledNotificationParams(request_id=request))
@@ -268,6 +267,8 @@ class ServerConnection(Serving):
         elif owed.row is RESOURCES_UNSUBSCRIBE and isinstance(owed.params, UnsubscribeRequestParams):
             self._interests.unsubscribe(owed.params.uri)
         elif owed.row is SUBSCRIPTIONS_LISTEN:
+            if not owed.acknowledged:
+                raise LocalProtocolError(f"the subscription {owed.id!r} has to be acknowledged before it ends")
             self._over(owed.id)
 
     def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:
@@ -276,13 +277,10 @@ class ServerConnection(Serving):
             return wire
         stamped = self._with_server_info(wire, revision)
         stamped.setdefault("resultType", "complete")
-        return stamped
+        return _tag(stamped, owed.id) if owed.row is SUBSCRIPTIONS_LISTEN else stamped
 
     def _tagged(self, row: NotificationRow[object], params: object, id: RequestId, revision: Revision) -> Outgoing:
-        wire = self._wire(params, row.params, revision)
-        meta = wire.get("_meta")
-        wire["_meta"] = {**meta, SUBSCRIPTION_ID: id} if isinstance(meta, dict) else {SUBSCRIPTION_ID: id}
-        return Outgoing(Notification(row.name, wire), id)
+        return Outgoing(Notification(row.name, _tag(self._wire(params, row.params, revision), id)), id)
 
     def _client_of(self, owed: Owed | None) -> ClientPeer:
         """Who is at the other end: of a request, or of the session."""
@@ -295,6 +293,12 @@ class ServerConnection(Serving):
         missing = undeclared(row, self.capabilities, peer.capabilities)
         if missing is not None:
             raise _undeclared(row, missing)
+
+
+def _tag(wire: JsonObject, subscription: RequestId) -> JsonObject:
+    """The same, saying which subscription it belongs to."""
+    meta = wire.get("_meta")
+    return {**wire, "_meta": {**(meta if isinstance(meta, dict) else {}), SUBSCRIPTION_ID: subscription}}
 
 
 def _undeclared(row: NotificationRow[object], missing: CapabilityPath) -> LocalProtocolError:

@@ -270,13 +270,14 @@ def _wants_reply(value: JsonValue) -> bool:
     return "result" not in value and "error" not in value
 
 
-def encode(message: Message | Batch, *, null_id: bool) -> bytes:
-    """Writes one message, or one batch, on one line and without the line's end.
+def encode(message: Message | Batch, *, null_id: bool, line: bool = False) -> bytes:
+    """Writes one message, or one batch, on one line.
 
     Args:
         message: What to send. An `orjson.Fragment` in a result or in params is copied as it is.
         null_id: How to write an error that has no id: with an `id` of null, or (`Revision.error_without_id`) with no
             such member.
+        line: Whether to write the line's end too: what newline framing wants, without a copy.
 
     Raises:
         LocalProtocolError: JSON cannot say it, see `mcp_core.jsonrpc.text.write`; an id is neither a string nor an
@@ -285,8 +286,9 @@ def encode(message: Message | Batch, *, null_id: bool) -> bytes:
     if isinstance(message, Batch):
         if not message.members:
             raise LocalProtocolError("a batch must not be empty")
-        return b"[%b]" % b",".join([write(_envelope(member, null_id=null_id)) for member in message.members])
-    return write(_envelope(message, null_id=null_id))
+        members = b",".join([write(_envelope(member, null_id=null_id)) for member in message.members])
+        return b"[%b]\n" % members if line else b"[%b]" % members
+    return write(_envelope(message, null_id=null_id), line=line)
 
 
 def _envelope(message: Message | MalformedMessage, *, null_id: bool) -> JsonObject:

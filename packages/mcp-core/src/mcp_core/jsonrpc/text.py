@@ -101,6 +101,8 @@ def read(data: bytes, limits: Limits) -> Reading:
     value: JsonValue = orjson.loads(data)
     size = len(data)
     depth = limits.nesting_depth
+    if size > _LONG_BYTES and _is_simple(data, value, depth):
+        return value, None, ()
     wrapped = value
     # A level takes two bytes, so most messages are too short to be too deep.
     if size > 2 * depth and (size > _COUNTED_BYTES or data.count(b"[") + data.count(b"{") > depth):
@@ -123,6 +125,32 @@ def read(data: bytes, limits: Limits) -> Reading:
     if rounded or colons != _count(again, b":"):
         return _read_exactly(data)
     return value, None, ()
+
+
+def _is_simple(data: bytes, value: JsonValue, depth: int) -> bool:
+    """Whether a long text holds so few values that a look at each shows it to be sound, without writing it again.
+
+    It is, if it is not too deep, has a member for each colon, and no number that could be a rounded integer.
+    """
+    colons = _count(data, b":", _FEW)
+    if colons >= _FEW or _count(data, b",", _FEW) >= _FEW:
+        return False
+    members = 0
+    level = [value]
+    for _ in range(depth):
+        below: list[JsonValue] = []
+        for item in level:
+            if type(item) is dict:
+                members += len(item)
+                below += item.values()
+            elif type(item) is list:
+                below += item
+            elif type(item) is float:
+                return False
+        if not below:
+            return members == colons
+        level = below
+    return False
 
 
 def _count(text: bytes, byte: bytes, enough: int | None = None) -> int:
@@ -186,20 +214,21 @@ def _read_exactly(data: bytes) -> Reading:
     return value, None, tuple(repetitions)
 
 
-def write(value: JsonValue) -> bytes:
+def write(value: JsonValue, *, line: bool = False) -> bytes:
     """Writes a value as JSON text in UTF-8, on one line, without blanks.
 
     Args:
         value: What to write. An `orjson.Fragment` in it is copied as it is.
+        line: Whether to write the line's end too.
 
     Raises:
         LocalProtocolError: JSON cannot say it: a NaN, an infinity, a lone surrogate, an integer of more than 308
             digits, a name that is no string, another type, or something too deep or contained in itself.
     """
     try:
-        text = orjson.dumps(value)
+        text = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE if line else None)
     except TypeError as error:
-        text = _write_large_integers(value, error)
+        text = _write_large_integers(value, error) + (b"\n" if line else b"")
     # Where there are few values, which is to say in one long string, they are looked at sooner than the text.
     few = len(text) > _LONG_BYTES and _count(text, b",", _FEW) < _FEW
     if (few or b"null" in text) and _has_infinite(value):

@@ -1,0 +1,516 @@
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from mcp_client import Client, Deadlines, Handlers
+from mcp_client.testing import Faults, ScriptedPeer, Transcript, open_in_memory, scripted
+from mcp_core.errors import (
+    ConnectionEnded,
+    LimitExceeded,
+    LocalProtocolError,
+    McpError,
+    Phase,
+    RemoteProtocolError,
+    RequestFailed,
+    RequestTimeout,
+)
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits import CLIENT_LIMITS
+from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
+from mcp_core.revisions import LEGACY, R2025_03_26, R2026_07_28
+from mcp_core.types import (
+    CallToolResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    ProgressNotificationParams,
+    RootsListChangedNotificationParams,
+    TextContent,
+)
+
+OK: JsonObject = {"content": [{"type": "text", "text": "ok"}], "resultType": "complete"}
+
+
+def progress(request: JsonObject, value: float, total: float | None = None) -> JsonObject:
+    meta = request["params"]["_meta"]  # type: ignore[index,call-overload]  # a tools/call of ours
+    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}  # type: ignore[index,call-overload]
+    if total is not None:
+        params["total"] = total
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
+def text_of(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def messages(transcript: Transcript, method: str) -> list[bytes]:
+    return [line for direction, line in transcript.lines if direction == ">" and method.encode() in line]
+
+
+BEGINNINGS = [
+    pytest.param(lambda peer: peer.initialize(tools={}), id="legacy"),
+    pytest.param(lambda peer: peer.discover(tools={}), id="modern"),
+]
+Begin = Callable[[ScriptedPeer], Awaitable[JsonObject]]
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+async def test_progress_is_shown_before_the_answer_and_the_latest_value_wins(
+    begin: Begin, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await begin(peer)
+        request = await peer.receive("tools/call")
+        await peer.send(progress(request, 1), progress(request, 2, total=3))
+        await trio.testing.wait_all_tasks_blocked()
+        answer: JsonObject = {"jsonrpc": "2.0", "id": request["id"], "result": OK}
+        await peer.send(progress(request, 2.5), progress(request, 3), answer)
+
+    shown: list[float] = []
+    async with open_in_memory(scripted(script)) as client:
+        result = await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
+    assert shown == [2, 3]
+    assert text_of(result) == "ok"
+
+
+async def test_an_asynchronous_progress_handler_runs_in_the_task_of_the_caller(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tasks: list[trio.lowlevel.Task] = []
+
+    async def show(params: ProgressNotificationParams) -> None:
+        await trio.sleep(1000)
+        tasks.append(trio.lowlevel.current_task())
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        request = await peer.receive("tools/call")
+        await peer.send(progress(request, 1))
+        await trio.testing.wait_all_tasks_blocked()
+        # The second value, and the answer, come while the first one is being shown.
+        await peer.send(progress(request, 2))
+        await peer.answer(request, OK)
+
+    async with open_in_memory(scripted(script)) as client:
+        # Slower than the idle deadline: an answer that is here is not lost to it.
+        await client.call_tool("slow", on_progress=show)
+    assert tasks == [trio.lowlevel.current_task()] * 2
+
+
+async def test_a_progress_handler_that_fails_ends_the_call_and_cancels_the_request(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.send(progress(await peer.receive("tools/call"), 1))
+        await peer.receive("notifications/cancelled")
+
+    def show(_: ProgressNotificationParams) -> None:
+        raise ZeroDivisionError
+
+    async with open_in_memory(scripted(script)) as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.call_tool("slow", on_progress=show)
+
+
+# --- deadlines -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        request = await peer.receive("tools/call")
+        for value in range(5):
+            await trio.sleep(8)
+            await peer.send(progress(request, value + 1))
+        await peer.receive("notifications/cancelled")
+
+    async with open_in_memory(scripted(script), deadlines=Deadlines(idle=10)) as client:
+        start = trio.current_time()
+        with pytest.raises(RequestTimeout, match="idle deadline of 10 s") as caught:
+            await client.call_tool("slow")
+        assert trio.current_time() - start == 50
+    assert (caught.value.deadline, caught.value.seconds) == ("idle", 10)
+    assert caught.value.circumstances.method == "tools/call"
+    assert caught.value.circumstances.request_id == 3
+    assert caught.value.circumstances.peer == "the server in memory"
+    assert caught.value.circumstances.phase is Phase.REQUEST
+
+
+@pytest.mark.spec("progress.max-timeout-regardless")
+async def test_the_total_deadline_holds_in_spite_of_progress(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        request = await peer.receive("tools/call")
+        for value in range(100):
+            await trio.sleep(8)
+            await peer.send(progress(request, value + 1))
+
+    async with open_in_memory(scripted(script)) as client:
+        with pytest.raises(RequestTimeout, match="total deadline of 20 s"):
+            await client.call_tool("slow", deadlines=Deadlines(idle=10, total=20))
+
+
+async def test_the_idle_deadline_does_not_pass_while_the_server_waits_for_the_user(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        first = await peer.receive("tools/call")
+        schema: JsonObject = {"type": "object", "properties": {}}
+        params: JsonObject = {"message": "?", "requestedSchema": schema}
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params})
+        second = await peer.receive("tools/call")
+        # A sign of life of the first request does not start its idle deadline while the user is asked.
+        await peer.send(progress(first, 1))
+        assert (await peer.receive())["result"] == {"action": "decline"}
+        await peer.answer(first, OK)
+        await trio.sleep(9)
+        await peer.answer(second, OK)
+
+    started = trio.Event()
+
+    async def think(_: ElicitRequestFormParams) -> ElicitResult:
+        started.set()
+        await trio.sleep(500)
+        return ElicitResult(action="decline")
+
+    deadlines = Deadlines(idle=10)
+    async with open_in_memory(scripted(script), handlers=Handlers(elicit=think), deadlines=deadlines) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "first")
+            await started.wait()
+            nursery.start_soon(client.call_tool, "second")
+
+
+@pytest.mark.parametrize("name", ["connect", "probe", "idle", "total"])
+@pytest.mark.parametrize("value", [0, -1, math.nan])
+def test_a_deadline_is_more_than_nothing(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"Deadlines.{name}"):
+        Deadlines(**{name: value})
+
+
+# --- cancellation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("cancellation.cancelled-request-id-in-flight")
+@pytest.mark.parametrize("begin", BEGINNINGS)
+async def test_cancelling_the_caller_cancels_the_request_once(
+    begin: Begin, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await begin(peer)
+        request = await peer.receive("tools/call")
+        cancelled = await peer.receive("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == request["id"]  # type: ignore[index,call-overload]
+        # The answer crosses it, and harms nobody.
+        await peer.answer(request, OK)
+        await peer.answer(await peer.receive("tools/call"), OK)
+
+    transcript = Transcript()
+    async with open_in_memory(scripted(script), transcript=transcript) as client:
+        with trio.move_on_after(5) as scope:
+            await client.call_tool("slow")
+        assert scope.cancelled_caught
+        await client.call_tool("quick")
+    assert len(messages(transcript, "notifications/cancelled")) == 1
+
+
+@pytest.mark.spec("cancellation.initialize-not-cancellable")
+async def test_giving_up_to_connect_does_not_cancel_initialize(autojump_clock: trio.testing.MockClock) -> None:
+    transcript = Transcript()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("initialize")
+
+    with trio.move_on_after(5) as scope:
+        async with open_in_memory(scripted(script), transcript=transcript, revisions=[*LEGACY]):
+            raise AssertionError("it was never opened")
+    assert scope.cancelled_caught
+    assert messages(transcript, "initialize")
+    assert not messages(transcript, "cancelled")
+
+
+async def test_a_request_that_cannot_be_written_is_not_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.answer(await peer.receive("tools/call"), OK)
+
+    transcript = Transcript()
+    async with open_in_memory(scripted(script), transcript=transcript) as client:
+        with pytest.raises(LocalProtocolError) as caught:
+            await client.call_tool("a", {"number": math.nan})
+        assert caught.value.circumstances.method == "tools/call"
+        await client.call_tool("b")
+    assert not messages(transcript, "cancelled")
+
+
+# --- what the server can do wrong ------------------------------------------------------------------------------------
+
+
+async def test_an_error_of_the_server_says_what_it_happened_to(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.refuse(await peer.receive("tools/call"), -32602, "unknown tool", {"a": 1})
+
+    async with open_in_memory(scripted(script)) as client:
+        with pytest.raises(RequestFailed, match=r"unknown tool \(method tools/call, id 3, peer the server in mem") as e:
+            await client.call_tool("a")
+    assert (e.value.code, e.value.data) == (-32602, {"a": 1})
+
+
+async def test_what_was_not_offered_is_not_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_in_memory(scripted(lambda peer: peer.initialize())) as client:
+        with pytest.raises(LocalProtocolError, match="does not offer tools") as caught:
+            await client.call_tool("a")
+        assert caught.value.circumstances.method == "tools/call"
+        with pytest.raises(LocalProtocolError):
+            await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
+
+
+async def test_an_error_without_id_belongs_to_the_only_open_request(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "what?"}})
+
+    async with open_in_memory(scripted(script)) as client:
+        with pytest.raises(RequestFailed, match=r"what\?"):
+            await client.call_tool("a")
+
+
+@pytest.mark.parametrize("form", [str, lambda id: f"{id}", lambda id: id])
+async def test_an_answer_is_found_by_its_id_in_either_form(
+    form: Callable[[JsonValue], JsonValue], autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        request = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": 99, "result": OK}, {"jsonrpc": "2.0", "id": "x", "result": OK})
+        await peer.send({"jsonrpc": "2.0", "id": form(request["id"]), "result": OK})
+
+    async with open_in_memory(scripted(script)) as client:
+        assert text_of(await client.call_tool("a")) == "ok"
+
+
+@pytest.mark.parametrize("result", [[], 1, "text", True])
+async def test_a_broken_answer_ends_the_request_that_it_was_meant_for(
+    result: JsonValue, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.answer(await peer.receive("tools/call"), result)
+
+    async with open_in_memory(scripted(script)) as client:
+        start = trio.current_time()
+        with pytest.raises(RemoteProtocolError, match="a result must be an object"):
+            await client.call_tool("a")
+        assert trio.current_time() == start
+
+
+async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    large: JsonObject = {"content": [{"type": "text", "text": "x" * 2000}]}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.answer(await peer.receive("tools/call"), large)
+        # With two open requests it cannot be known whose answer that was.
+        await peer.answer(await peer.receive("tools/call"), large)
+        await peer.answer(await peer.receive("tools/call"), OK)
+
+    limits = attrs.evolve(CLIENT_LIMITS, message_bytes=1000, event_bytes=1000)
+    async with open_in_memory(scripted(script), limits=limits) as client:
+        with pytest.raises(LimitExceeded, match="Limits.message_bytes"):
+            await client.call_tool("a")
+        async with trio.open_nursery() as nursery:
+
+            async def timed_out() -> None:
+                with pytest.raises(RequestTimeout):
+                    await client.call_tool("b")
+
+            nursery.start_soon(timed_out)
+            await trio.testing.wait_all_tasks_blocked()
+            await client.call_tool("c")
+
+
+async def test_unknown_things_are_survived(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.send(
+            {"jsonrpc": "2.0", "method": "window/logMessage", "params": {}},
+            {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 77, "progress": 1}},
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}},
+            {"jsonrpc": "2.0", "id": "5", "method": "no/such", "params": {}},
+            {"jsonrpc": "2.0", "id": "6", "method": "ping", "params": 1},
+            {"jsonrpc": "2.0", "id": "7", "method": "ping", "params": None},
+            {"jsonrpc": "2.0", "methid": "banner"},
+        )
+        replies = [await peer.receive() for _ in range(3)]
+        assert [(reply["id"], "error" in reply) for reply in replies] == [("5", True), ("6", True), ("7", False)]
+        await peer.answer(await peer.receive("tools/call"), {**OK, "surprise": True})
+
+    with caplog.at_level(logging.DEBUG, "mcp_client"):
+        async with open_in_memory(scripted(script)) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            await client.call_tool("a")
+    assert any("params is null" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+async def test_a_hundred_calls_at_once_each_get_their_own_answer(
+    begin: Begin, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await begin(peer)
+        requests = [await peer.receive("tools/call") for _ in range(100)]
+        for request in reversed(requests):
+            name = request["params"]["name"]  # type: ignore[index,call-overload]  # a tools/call of ours
+            await peer.answer(request, {**OK, "content": [{"type": "text", "text": name}]})
+
+    answers: dict[str, str] = {}
+    async with open_in_memory(scripted(script)) as client:
+
+        async def call(name: str) -> None:
+            answers[name] = text_of(await client.call_tool(name))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(call, f"tool-{number}")
+    assert answers == {f"tool-{number}": f"tool-{number}" for number in range(100)}
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def test_whatever_waits_when_the_server_goes_away_ends_with_that(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={}, prompts={})
+        await peer.receive()
+        await peer.receive()
+        await peer.aclose()
+
+    errors: list[McpError] = []
+
+    async def fail(call: Callable[[], Awaitable[object]]) -> None:
+        with pytest.raises(ConnectionEnded, match="closed by the server") as caught:
+            await call()
+        errors.append(caught.value)
+
+    async with open_in_memory(scripted(script)) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail, client.list_tools)
+            nursery.start_soon(fail, client.list_prompts)
+        await fail(client.list_tools)
+        await client.wait_ended()
+        with pytest.raises(ConnectionEnded):
+            await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
+    assert {error.circumstances.method for error in errors} == {"tools/list", "prompts/list"}
+    assert len(set(map(id, errors))) == 3
+
+
+async def test_bytes_in_any_pieces_and_with_delays_change_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.answer(await peer.receive("tools/call"), OK)
+
+    slow = Faults(split=7, delay=0.01)
+    async with open_in_memory(scripted(script), to_client=slow, to_server=slow) as client:
+        assert text_of(await client.call_tool("a")) == "ok"
+
+
+@pytest.mark.spec("batch.receiver-may-support-batches", "batch.implementations-must-support-receiving-batches")
+async def test_a_batch_of_a_server_of_2025_03_26_is_read_and_answered_in_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize("2025-03-26", tools={})
+        request = await peer.receive("tools/call")
+        await peer.send(
+            [
+                {"jsonrpc": "2.0", "id": "a", "method": "roots/list"},
+                progress(request, 1),
+                {"jsonrpc": "2.0", "id": "b", "method": "ping"},
+                {"jsonrpc": "2.0", "id": "c", "method": "no/such"},
+                {"jsonrpc": "2.0", "id": request["id"], "result": OK},
+                1,
+            ]
+        )
+        reply = await peer.receive_line()
+        assert reply is not None
+        for expected in (b'"id":"a","result":{"roots":[]}', b'"id":"b","result":{}', b"-32601", b'"id":null'):
+            assert expected in reply
+        await peer.send([1])
+        assert (await peer.receive_line() or b"").startswith(b'[{"jsonrpc":"2.0","id":null,"error"')
+
+    shown: list[float] = []
+    handlers = Handlers(roots=[])
+    async with open_in_memory(scripted(script), revisions=[R2025_03_26], handlers=handlers) as client:
+        await client.call_tool("a", on_progress=lambda params: shown.append(params.progress))
+        await trio.testing.wait_all_tasks_blocked()
+    assert shown == [1]
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+async def test_a_batch_of_a_server_that_may_not_send_any_is_read_all_the_same(
+    begin: Begin, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await begin(peer)
+        request = await peer.receive("tools/call")
+        await peer.send([1, {"jsonrpc": "2.0", "id": request["id"], "result": OK}])
+
+    async with open_in_memory(scripted(script)) as client:
+        assert text_of(await client.call_tool("a")) == "ok"
+
+
+async def test_a_modern_client_writes_no_responses(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.discover(tools={})
+        await peer.send(
+            {"jsonrpc": "2.0", "id": 1, "method": "roots/list"},
+            {"jsonrpc": "2.0", "id": 2, "method": "ping"},
+            {"jsonrpc": "2.0", "id": 3, "method": "ping", "params": 3},
+        )
+        await peer.answer(await peer.receive("tools/call"), OK)
+
+    transcript = Transcript()
+    async with open_in_memory(scripted(script), transcript=transcript, revisions=[R2026_07_28]) as client:
+        await trio.testing.wait_all_tasks_blocked()
+        await client.call_tool("a")
+    assert all(b'"method"' in line for direction, line in transcript.lines if direction == ">")
+
+
+async def both_ends(client: Client) -> None:
+    await client.aclose()
+    await client.aclose()
+
+
+async def test_closing_a_client_from_another_task_ends_what_waits(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}))) as client:
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                with pytest.raises(ConnectionEnded, match="the client was closed"):
+                    await client.call_tool("a")
+
+            nursery.start_soon(call)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(both_ends, client)
+            nursery.start_soon(both_ends, client)

@@ -1,0 +1,628 @@
+"""A handler asks the client with the same code in every revision: by requests, or in rounds."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Literal
+
+import attrs
+import pytest
+import trio
+
+from mcp_core import types as t
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import PING
+from mcp_core.revisions import LEGACY, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
+from mcp_server import Accepted, Context, Declined, Dismissed, InputPolicy, InvalidAnswer, Server
+from raw_client import RawClient, as_list, as_object, connected, text_of
+
+ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
+WITH_FORMS = pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
+WITH_PAGES = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+
+
+@attrs.frozen
+class Booking:
+    """What is booked."""
+
+    seats: int
+    window: bool = False
+
+
+class Colour(enum.Enum):
+    """Colours."""
+
+    RED = "red"
+    LIGHT_BLUE = "light_blue"
+
+
+@attrs.frozen
+class Taste:
+    """What one likes."""
+
+    favourite: Colour
+
+
+@attrs.frozen
+class Tastes:
+    """What one likes, in several."""
+
+    likes: list[Literal["tea", "coffee"]]
+
+
+def accept(**content: JsonValue) -> JsonObject:
+    return {"action": "accept", "content": content}
+
+
+def model_says(text: str) -> JsonObject:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m", "stopReason": "endTurn"}
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("asks", version="0")
+
+    @server.tool
+    async def book(context: Context) -> str:
+        match await context.elicit(Booking, "How many seats?"):
+            case Accepted(value):
+                return f"booked {value!r}"
+            case Declined():
+                return "declined"
+            case Dismissed():
+                return "dismissed"
+
+    @server.tool
+    async def paint(context: Context) -> str:
+        outcome = await context.elicit(Taste, "Which colour?")
+        return repr(outcome.value.favourite) if isinstance(outcome, Accepted) else "none"
+
+    @server.tool
+    async def drink(context: Context) -> str:
+        outcome = await context.elicit(Tastes, "What do you drink?")
+        return repr(outcome.value.likes) if isinstance(outcome, Accepted) else "none"
+
+    @server.tool
+    async def visit(context: Context) -> str:
+        return repr(await context.elicit_url("https://example.org/pay", "Please pay."))
+
+    @server.tool
+    async def think(context: Context) -> str:
+        result = await context.sample("What is the answer?", max_tokens=10, system_prompt="Be brief.", stop_sequences=["."])
+        content = result.content
+        return content.text if isinstance(content, t.TextContent) else repr(content)
+
+    @server.tool
+    async def look(context: Context) -> str:
+        return ",".join(root.uri for root in await context.list_roots())
+
+    return server
+
+
+# --- the three questions, in each revision ---------------------------------------------------------------------------
+
+
+@WITH_FORMS
+@pytest.mark.spec("elicitation.form-params", "elicitation.server-handles-actions", "elicitation.form-schema-required")
+async def test_the_user_fills_in_a_form(server: Server, revision: Revision) -> None:
+    answers: list[JsonObject] = [accept(seats=2), {"action": "decline"}, {"action": "cancel"}]
+    async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
+        assert await client.text("book") == "booked Booking(seats=2, window=False)"
+        assert await client.text("book") == "declined"
+        assert await client.text("book") == "dismissed"
+        params = as_object(client.asked[0]["params"])
+        assert params["message"] == "How many seats?"
+        schema = as_object(params["requestedSchema"])
+        assert schema["required"] == ["seats"]
+        assert client.rounds == (3 if revision is R2026_07_28 else 0)
+
+
+@ALL
+async def test_the_model_is_asked(server: Server, revision: Revision) -> None:
+    async with connected(server, revision, answers={"sampling/createMessage": lambda _: model_says("42")}) as client:
+        assert await client.text("think") == "42"
+        params = as_object(client.asked[0]["params"])
+        assert params["maxTokens"] == 10
+        assert params["stopSequences"] == ["."]
+        (message,) = as_list(params["messages"])
+        assert message == {"role": "user", "content": {"type": "text", "text": "What is the answer?"}}
+
+
+@ALL
+async def test_the_roots_are_listed(server: Server, revision: Revision) -> None:
+    answers = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}}
+    async with connected(server, revision, answers=answers) as client:
+        assert await client.text("look") == "file:///a,file:///b"
+
+
+@WITH_PAGES
+@pytest.mark.spec("elicitation.url-params", "elicitation.url-request-params")
+async def test_the_user_visits_a_page(server: Server, revision: Revision) -> None:
+    answers: list[JsonObject] = [{"action": "accept"}, {"action": "cancel"}]
+    async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
+        assert await client.text("visit") == "Accepted(value=None)"
+        params = as_object(client.asked[0]["params"])
+        assert params["mode"] == "url"
+        assert ("elicitationId" in params) == (revision is R2025_11_25)
+        assert await client.text("visit") == "Dismissed()"
+
+
+@WITH_FORMS
+async def test_choices_have_the_form_of_the_revision(server: Server, revision: Revision) -> None:
+    async with connected(server, revision, answers={"elicitation/create": lambda _: accept(favourite="red")}) as client:
+        assert await client.text("paint") == "<Colour.RED: 'red'>"
+        schema = as_object(as_object(client.asked[0]["params"])["requestedSchema"])
+        favourite = as_object(as_object(schema["properties"])["favourite"])
+        assert ("oneOf" in favourite) == (revision is not R2025_06_18)
+        assert ("enumNames" in favourite) == (revision is R2025_06_18)
+
+
+@WITH_FORMS
+async def test_a_form_that_a_revision_cannot_say_is_an_error_that_names_the_field(
+    server: Server, revision: Revision, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(server, revision, answers={"elicitation/create": lambda _: accept(likes=["tea"])}) as client:
+        if revision is R2025_06_18:
+            assert (await client.fail("tools/call", {"name": "drink"}))["code"] == ErrorCode.INTERNAL_ERROR
+            assert "likes" in caplog.text
+        else:
+            assert await client.text("drink") == "['tea']"
+
+
+@WITH_FORMS
+@pytest.mark.spec("elicitation.server-validates", "elicitation.server-validates-content")
+async def test_an_answer_that_does_not_fit_the_form_is_told(server: Server, revision: Revision) -> None:
+    async with connected(server, revision, answers={"elicitation/create": lambda _: accept(seats="two")}) as client:
+        result = await client.tool("book")
+        assert result["isError"] is True
+        assert text_of(result) == (
+            'the client\'s answer does not fit the form: seats: expected an integer, got the string "two"'
+        )
+
+
+async def test_a_tool_may_handle_an_answer_that_does_not_fit() -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def book(context: Context) -> str:
+        try:
+            await context.elicit(Booking, "How many seats?")
+        except InvalidAnswer:
+            return "nonsense"
+        return "fine"
+
+    async with connected(server, R2025_06_18, answers={"elicitation/create": lambda _: {"action": "accept"}}) as client:
+        assert await client.text("book") == "nonsense"
+
+
+# --- what the client cannot do ---------------------------------------------------------------------------------------
+
+
+@ALL
+@pytest.mark.spec("elicitation.only-supported-modes", "elicitation.unsupported-mode-not-sent")
+async def test_a_client_is_not_asked_what_it_did_not_declare(server: Server, revision: Revision) -> None:
+    async with connected(server, revision, capabilities={}) as client:
+        for tool in ("book", "visit", "think", "look"):
+            error = await client.fail("tools/call", {"name": tool})
+            assert error["code"] == revision.missing_client_capability
+            assert "requiredCapabilities" in as_object(error["data"])
+        assert client.asked == []
+
+
+@WITH_PAGES
+async def test_a_client_that_shows_forms_need_not_show_pages(server: Server, revision: Revision) -> None:
+    async with connected(server, revision, capabilities={"elicitation": {}}) as client:
+        error = await client.fail("tools/call", {"name": "visit"})
+        assert as_object(error["data"])["requiredCapabilities"] == {"elicitation": {"url": {}}}
+
+
+@pytest.mark.parametrize("revision", [R2024_11_05, R2025_03_26], ids=str)
+async def test_revisions_without_elicitation_cannot_be_asked(server: Server, revision: Revision) -> None:
+    async with connected(server, revision) as client:
+        error = await client.fail("tools/call", {"name": "book"})
+        assert "elicitation/create needs a client capability" in str(error["message"])
+
+
+async def test_only_some_methods_ask_in_rounds(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", version="0")
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        return name
+
+    @server.completion(prompt="greet", argument="name")
+    async def names(value: str, context: Context) -> list[str]:
+        return [root.uri for root in await context.list_roots()]
+
+    async with connected(server, R2026_07_28) as client:
+        ref: JsonObject = {"type": "ref/prompt", "name": "greet"}
+        error = await client.fail("completion/complete", {"ref": ref, "argument": {"name": "name", "value": ""}})
+        assert error["code"] == ErrorCode.INTERNAL_ERROR
+        assert "a handler of completion/complete cannot ask the client" in caplog.text
+
+
+async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def ping(context: Context) -> str:
+        await context._ask(PING, t.PingRequestParams())
+        return ""
+
+    async with connected(server, R2026_07_28) as client:
+        assert (await client.fail("tools/call", {"name": "ping"}))["code"] == ErrorCode.INTERNAL_ERROR
+        assert "a server cannot ask ping" in caplog.text
+    async with connected(server, R2025_06_18, answers={"ping": lambda _: {}}) as client:
+        assert await client.text("ping") == ""
+
+
+@pytest.mark.parametrize("revision", LEGACY, ids=str)
+async def test_an_error_of_the_client_reaches_the_handler(revision: Revision) -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def look(context: Context) -> str:
+        try:
+            await context.list_roots()
+        except RequestFailed as failure:
+            return f"{failure.code} {failure.message}"
+        return ""
+
+    async with connected(server, revision) as client:
+        id = await client.start("tools/call", {"name": "look"})
+        await client.wait_for(lambda: len(client.asked) == 1)
+        error: JsonObject = {"code": -1, "message": "no"}
+        await client.send({"jsonrpc": "2.0", "id": client.asked[0]["id"], "error": error})
+        result = as_object((await client.response(id))["result"])
+        assert text_of(result) == "-1 no"
+
+
+# --- rounds ----------------------------------------------------------------------------------------------------------
+
+
+@ALL
+@pytest.mark.spec("prompts.get-mrtr", "resources.read-mrtr", "tools.call-mrtr")
+async def test_prompts_and_resources_ask_too(revision: Revision) -> None:
+    server = Server("s", version="0")
+
+    @server.prompt
+    async def greet(context: Context) -> str:
+        return (await context.list_roots())[0].uri
+
+    @server.resource("x://{name}")
+    async def read(name: str, context: Context) -> str:
+        return name + (await context.list_roots())[0].uri
+
+    async with connected(server, revision, answers={"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}) as client:
+        (message,) = as_list((await client.call("prompts/get", {"name": "greet"}))["messages"])
+        assert as_object(as_object(message)["content"])["text"] == "file:///a"
+        (part,) = as_list((await client.call("resources/read", {"uri": "x://y"}))["contents"])
+        assert as_object(part)["text"] == "yfile:///a"
+
+
+@ALL
+async def test_questions_one_after_the_other_and_side_effects_once(revision: Revision) -> None:
+    server = Server("s", version="0")
+    done: list[str] = []
+
+    async def pay() -> JsonValue:
+        done.append("pay")
+        return {"receipt": 7}
+
+    def note() -> JsonValue:
+        done.append("note")
+        return None
+
+    @server.tool
+    async def order(context: Context) -> str:
+        receipt = await context.once("pay", pay)
+        first = await context.sample("first", max_tokens=1)
+        await context.once("note", note)
+        second = await context.sample("second", max_tokens=1)
+        third = await context.sample("second", max_tokens=1)
+        assert await context.once("pay", pay) == receipt
+        texts = [each.content.text for each in (first, second, third) if isinstance(each.content, t.TextContent)]
+        return f"{receipt} {texts}"
+
+    count = iter(range(10))
+    answers = {"sampling/createMessage": lambda _: model_says(str(next(count)))}
+    async with connected(server, revision, answers=answers) as client:
+        assert await client.text("order") == "{'receipt': 7} ['0', '1', '2']"
+        assert done == ["pay", "note"]
+        assert client.rounds == (3 if revision is R2026_07_28 else 0)
+
+
+@ALL
+async def test_questions_at_the_same_time_go_out_together(revision: Revision) -> None:
+    server = Server("s", version="0")
+    runs = 0
+
+    @server.tool
+    async def both(context: Context) -> str:
+        nonlocal runs
+        runs += 1
+        found: dict[str, str] = {}
+
+        async def think(about: str) -> None:
+            content = (await context.sample(about, max_tokens=1)).content
+            found[about] = content.text if isinstance(content, t.TextContent) else ""
+
+        async with trio.open_nursery() as nursery:
+            for about in ("a", "b", "c"):
+                nursery.start_soon(think, about)
+        return str(sorted(found.items()))
+
+    def answer(params: JsonObject) -> JsonObject:
+        return model_says(str(as_object(as_object(as_list(params["messages"])[0])["content"])["text"]).upper())
+
+    async with connected(server, revision, answers={"sampling/createMessage": answer}) as client:
+        assert await client.text("both") == "[('a', 'A'), ('b', 'B'), ('c', 'C')]"
+        assert client.rounds == (1 if revision is R2026_07_28 else 0)
+        assert runs == client.rounds + 1
+
+
+async def test_a_round_ends_only_when_a_side_effect_is_done() -> None:
+    server = Server("s", version="0")
+    done: list[str] = []
+
+    @server.tool
+    async def order(context: Context) -> str:
+        async def slow() -> str:
+            for _ in range(20):
+                await trio.lowlevel.checkpoint()
+            done.append("paid")
+            return "paid"
+
+        async def pay() -> None:
+            await context.once("pay", slow)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pay)
+            nursery.start_soon(context.list_roots)
+        return "ok"
+
+    async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
+        assert await client.text("order") == "ok"
+        assert done == ["paid"]
+
+
+async def test_a_failed_side_effect_is_not_remembered() -> None:
+    server = Server("s", version="0")
+    tries = 0
+
+    def flaky() -> int:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise OSError("no line")
+        return tries
+
+    @server.tool
+    async def work(context: Context) -> int:
+        try:
+            return await context.once("x", flaky)
+        except OSError:
+            return await context.once("x", flaky)
+
+    for revision in (R2025_06_18, R2026_07_28):
+        tries = 0
+        async with connected(server, revision) as client:
+            assert await client.text("work") == '{"result":2}'
+
+
+@ALL
+async def test_what_is_kept_by_once_has_to_be_json(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", version="0")
+    values: list[object] = [{1, 2}, (1, 2), math.nan, {1: 2}, Booking(seats=1)]
+
+    @server.tool
+    async def keep(context: Context) -> str:
+        await context.once("key", lambda: values[0])
+        return "kept"
+
+    async with connected(server, revision) as client:
+        while values:
+            caplog.clear()
+            assert (await client.fail("tools/call", {"name": "keep"}))["code"] == ErrorCode.INTERNAL_ERROR
+            assert "under the key 'key' of Context.once" in caplog.text
+            values.pop(0)
+
+
+@ALL
+async def test_a_function_under_once_cannot_ask(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def nested(context: Context) -> str:
+        async def ask() -> str:
+            return (await context.list_roots())[0].uri
+
+        return await context.once("key", ask)
+
+    async with connected(server, revision) as client:
+        assert (await client.fail("tools/call", {"name": "nested"}))["code"] == ErrorCode.INTERNAL_ERROR
+        assert "cannot ask the client" in caplog.text
+
+
+async def test_a_question_in_a_shielded_scope_is_a_clear_error(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def stubborn(context: Context) -> str:
+        with trio.CancelScope(shield=True):
+            await context.list_roots()
+        return "never"
+
+    async with connected(server, R2026_07_28) as client:
+        assert (await client.fail("tools/call", {"name": "stubborn"}))["code"] == ErrorCode.INTERNAL_ERROR
+        assert "ask outside of the shielded scope" in caplog.text
+
+
+async def test_finally_runs_when_a_round_ends() -> None:
+    server = Server("s", version="0")
+    log: list[str] = []
+
+    @server.tool
+    async def careful(context: Context) -> str:
+        try:
+            await context.list_roots()
+        except Exception:
+            log.append("swallowed")
+        finally:
+            log.append("cleaned")
+        return "done"
+
+    async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
+        assert await client.text("careful") == "done"
+        assert log == ["cleaned", "cleaned"]
+
+
+async def test_a_plain_function_in_a_thread_asks_through_trio() -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    def look(context: Context) -> str:
+        roots: tuple[t.Root, ...] = trio.from_thread.run(context.list_roots)
+        return roots[0].uri
+
+    for revision in (R2025_06_18, R2026_07_28):
+        answers = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}
+        async with connected(server, revision, answers=answers) as client:
+            assert await client.text("look") == "file:///a"
+
+
+# --- the state -------------------------------------------------------------------------------------------------------
+
+
+async def first_round(client: RawClient, **arguments: JsonValue) -> JsonObject:
+    """The params of the second round of the tool `look`, with the answer."""
+    params: JsonObject = {"name": "look", "arguments": arguments}
+    result = as_object((await client.response(await client.start("tools/call", params)))["result"])
+    (key,) = as_object(result["inputRequests"])
+    return {**params, "inputResponses": {key: {"roots": []}}, "requestState": result["requestState"]}
+
+
+@pytest.mark.spec("mrtr.state-integrity")
+async def test_a_state_that_was_changed_or_made_for_another_request_is_refused(server: Server) -> None:
+    async with connected(server, R2026_07_28) as client:
+        params = await first_round(client)
+        state = str(params["requestState"])
+        place = len(state) // 2
+        changed = state[:place] + ("A" if state[place] != "A" else "B") + state[place + 1 :]
+        for bad in (changed, "", "nonsense!", "é", "AAAA", state[:40], f"AAAAAAAAAAA{state[11:]}", state * 20_000):
+            error = await client.fail("tools/call", {**params, "requestState": bad})
+            assert error["code"] == ErrorCode.INVALID_PARAMS
+            assert "requestState" in str(error["message"])
+        error = await client.fail("tools/call", {**params, "name": "think"})
+        assert error["code"] == ErrorCode.INVALID_PARAMS
+        assert await client.call("tools/call", params)  # it is still good for what it was made for
+
+
+async def test_a_state_of_another_server_is_refused_unless_they_share_a_key(server: Server) -> None:
+    def other(keys: list[bytes]) -> Server:
+        made = Server("asks", version="0", input_policy=InputPolicy(keys=keys))
+
+        @made.tool
+        async def look(context: Context) -> str:
+            return f"{len(await context.list_roots())}"
+
+        return made
+
+    old, new = b"o" * 32, b"n" * 32
+    async with connected(other([old]), R2026_07_28) as client:
+        params = await first_round(client)
+    async with connected(other([new, old]), R2026_07_28) as client:
+        assert text_of(await client.call("tools/call", params)) == "0"
+    for keys in ([new], []):
+        async with connected(other(keys), R2026_07_28) as client:
+            assert (await client.fail("tools/call", params))["code"] == ErrorCode.INVALID_PARAMS
+
+
+async def test_a_state_expires(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected(server, R2026_07_28) as client:
+        params = await first_round(client)
+        now = 2_000_000_000.0
+        monkeypatch.setattr("mcp_server._rounds.time.time", lambda: now)
+        error = await client.fail("tools/call", params)
+        assert error["code"] == ErrorCode.INVALID_PARAMS
+
+
+async def test_a_tool_that_asks_nothing_refuses_a_bad_state_all_the_same() -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def plain() -> str:
+        return "fine"
+
+    async with connected(server, R2026_07_28) as client:
+        error = await client.fail("tools/call", {"name": "plain", "requestState": "forged"})
+        assert error["code"] == ErrorCode.INVALID_PARAMS
+
+
+async def test_answers_without_a_state_are_taken(server: Server) -> None:
+    async with connected(server, R2026_07_28) as client:
+        params = await first_round(client)
+        del params["requestState"]
+        assert "isError" not in await client.call("tools/call", params)
+
+
+async def test_an_answer_of_the_wrong_kind_is_refused(server: Server) -> None:
+    async with connected(server, R2026_07_28) as client:
+        params = await first_round(client)
+        (key,) = as_object(params["inputResponses"])
+        error = await client.fail("tools/call", {**params, "inputResponses": {key: {"action": "accept"}}})
+        assert error["code"] == ErrorCode.INVALID_PARAMS
+        assert "the answer to roots/list" in str(error["message"])
+
+
+async def test_rounds_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", version="0", input_policy=InputPolicy(rounds=3))
+
+    @server.tool
+    async def insist(context: Context) -> str:
+        for number in range(10):
+            await context.sample(f"question {number}", max_tokens=1)
+        return "done"
+
+    async with connected(server, R2026_07_28, answers={"sampling/createMessage": lambda _: model_says("x")}) as client:
+        error = await client.fail("tools/call", {"name": "insist"})
+        assert error["code"] == ErrorCode.INVALID_REQUEST
+        assert "InputPolicy.rounds" in str(error["message"])
+        assert client.rounds == 3
+
+
+async def test_a_state_that_grows_too_large_is_an_error() -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def hoard(context: Context) -> str:
+        await context.once("much", lambda: "x" * 1_000_000)
+        await context.list_roots()
+        return ""
+
+    async with connected(server, R2026_07_28) as client:
+        error = await client.fail("tools/call", {"name": "hoard"})
+        assert "characters of a requestState" in str(error["message"])
+
+
+async def test_a_client_that_cancels_gets_no_questions() -> None:
+    server = Server("s", version="0")
+    started = trio.Event()
+
+    @server.tool
+    async def slow(context: Context) -> str:
+        started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
+
+    async with connected(server, R2026_07_28) as client:
+        id = await client.start("tools/call", {"name": "slow"})
+        await started.wait()
+        await client.notify("notifications/cancelled", {"requestId": id})
+        await client.call("tools/list")
+        assert id not in client._responses

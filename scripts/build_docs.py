@@ -1,0 +1,81 @@
+"""Makes the reference, `docs/reference`, from the sources: a page for each public module, and pages of tables.
+
+    python scripts/build_docs.py            writes it
+    python scripts/build_docs.py --check    says what is not as it would be written, and fails if there is any
+
+The files are committed, so that they can be read where the project is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from check_exports import MODULES
+from reference_pages import Source, page, sources
+from reference_tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["main", "pages", "stale"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+REFERENCE: Final = ROOT / "docs" / "reference"
+_MARK: Final = "<!-- Made by scripts/build_docs.py: change the sources, not this file. -->\n\n"
+_INDEX: Final = "README.md"
+
+
+def pages() -> dict[str, str]:
+    """The reference: file names and contents."""
+    known = sources({package: ROOT / folder for package, folder in MODULES.items()})
+    public = {name: source for name, source in known.items() if source.public and source.exported}
+    found = {f"{name}.md": page(source, known) for name, source in public.items()}
+    made = tables(known)
+    found.update(made)
+    found[_INDEX] = _index(public, made)
+    return {name: _MARK + text for name, text in found.items()}
+
+
+def _index(public: Mapping[str, Source], made: Mapping[str, str]) -> str:
+    lines = ["# Reference", "", "## Tables", ""]
+    lines += [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in made.items()]
+    for package in MODULES:
+        lines += ["", f"## {package}", ""]
+        for name, source in public.items():
+            if name.partition(".")[0] == package:
+                first = (source.document.strip().splitlines() or [""])[0]
+                lines.append(f"- [{name}]({name}.md): {first}")
+    return "\n".join(lines) + "\n"
+
+
+def stale(folder: Path) -> list[str]:
+    """What in a folder is not as it would be written: names of files that differ, are missing or too many."""
+    wanted = pages()
+    there = {path.name: path.read_text() for path in folder.glob("*.md")} if folder.is_dir() else {}
+    return sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status: 1 when `--check` finds something."""
+    parser = argparse.ArgumentParser(description="Makes docs/reference from the sources.")
+    parser.add_argument("--check", action="store_true", help="only say what is not up to date")
+    if parser.parse_args(arguments).check:
+        found = stale(REFERENCE)
+        for name in found:
+            print(f"docs/reference/{name} is not up to date; run: python scripts/build_docs.py")
+        return 1 if found else 0
+    REFERENCE.mkdir(exist_ok=True)
+    wanted = pages()
+    for path in REFERENCE.glob("*.md"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (REFERENCE / name).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
