@@ -206,6 +206,8 @@ def _public(face: Face) -> list[str]:
 def _origin(face: Face, name: str, known: Mapping[str, Face]) -> tuple[str, str]:
     """The public module that a name comes from, as far as public modules lead; names are not changed on the way."""
     while (source := face.sources.get(name)) is not None:
+        if source == face.module:
+            break  # a package that shows one of its modules: `from package import module`
         if source not in known:
             return source, name
         face = known[source]

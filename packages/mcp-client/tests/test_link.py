@@ -127,6 +127,7 @@ async def test_a_progress_handler_that_fails_ends_the_call_and_cancels_the_reque
 # --- deadlines -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cancellation.timeout-reset-on-progress", "cancellation.timeout-cancels")
 async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -150,7 +151,7 @@ async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
     assert caught.value.circumstances.phase is Phase.REQUEST
 
 
-@pytest.mark.spec("progress.max-timeout-regardless")
+@pytest.mark.spec("cancellation.timeout-maximum", "cancellation.timeouts")
 async def test_the_total_deadline_holds_in_spite_of_progress(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
@@ -206,7 +207,7 @@ def test_a_deadline_is_more_than_nothing(name: str, value: float) -> None:
 # --- cancellation ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("cancellation.cancelled-request-id-in-flight")
+@pytest.mark.spec("cancellation.client-should-notify", "cancellation.late-response-ignored")
 @pytest.mark.parametrize("begin", BEGINNINGS)
 async def test_cancelling_the_caller_cancels_the_request_once(
     begin: Begin, autojump_clock: trio.testing.MockClock
@@ -229,7 +230,7 @@ async def test_cancelling_the_caller_cancels_the_request_once(
     assert len(messages(transcript, "notifications/cancelled")) == 1
 
 
-@pytest.mark.spec("cancellation.initialize-not-cancellable")
+@pytest.mark.spec("cancellation.not-initialize")
 async def test_giving_up_to_connect_does_not_cancel_initialize(autojump_clock: trio.testing.MockClock) -> None:
     transcript = Transcript()
 
@@ -330,8 +331,9 @@ async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(
         await peer.initialize(tools={})
         await peer.answer(await peer.receive("tools/call"), large)
         # With two open requests it cannot be known whose answer that was.
-        await peer.answer(await peer.receive("tools/call"), large)
-        await peer.answer(await peer.receive("tools/call"), OK)
+        two = [await peer.receive("tools/call"), await peer.receive("tools/call")]
+        await peer.answer(two[0], large)
+        await peer.answer(two[1], OK)
 
     limits = attrs.evolve(CLIENT_LIMITS, message_bytes=1000, event_bytes=1000)
     async with open_in_memory(scripted(script), limits=limits) as client:
@@ -435,7 +437,7 @@ async def test_bytes_in_any_pieces_and_with_delays_change_nothing(autojump_clock
         assert text_of(await client.call_tool("a")) == "ok"
 
 
-@pytest.mark.spec("batch.receiver-may-support-batches", "batch.implementations-must-support-receiving-batches")
+@pytest.mark.spec("batch.receive", "batch.responses-match-requests")
 async def test_a_batch_of_a_server_of_2025_03_26_is_read_and_answered_in_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -9,11 +9,13 @@ from typing import Final, Protocol
 
 import trio
 import trio.testing
+from wire_oracle import check_result, check_told
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import Era, Revision
 from mcp_server import Server, serve_stream
-from wire_oracle import check_result, check_told
+
+_PATIENCE: Final = 20
 
 Answer = Callable[[JsonObject], JsonObject]
 """What the client answers to the params of a question."""
@@ -243,16 +245,17 @@ async def connected(
     """A client whose server runs in the same process, and has ended when the block does."""
     ours, theirs = trio.testing.memory_stream_pair()
     client = RawClient(ours, revision, capabilities, answers)
-    async with trio.open_nursery() as nursery:
+    # A test that waits for what never comes fails, instead of standing still.
+    with trio.fail_after(_PATIENCE):
+        async with trio.open_nursery() as nursery:
 
-        async def serve() -> None:
-            await serve_stream(server, theirs)
-            await theirs.aclose()
+            async def serve() -> None:
+                await serve_stream(server, theirs)
+                await theirs.aclose()
 
-        nursery.start_soon(serve)
-        nursery.start_soon(client.read)
-        if opened:
-            await client.open()
-        yield client
-        await ours.send_stream.aclose()
-
+            nursery.start_soon(serve)
+            nursery.start_soon(client.read)
+            if opened:
+                await client.open()
+            yield client
+            await ours.send_stream.aclose()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from raw_client import connected, text_of
 
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.methods import NOTIFICATIONS_ELICITATION_COMPLETE, NOTIFICATIONS_TOOLS_LIST_CHANGED
+from mcp_core.methods import NOTIFICATIONS_ELICITATION_COMPLETE
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server
-from raw_client import connected, text_of
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
@@ -40,7 +40,7 @@ def server() -> Server:
 
 
 @ALL
-@pytest.mark.spec("progress.increases", "progress.token-active-only")
+@pytest.mark.spec("progress.increasing", "progress.only-with-token", "progress.token-echo")
 async def test_progress_goes_to_who_asked_for_it_and_only_upwards(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         await client.call("tools/call", {"name": "steps"})
@@ -57,7 +57,12 @@ async def test_progress_goes_to_who_asked_for_it_and_only_upwards(server: Server
 async def test_a_session_gets_the_levels_that_it_set(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         await client.call("tools/call", {"name": "talk"})
-        assert [note["level"] for note in client.of("notifications/message")] == ["info", "warning", "error", "emergency"]
+        assert [note["level"] for note in client.of("notifications/message")] == [
+            "info",
+            "warning",
+            "error",
+            "emergency",
+        ]
         assert client.of("notifications/message")[0] == {"level": "info", "data": {"b": 1}, "logger": "part"}
         client.notifications.clear()
         await client.call("logging/setLevel", {"level": "error"})
@@ -159,10 +164,11 @@ async def test_nothing_is_sent_for_a_request_that_was_cancelled() -> None:
             with trio.CancelScope(shield=True):
                 await context.progress(1)
                 await context.error("late")
-                await context.notify(NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())
+                params = t.ElicitationCompleteNotificationParams(elicitation_id="x")
+                await context.notify(NOTIFICATIONS_ELICITATION_COMPLETE, params)
             done.set()
 
-    async with connected(server, R2025_06_18) as client:
+    async with connected(server, R2025_11_25) as client:
         id = await client.start("tools/call", {"name": "stubborn", "_meta": {"progressToken": 1}})
         await started.wait()
         await client.notify("notifications/cancelled", {"requestId": id})

@@ -9,14 +9,23 @@ from typing import Literal
 import attrs
 import pytest
 import trio
+from raw_client import Answer, RawClient, as_list, as_object, connected, text_of
 
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import PING
-from mcp_core.revisions import LEGACY, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
+from mcp_core.revisions import (
+    LEGACY,
+    R2024_11_05,
+    R2025_03_26,
+    R2025_06_18,
+    R2025_11_25,
+    R2026_07_28,
+    REVISIONS,
+    Revision,
+)
 from mcp_server import Accepted, Context, Declined, Dismissed, InputPolicy, InvalidAnswer, Server
-from raw_client import RawClient, as_list, as_object, connected, text_of
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 WITH_FORMS = pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
@@ -90,7 +99,9 @@ def server() -> Server:
 
     @server.tool
     async def think(context: Context) -> str:
-        result = await context.sample("What is the answer?", max_tokens=10, system_prompt="Be brief.", stop_sequences=["."])
+        result = await context.sample(
+            "What is the answer?", max_tokens=10, system_prompt="Be brief.", stop_sequences=["."]
+        )
         content = result.content
         return content.text if isinstance(content, t.TextContent) else repr(content)
 
@@ -132,7 +143,7 @@ async def test_the_model_is_asked(server: Server, revision: Revision) -> None:
 
 @ALL
 async def test_the_roots_are_listed(server: Server, revision: Revision) -> None:
-    answers = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}}
+    answers: dict[str, Answer] = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}}
     async with connected(server, revision, answers=answers) as client:
         assert await client.text("look") == "file:///a,file:///b"
 
@@ -225,6 +236,7 @@ async def test_revisions_without_elicitation_cannot_be_asked(server: Server, rev
         assert "elicitation/create needs a client capability" in str(error["message"])
 
 
+@pytest.mark.spec("mrtr.not-on-other-methods")
 async def test_only_some_methods_ask_in_rounds(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
@@ -295,7 +307,9 @@ async def test_prompts_and_resources_ask_too(revision: Revision) -> None:
     async def read(name: str, context: Context) -> str:
         return name + (await context.list_roots())[0].uri
 
-    async with connected(server, revision, answers={"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}) as client:
+    async with connected(
+        server, revision, answers={"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}
+    ) as client:
         (message,) = as_list((await client.call("prompts/get", {"name": "greet"}))["messages"])
         assert as_object(as_object(message)["content"])["text"] == "file:///a"
         (part,) = as_list((await client.call("resources/read", {"uri": "x://y"}))["contents"])
@@ -468,7 +482,7 @@ async def test_finally_runs_when_a_round_ends() -> None:
     async def careful(context: Context) -> str:
         try:
             await context.list_roots()
-        except Exception:
+        except Exception:  # noqa: BLE001  # what is tested: it swallows everything it can
             log.append("swallowed")
         finally:
             log.append("cleaned")
@@ -488,7 +502,7 @@ async def test_a_plain_function_in_a_thread_asks_through_trio() -> None:
         return roots[0].uri
 
     for revision in (R2025_06_18, R2026_07_28):
-        answers = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}
+        answers: dict[str, Answer] = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}
         async with connected(server, revision, answers=answers) as client:
             assert await client.text("look") == "file:///a"
 
@@ -504,7 +518,9 @@ async def first_round(client: RawClient, **arguments: JsonValue) -> JsonObject:
     return {**params, "inputResponses": {key: {"roots": []}}, "requestState": result["requestState"]}
 
 
-@pytest.mark.spec("mrtr.state-integrity")
+@pytest.mark.spec(
+    "mrtr.state-integrity", "mrtr.state-tamper-rejected", "mrtr.state-bind-request", "mrtr.no-cross-request-use"
+)
 async def test_a_state_that_was_changed_or_made_for_another_request_is_refused(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         params = await first_round(client)
@@ -540,6 +556,7 @@ async def test_a_state_of_another_server_is_refused_unless_they_share_a_key(serv
             assert (await client.fail("tools/call", params))["code"] == ErrorCode.INVALID_PARAMS
 
 
+@pytest.mark.spec("mrtr.state-expiry")
 async def test_a_state_expires(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected(server, R2026_07_28) as client:
         params = await first_round(client)
@@ -561,6 +578,7 @@ async def test_a_tool_that_asks_nothing_refuses_a_bad_state_all_the_same() -> No
         assert error["code"] == ErrorCode.INVALID_PARAMS
 
 
+@pytest.mark.spec("mrtr.ignore-unexpected")
 async def test_answers_without_a_state_are_taken(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         params = await first_round(client)
@@ -568,6 +586,7 @@ async def test_answers_without_a_state_are_taken(server: Server) -> None:
         assert "isError" not in await client.call("tools/call", params)
 
 
+@pytest.mark.spec("mrtr.validate-responses")
 async def test_an_answer_of_the_wrong_kind_is_refused(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         params = await first_round(client)

@@ -10,11 +10,12 @@ from typing import Annotated
 import attrs
 import pytest
 import trio
+from raw_client import as_list, as_object, connected, text_of
 
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.methods import Method, Role, TOOLS_LIST, PING
+from mcp_core.methods import PING, TOOLS_LIST, Method, Role
 from mcp_core.revisions import (
     LEGACY,
     MODERN,
@@ -26,7 +27,6 @@ from mcp_core.revisions import (
     Revision,
 )
 from mcp_server import Audio, Context, File, Image, RegistrationError, Server, ToolError
-from raw_client import as_list, as_object, connected, text_of
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
@@ -330,13 +330,14 @@ async def test_a_tool_may_fail_the_request_itself() -> None:
     ("structured", "fine"),
     [({"city": "Ghent", "degrees": []}, True), ({"city": 5}, False), (None, False)],
 )
-async def test_a_result_put_together_by_hand_has_to_fit_the_output_schema(structured: JsonObject | None, *, fine: bool) -> None:
+async def test_a_result_put_together_by_hand_has_to_fit_the_output_schema(
+    structured: JsonObject | None, *, fine: bool
+) -> None:
     server = Server("s", version="0")
 
     @server.tool
     async def forecast() -> Forecast:
-        made = t.CallToolResult(content=(), structured_content=t.ABSENT if structured is None else structured)
-        return made  # type: ignore[return-value]  # what is tested
+        return t.CallToolResult(content=(), structured_content=t.ABSENT if structured is None else structured)  # type: ignore[return-value]  # what is tested
 
     async with connected(server, R2025_06_18) as client:
         message = await client.ask("tools/call", {"name": "forecast"})
@@ -348,8 +349,7 @@ async def test_an_error_put_together_by_hand_needs_no_structured_content() -> No
 
     @server.tool
     async def forecast() -> Forecast:
-        made = t.CallToolResult(content=(), is_error=True)
-        return made  # type: ignore[return-value]  # what is tested
+        return t.CallToolResult(content=(), is_error=True)  # type: ignore[return-value]  # what is tested
 
     async with connected(server, R2025_06_18) as client:
         assert (await client.tool("forecast"))["isError"] is True
@@ -494,7 +494,9 @@ async def test_resources_return_whatever_has_contents() -> None:
     async with connected(server, R2026_07_28) as client:
 
         async def read(uri: str) -> list[JsonObject]:
-            return [as_object(part) for part in as_list((await client.call("resources/read", {"uri": uri}))["contents"])]
+            return [
+                as_object(part) for part in as_list((await client.call("resources/read", {"uri": uri}))["contents"])
+            ]
 
         assert await read("r://image") == [{"uri": "r://image", "mimeType": "image/png", "blob": "UE5H"}]
         assert await read("r://file") == [{"uri": "r://file", "mimeType": "text/csv", "text": "a,b"}]
@@ -607,6 +609,7 @@ async def test_a_modern_client_listens(server: Server, revision: Revision) -> No
         assert updated["_meta"] == {"io.modelcontextprotocol/subscriptionId": id}
         await client.told("notifications/tools/list_changed")
         await client.notify("notifications/cancelled", {"requestId": id})
+        await client.call("tools/list")
         server.resource_updated(uri)
         await client.call("tools/list")
         assert len(client.of("notifications/resources/updated")) == 1
@@ -696,7 +699,9 @@ def test_prompts_are_checked_when_they_are_registered() -> None:
 
 
 @ALL
-@pytest.mark.spec("completion.max-100", "completion.values-limit", "completion.result-shape", "completion.context-accepted")
+@pytest.mark.spec(
+    "completion.max-100", "completion.values-limit", "completion.result-shape", "completion.context-accepted"
+)
 async def test_completions_are_cut_at_a_hundred_values(server: Server, revision: Revision) -> None:
     ref: JsonObject = {"type": "ref/prompt", "name": "report"}
     params: JsonObject = {"ref": ref, "argument": {"name": "city", "value": "G"}}
@@ -777,7 +782,7 @@ def test_completions_are_checked_when_they_are_registered(server: Server) -> Non
         (none, {"argument": "days", "prompt": "report"}, "but not nothing"),
     ):
         with pytest.raises(RegistrationError, match=message):
-            server.completion(**where)(function)
+            server.completion(**where)(function)  # type: ignore[arg-type]  # mypy takes each of them for `thread`, too
 
 
 # --- methods of one's own --------------------------------------------------------------------------------------------

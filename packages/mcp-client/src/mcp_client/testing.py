@@ -238,18 +238,21 @@ async def open_in_memory(
             gone.set()
 
     options.setdefault("name", "the server in memory")
-    try:
-        async with open_private_nursery() as nursery:
-            nursery.start_soon(run_server)
-            try:
-                async with open_stream(stream, **options) as client:
-                    yield client
-            finally:
-                with trio.move_on_after(_SERVER_GRACE):
-                    await gone.wait()
-    finally:
-        if failures:
-            raise failures[0]
+    async with open_private_nursery() as nursery:
+        nursery.start_soon(run_server)
+        try:
+            async with open_stream(stream, **options) as client:
+                yield client
+        except Exception:
+            # What went wrong first is the cause of the rest.
+            if failures:
+                raise failures[0]  # noqa: B904  the context tells both
+            raise
+        finally:
+            with trio.move_on_after(_SERVER_GRACE):
+                await gone.wait()
+    if failures:
+        raise failures[0]
 
 
 # --- servers that follow a script ------------------------------------------------------------------------------------

@@ -196,9 +196,10 @@ def _stdout_to_stderr() -> Iterator[None]:
     wire = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        # What keeps `sys.stdout` for later, as a log handler does, keeps what leads to stderr.
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     finally:
-        sys.stdout.flush()
         os.dup2(wire, 1)
         os.close(wire)
 

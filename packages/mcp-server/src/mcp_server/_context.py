@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast, overload
 
 import attrs
 import trio
@@ -330,7 +330,11 @@ class Context:
         answer = await self._ask(ROOTS_LIST, ListRootsRequestParams())
         return cast("ListRootsResult", answer).roots  # read by the row of the method
 
-    async def once(self, key: str, function: Callable[[], Awaitable[T] | T]) -> T:
+    @overload
+    async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def once(self, key: str, function: Callable[[], T]) -> T: ...
+    async def once(self, key: str, function: Callable[[], object]) -> object:
         """Runs a function with a side effect once for this request, however often the handler runs.
 
         On 2026-07-28 a handler that asks the client runs again from its top with each answer. What must not happen

@@ -15,7 +15,7 @@ import inspect
 import logging
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import orjson
 import trio
@@ -29,7 +29,7 @@ from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MES
 from mcp_core.types import CreateMessageRequest, ElicitRequest, InputRequiredResult, ListRootsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.input_rounds import Sealer
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Asking", "InRounds", "InSession", "asking"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-T = TypeVar("T")
 
 _inside_once: Final[ContextVar[bool]] = ContextVar("inside_once", default=False)
 
@@ -61,7 +59,7 @@ class Asking(Protocol):
     async def ask(self, row: Method[object, object], params: WireObject) -> object:
         """The client's answer, an instance of `row.result`."""
 
-    async def once(self, key: str, function: Callable[[], Awaitable[T] | T]) -> T:
+    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """The result of a function that is run once for the call, however many rounds it takes."""
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
@@ -106,12 +104,11 @@ class InSession:
         _check(call, row, params)
         return await call.link.ask(row, params, for_request=call.request.id)
 
-    async def once(self, key: str, function: Callable[[], Awaitable[T] | T]) -> T:
+    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """See `Asking.once`."""
         if key not in self._done:
             self._done[key] = await _run_once(key, function)
-        # It is what the function gave.
-        return cast("T", self._done[key])
+        return self._done[key]
 
     def result(self) -> None:
         """See `Asking.result`."""
@@ -179,7 +176,7 @@ class InRounds:
             "but the task that asked is shielded from cancellation: ask outside of the shielded scope"
         )
 
-    async def once(self, key: str, function: Callable[[], Awaitable[T] | T]) -> T:
+    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """See `Asking.once`."""
         known, value = self._ledger.recall(key)
         if not known:
@@ -194,8 +191,7 @@ class InRounds:
                     self._quiet = trio.Event()
         else:
             await trio.lowlevel.checkpoint()
-        # It is what the function gave, in this round or in an earlier one.
-        return cast("T", value)
+        return value
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
         """See `Asking.result`."""
@@ -212,7 +208,7 @@ class InRounds:
         return InputRequiredResult(input_requests=self._ledger.pending, request_state=sealed)
 
 
-async def _run_once(key: str, function: Callable[[], Awaitable[T] | T]) -> JsonValue:
+async def _run_once(key: str, function: Callable[[], object]) -> JsonValue:
     token = _inside_once.set(True)
     try:
         made = function()

@@ -36,6 +36,10 @@ MAX_STATE_CHARS: Final = 1024 * 1024
 """The longest `requestState`: some hundred long answers. The client sends it with each round."""
 
 
+def _as_tuple(keys: Sequence[bytes]) -> tuple[bytes, ...]:
+    return tuple(keys)
+
+
 def _checked_keys(_: InputPolicy, __: attrs.Attribute[Sequence[bytes]], keys: Sequence[bytes]) -> None:
     for place, key in enumerate(keys):
         if len(key) < _KEY_BYTES:
@@ -58,7 +62,7 @@ class InputPolicy:
         ValueError: A key is too short, or a bound is not positive.
     """
 
-    keys: Sequence[bytes] = attrs.field(default=(), converter=tuple, validator=_checked_keys, repr=False)
+    keys: Sequence[bytes] = attrs.field(default=(), converter=_as_tuple, validator=_checked_keys, repr=False)
     """The keys that seal the state, 32 random bytes or more each; the first one seals, all of them open. Without any, the
     process invents one: then a second process, or the same after a restart, cannot go on with a request."""
     seconds: int = attrs.field(default=600, validator=_positive)

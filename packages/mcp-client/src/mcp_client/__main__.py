@@ -1,0 +1,10 @@
+"""`python -m mcp_client`: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from mcp_client._cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

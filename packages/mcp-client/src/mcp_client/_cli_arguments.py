@@ -1,0 +1,107 @@
+"""What stands on the command line, as values: `key=value` typed by a tool's input schema, `NAME=value` for `--env`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["UsageError", "closest", "json_object", "pairs", "typed"]
+
+
+class UsageError(Exception):
+    """The command line makes no sense: what is wrong, and what would be right."""
+
+
+def pairs(words: Iterable[str], what: str) -> dict[str, str]:
+    """`key=value` words as a mapping. Raises `UsageError`, which names `what` they are."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not name or not separator:
+            raise UsageError(f"{what} has to be written NAME=VALUE, not {word!r}")
+        if name in found:
+            raise UsageError(f"{what} {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def json_object(text: str) -> JsonObject:
+    """The value of `--args`. Raises `UsageError`."""
+    try:
+        value: JsonValue = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"--args is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError("--args has to be a JSON object, as '{\"city\": \"Ghent\"}'")
+    return value
+
+
+def typed(words: dict[str, str], schema: JsonObject) -> JsonObject:
+    """The arguments of a tool: each value is read as the input schema says.
+
+    A value whose type the schema does not say is taken for JSON, and for a string if it is none.
+
+    Raises:
+        UsageError: A value does not fit, or the tool has no such argument and takes no others.
+    """
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    arguments: JsonObject = {}
+    for name, text in words.items():
+        if name not in known and known and schema.get("additionalProperties") is False:
+            raise UsageError(f"there is no argument {name!r}{closest(name, known)}; there are: {', '.join(known)}")
+        arguments[name] = _value(name, text, _types(known.get(name)))
+    return arguments
+
+
+def _types(schema: JsonValue) -> Sequence[str]:
+    """The JSON types that a schema allows; none when it does not say."""
+    if not isinstance(schema, dict):
+        return ()
+    named = schema.get("type")
+    if isinstance(named, str):
+        return (named,)
+    if isinstance(named, list):
+        return [name for name in named if isinstance(name, str)]
+    branches = schema.get("anyOf", schema.get("oneOf"))
+    return [name for branch in branches for name in _types(branch)] if isinstance(branches, list) else ()
+
+
+_READABLE: Final[dict[str, tuple[type, ...]]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def _value(name: str, text: str, types: Sequence[str]) -> JsonValue:
+    try:
+        value: JsonValue = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = text
+    for each in types:
+        if type(value) in _READABLE.get(each, ()):
+            return value
+        if each == "integer" and isinstance(value, float) and value.is_integer():
+            return int(value)
+    if "string" in types:
+        return text
+    if types:
+        raise UsageError(f"the argument {name!r} has to be of the type {' or '.join(types)}, not {text!r}")
+    return value
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean ...?)`, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

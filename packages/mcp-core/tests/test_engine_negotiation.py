@@ -1,0 +1,582 @@
+"""Era and revision: who can talk to whom, and how they find out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from engine_pair import (
+    ALL,
+    NOTHING_DECLARED,
+    ConnectionPair,
+    error_of,
+    last,
+    make_client,
+    make_server,
+    opened,
+    pair,
+    received,
+    wire_of,
+)
+from mcp_core import methods as m
+from mcp_core import types as t
+from mcp_core.engine.events import (
+    AnswerReceived,
+    FailureReceived,
+    Ignored,
+    Negotiating,
+    NegotiationEnded,
+    Opened,
+    Reaction,
+    RequestReceived,
+    Served,
+    ServerPeer,
+)
+from mcp_core.engine.lifecycle import State
+from mcp_core.engine.negotiation import Agreed, Failed, Initialize, Negotiation, Probe, Progress
+from mcp_core.errors import (
+    ErrorCode,
+    InvalidValue,
+    LocalProtocolError,
+    NegotiationFailed,
+    RequestFailed,
+    UnsupportedProtocolVersion,
+)
+from mcp_core.jsonrpc.messages import JsonObject, Request
+from mcp_core.methods import Role
+from mcp_core.revisions import LEGACY, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, Revision, preferred
+
+DUAL: Final = (R2025_06_18, R2025_11_25, R2026_07_28)
+
+DISCOVERED: Final[JsonObject] = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+INITIALIZED: Final[JsonObject] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "serverInfo": {"name": "s", "version": "1"},
+}
+
+
+def methods_sent(both: ConnectionPair, role: Role = Role.CLIENT) -> list[object]:
+    return [sent.message["method"] for sent in both.wire if sent.sender is role and "method" in sent.message]
+
+
+def answer(client: object, id: int | None, **members: object) -> Reaction:
+    message = {"id": id, **members}
+    assert hasattr(client, "receive")
+    reaction = client.receive(received(message))  # type: ignore[arg-type]  # JSON of the test
+    assert isinstance(reaction, Reaction)
+    return reaction
+
+
+# --- who can talk to whom ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("version.server-echo", "version.server-alternative", "version.server-latest", "version.client-disconnect")
+@pytest.mark.spec("version.client-sends-supported", "lifecycle.handle-version-mismatch")
+@pytest.mark.parametrize("ours", ALL, ids=str)
+@pytest.mark.parametrize("theirs", ALL, ids=str)
+def test_two_single_revisions_agree_exactly_when_they_are_the_same(ours: Revision, theirs: Revision) -> None:
+    both = pair(ours, theirs).open()
+    if ours is theirs:
+        assert last(both.client_events, Opened).peer.revision is ours
+        both.call(m.TOOLS_LIST)
+    else:
+        ended = last(both.client_events, NegotiationEnded)
+        assert both.client.server is None
+        assert isinstance(ended.error, (NegotiationFailed, UnsupportedProtocolVersion))
+        assert not both.to_server
+        with pytest.raises(LocalProtocolError):
+            both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+
+
+@pytest.mark.spec("compat.client-dual-modern", "compat.era-is-server-property", "compat.server-dual-modern-request")
+def test_two_dual_era_sides_stay_modern_and_never_shake_hands() -> None:
+    both = pair(ALL, ALL).open()
+    assert methods_sent(both) == ["server/discover"]
+    both.call(m.TOOLS_LIST)
+    assert both.client.server is not None
+    assert both.client.server.revision is R2026_07_28
+    assert both.client.session is both.server.session is None
+    assert both.client.state is both.server.state is State.AWAITING
+
+
+@pytest.mark.spec("compat.client-dual-legacy", "stdio.probe-other-error-fallback")
+@pytest.mark.parametrize("theirs", LEGACY, ids=str)
+def test_a_dual_era_client_falls_back_to_the_handshake(theirs: Revision) -> None:
+    both = pair(ALL, theirs).open()
+    assert methods_sent(both) == ["server/discover", "initialize", "notifications/initialized"]
+    assert isinstance(both.client_events[0], Negotiating)
+    assert both.client_events[0].method == "initialize"
+    assert both.client.server is not None
+    assert both.client.server.revision is theirs
+    assert both.client.state is both.server.state is State.OPERATING
+
+
+@pytest.mark.spec("compat.client-modern-legacy-surface", "compat.client-modern-legacy-probe")
+@pytest.mark.parametrize("theirs", LEGACY, ids=str)
+def test_a_modern_client_tells_why_it_cannot_talk_to_a_legacy_server(theirs: Revision) -> None:
+    both = pair(R2026_07_28, theirs).open()
+    assert methods_sent(both) == ["server/discover"]
+    error = last(both.client_events, NegotiationEnded).error
+    assert isinstance(error, NegotiationFailed)
+    assert "modern revisions only (2026-07-28)" in error.message
+    assert error.ours == ("2026-07-28",)
+
+
+@pytest.mark.spec("compat.server-modern-initialize-error-stdio", "compat.server-modern-initialize-names-versions")
+@pytest.mark.spec("compat.client-legacy-modern-server")
+@pytest.mark.parametrize("ours", LEGACY, ids=str)
+def test_a_modern_server_refuses_the_handshake_naming_its_versions(ours: Revision) -> None:
+    both = pair(ours, R2026_07_28).open()
+    error = both.wire[1].message["error"]
+    assert isinstance(error, dict)
+    assert error["code"] == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+    assert error["data"] == {"supported": ["2026-07-28"], "requested": ours.name}
+    ended = last(both.client_events, NegotiationEnded).error
+    assert isinstance(ended, NegotiationFailed)
+    assert ended.theirs == ("2026-07-28",)
+    assert both.server.session is None
+
+
+def test_a_modern_server_refuses_a_handshake_that_names_no_version() -> None:
+    _, _, data = error_of(make_server(R2026_07_28).receive(Request(1, "initialize")))
+    assert data == {"supported": ["2026-07-28"], "requested": ""}
+
+
+@pytest.mark.spec("compat.server-dual-initialize", "compat.server-may-be-dual")
+@pytest.mark.parametrize("ours", LEGACY, ids=str)
+def test_a_legacy_client_is_served_by_a_dual_era_server(ours: Revision) -> None:
+    both = pair(ours, ALL).open()
+    assert both.client.server is not None
+    assert both.client.server.revision is ours
+    answer = both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
+    assert isinstance(answer, AnswerReceived)
+    assert "resultType" not in answer.raw
+
+
+@pytest.mark.spec("compat.server-dual-concurrent", "compat.server-dual-modern-request", "compat.server-dual-legacy-results")
+def test_a_dual_era_server_serves_both_eras_on_one_connection() -> None:
+    both = pair(R2025_06_18, ALL).open()
+    modern = make_client(R2026_07_28)
+    modern.adopt(ServerPeer(revision=R2026_07_28, capabilities=both.server.capabilities))
+    legacy_call = both.call(m.TOOLS_CALL)
+    outgoing = modern.call(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
+    event = both.server.receive(received({**wire_of(outgoing), "id": "m"})).event
+    assert isinstance(event, RequestReceived)
+    assert event.peer.revision is R2026_07_28
+    assert legacy_call.peer.revision is R2025_06_18
+    result = t.CallToolResult(content=())
+    assert wire_of(both.server.respond("m", result))["result"] != {"content": []}
+    assert wire_of(both.server.respond(legacy_call.id, result))["result"] == {"content": []}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "agreed"),
+    [
+        (DUAL, ALL, R2026_07_28),
+        (DUAL, LEGACY, R2025_11_25),
+        (DUAL, (R2025_06_18, R2024_11_05), R2025_06_18),
+        (LEGACY, ALL, R2025_11_25),
+        ((R2024_11_05, R2025_03_26), ALL, R2025_03_26),
+        ((R2024_11_05, R2026_07_28), (R2025_11_25, R2026_07_28), R2026_07_28),
+        ((R2026_07_28,), ALL, R2026_07_28),
+        (ALL, (R2026_07_28,), R2026_07_28),
+        # The server answers with its newest, which the client does not speak: that cannot be known before.
+        ((R2024_11_05, R2025_06_18), (R2024_11_05, R2025_03_26), None),
+        (DUAL, (R2024_11_05,), None),
+    ],
+    ids=str,
+)
+def test_sets_of_revisions_agree_on_the_newest_that_can_be_found(
+    ours: tuple[Revision, ...], theirs: tuple[Revision, ...], agreed: Revision | None
+) -> None:
+    both = pair(ours, theirs).open()
+    found = both.client.server
+    assert (found.revision if found is not None else None) is agreed
+
+
+@pytest.mark.spec("version.client-latest")
+def test_a_client_proposes_its_newest_legacy_revision() -> None:
+    message = wire_of(make_client(R2024_11_05, R2025_06_18).open())
+    params = message["params"]
+    assert isinstance(params, dict)
+    assert params["protocolVersion"] == "2025-06-18"
+
+
+@pytest.mark.parametrize("requested", ["2026-07-28", "1999-01-01", "draft"])
+def test_initialize_for_a_version_that_has_none_is_answered_with_the_newest_that_has(requested: str) -> None:
+    server = make_server()
+    params: JsonObject = {**INITIALIZED, "protocolVersion": requested, "clientInfo": {"name": "c", "version": "1"}}
+    reaction = server.receive(Request(1, "initialize", params))
+    result = wire_of(reaction.reply)["result"]
+    assert isinstance(result, dict)
+    assert result["protocolVersion"] == "2025-11-25"
+
+
+# --- what comes back to the probe -------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("stdio.probe-other-error-fallback", "stdio.fallback-not-one-code")
+@pytest.mark.parametrize(
+    ("code", "message", "id"),
+    [
+        (-32601, "Method not found", 1),
+        (-32602, "Invalid request parameters", 1),
+        (-32600, "Invalid Request", 1),
+        (-32000, "Bad Request: Missing session ID", None),
+        (-32000, "Bad Request: Unsupported protocol version", None),
+        (-32603, "Internal error", 1),
+        (-32002, "Server not initialized", 1),
+        (0, "what?", 1),
+    ],
+)
+def test_any_error_that_is_not_modern_means_a_legacy_server(code: int, message: str, id: int | None) -> None:
+    client = make_client()
+    client.open()
+    reaction = answer(client, id, error={"code": code, "message": message})
+    assert isinstance(reaction.event, Negotiating)
+    sent = wire_of(reaction.reply)
+    assert sent["method"] == "initialize"
+    assert sent["id"] == 2
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+
+
+@pytest.mark.parametrize("code", [-32601, -32000])
+def test_a_modern_client_repeats_what_the_legacy_server_said(code: int) -> None:
+    client = make_client(R2026_07_28)
+    client.open()
+    event = answer(client, 1, error={"code": code, "message": "no such thing"}).event
+    assert isinstance(event, NegotiationEnded)
+    assert "no such thing" in event.error.message
+
+
+@pytest.mark.spec("stdio.probe-timeout-fallback")
+def test_silence_means_a_legacy_server() -> None:
+    client = make_client()
+    client.open()
+    reaction = client.probe_unanswered()
+    assert reaction is not None
+    assert isinstance(reaction.event, Negotiating)
+    assert wire_of(reaction.reply)["method"] == "initialize"
+    assert client.probe_unanswered() is None
+
+
+def test_silence_is_the_end_for_a_modern_client() -> None:
+    client = make_client(R2026_07_28)
+    client.open()
+    reaction = client.probe_unanswered()
+    assert reaction is not None
+    assert isinstance(reaction.event, NegotiationEnded)
+    assert "did not answer" in reaction.event.error.message
+    assert reaction.reply is None
+
+
+def test_there_is_no_silence_where_nothing_was_probed() -> None:
+    assert make_client().probe_unanswered() is None
+    client = make_client(R2025_11_25)
+    client.open()
+    assert client.probe_unanswered() is None
+
+
+def test_an_answer_to_the_probe_that_comes_late_is_better_than_the_handshake() -> None:
+    client = make_client()
+    client.open()
+    client.probe_unanswered()
+    reaction = answer(client, 1, result=DISCOVERED)
+    assert isinstance(reaction.event, Opened)
+    assert reaction.event.peer.revision is R2026_07_28
+    assert client.asked == {}
+    event = answer(client, 2, result=INITIALIZED).event
+    assert isinstance(event, Ignored)
+    assert "crossed" in event.reason
+    assert client.server is reaction.event.peer
+
+
+def test_a_late_answer_to_the_probe_changes_nothing_once_the_session_is_open() -> None:
+    client = make_client()
+    client.open()
+    client.probe_unanswered()
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+    event = answer(client, 1, result=DISCOVERED).event
+    assert isinstance(event, AnswerReceived)
+    assert client.server is not None
+    assert client.server.revision is R2025_11_25
+
+
+@pytest.mark.parametrize("versions", [[], ["2025-11-25"], ["2030-01-01"]])
+def test_a_late_answer_without_a_common_modern_revision_leaves_the_handshake_alone(versions: list[str]) -> None:
+    client = make_client()
+    client.open()
+    client.probe_unanswered()
+    event = answer(client, 1, result={**DISCOVERED, "supportedVersions": versions}).event
+    assert isinstance(event, AnswerReceived)
+    assert client.asked == {2: "initialize"}
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+
+
+def test_a_late_error_to_the_probe_leaves_the_handshake_alone() -> None:
+    client = make_client()
+    client.open()
+    client.probe_unanswered()
+    event = answer(client, 1, error={"code": -32601, "message": "?"}).event
+    assert isinstance(event, FailureReceived)
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+
+
+def test_a_result_of_another_kind_means_a_legacy_server_that_does_not_check_the_order() -> None:
+    client = make_client()
+    client.open()
+    reaction = answer(client, 1, result={"tools": []})
+    assert isinstance(reaction.event, Negotiating)
+    assert reaction.event.method == "initialize"
+
+
+@pytest.mark.parametrize(
+    "broken", [{"supportedVersions": [5]}, {"_meta": 5, "supportedVersions": [{}]}], ids=str
+)
+def test_a_broken_discover_result_is_reported_and_not_taken_for_a_legacy_server(broken: JsonObject) -> None:
+    client = make_client()
+    client.open()
+    event = answer(client, 1, result={**DISCOVERED, **broken}).event
+    assert isinstance(event, NegotiationEnded)
+    assert isinstance(event.error, InvalidValue)
+
+
+@pytest.mark.spec("version.retry-mutual", "stdio.probe-modern-error-no-fallback")
+def test_an_unsupported_version_leads_to_one_that_both_speak() -> None:
+    client = make_client()
+    client.open()
+    error: JsonObject = {
+        "code": -32022,
+        "message": "no",
+        "data": {"supported": ["2025-06-18", "2030-01-01"], "requested": "2026-07-28"},
+    }
+    reaction = answer(client, 1, error=error)
+    params = wire_of(reaction.reply)["params"]
+    assert isinstance(params, dict)
+    assert params["protocolVersion"] == "2025-06-18"
+
+
+@pytest.mark.spec("version.no-mutual-surface-error")
+@pytest.mark.parametrize("data", [None, {"supported": ["2030-01-01"]}, {"supported": ["2026-07-28"]}, {"supported": 5}])
+def test_an_unsupported_version_without_a_way_out_is_reported_without_a_loop(data: JsonObject | None) -> None:
+    client = make_client()
+    client.open()
+    reaction = answer(client, 1, error={"code": -32022, "message": "no", "data": data})
+    assert isinstance(reaction.event, NegotiationEnded)
+    assert isinstance(reaction.event.error, NegotiationFailed)
+    assert reaction.reply is None
+
+
+@pytest.mark.spec("stdio.probe-modern-error-no-fallback")
+@pytest.mark.parametrize("code", [-32020, -32021])
+def test_other_modern_errors_are_reported_and_not_taken_for_a_legacy_server(code: int) -> None:
+    client = make_client()
+    client.open()
+    event = answer(client, 1, error={"code": code, "message": "no"}).event
+    assert isinstance(event, NegotiationEnded)
+    assert isinstance(event.error, RequestFailed)
+    assert event.error.code == code
+
+
+@pytest.mark.spec("discover.client-picks-supported-version")
+def test_a_modern_server_that_names_legacy_versions_only_is_opened_by_the_handshake() -> None:
+    client = make_client()
+    client.open()
+    reaction = answer(client, 1, result={**DISCOVERED, "supportedVersions": ["2025-03-26"]})
+    assert isinstance(reaction.event, Negotiating)
+    params = wire_of(reaction.reply)["params"]
+    assert isinstance(params, dict)
+    assert params["protocolVersion"] == "2025-03-26"
+
+
+def test_a_probe_that_the_caller_gives_up_can_still_be_followed_up() -> None:
+    client = make_client()
+    client.open()
+    client.cancel(1)
+    assert client.probe_unanswered() is not None
+
+
+# --- what comes back to initialize ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("version.client-disconnect")
+@pytest.mark.parametrize("version", ["2026-07-28", "1999-01-01", "2024-11-05"])
+def test_a_server_that_chooses_a_version_unknown_to_the_client_is_left(version: str) -> None:
+    client = make_client(R2025_11_25)
+    client.open()
+    reaction = answer(client, 1, result={**INITIALIZED, "protocolVersion": version})
+    assert isinstance(reaction.event, NegotiationEnded)
+    error = reaction.event.error
+    assert isinstance(error, NegotiationFailed)
+    assert error.theirs == (version,)
+    assert version in error.message
+    assert reaction.reply is None
+
+
+def test_an_error_to_initialize_that_names_versions_leads_to_another_attempt() -> None:
+    client = make_client(*LEGACY)
+    client.open()
+    data = {"supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25"}
+    reaction = answer(client, 1, error={"code": -32602, "message": "Unsupported protocol version", "data": data})
+    params = wire_of(reaction.reply)["params"]
+    assert isinstance(params, dict)
+    assert params["protocolVersion"] == "2025-03-26"
+    assert isinstance(answer(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, Opened)
+
+
+def test_attempts_at_initialize_come_to_an_end() -> None:
+    client = make_client(R2024_11_05, R2025_03_26)
+    client.open()
+    data = {"supported": ["2024-11-05", "2025-03-26"]}
+    answer(client, 1, error={"code": -32602, "message": "no", "data": data})
+    reaction = answer(client, 2, error={"code": -32602, "message": "no", "data": data})
+    assert isinstance(reaction.event, NegotiationEnded)
+    assert isinstance(reaction.event.error, NegotiationFailed)
+
+
+@pytest.mark.parametrize("result", [{}, {"protocolVersion": 5}, {**INITIALIZED, "protocolVersion": None}], ids=str)
+def test_an_answer_to_initialize_that_cannot_be_read_is_reported(result: JsonObject) -> None:
+    client = make_client(R2025_11_25)
+    client.open()
+    event = answer(client, 1, result=result).event
+    assert isinstance(event, NegotiationEnded)
+    assert isinstance(event.error, InvalidValue)
+
+
+def test_an_error_to_initialize_is_reported_as_it_is() -> None:
+    client = make_client(R2025_11_25)
+    client.open()
+    event = answer(client, 1, error={"code": -32603, "message": "broken"}).event
+    assert isinstance(event, NegotiationEnded)
+    assert isinstance(event.error, RequestFailed)
+    assert event.error.message == "broken"
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_opened_once() -> None:
+    client = make_client()
+    client.open()
+    with pytest.raises(LocalProtocolError, match="opened already"):
+        client.open()
+    with pytest.raises(LocalProtocolError, match="opened already"):
+        client.adopt(ServerPeer(revision=R2026_07_28, capabilities=t.ServerCapabilities()))
+
+
+@pytest.mark.spec("version.no-negotiation-needed", "discover.client-may-call", "compat.client-cache-era")
+def test_what_is_known_of_a_modern_server_can_be_taken_over() -> None:
+    client = make_client(R2026_07_28)
+    known = ServerPeer(revision=R2026_07_28, capabilities=t.ServerCapabilities(tools=t.ToolsCapability()))
+    client.adopt(known)
+    assert client.server is known
+    both = pair(client, make_server(R2026_07_28))
+    both.call(m.TOOLS_LIST)
+    with pytest.raises(LocalProtocolError):
+        client.open()
+
+
+def test_a_legacy_session_cannot_be_taken_over() -> None:
+    with pytest.raises(LocalProtocolError, match="initialize"):
+        make_client().adopt(ServerPeer(revision=R2025_11_25, capabilities=t.ServerCapabilities()))
+
+
+def test_a_client_without_revisions_cannot_be_opened() -> None:
+    from mcp_core.engine.client import ClientConnection
+
+    client = ClientConnection(t.Implementation(name="c", version="1"), NOTHING_DECLARED, revisions=())
+    with pytest.raises(LocalProtocolError, match="no revision"):
+        client.open()
+
+
+# --- server/discover --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("discover.implemented", "discover.supported-versions", "discover.capabilities", "discover.result-type")
+@pytest.mark.spec("discover.cache-fields", "discover.server-info-in-meta", "discover.instructions-optional")
+@pytest.mark.spec("compat.server-dual-advertises-legacy", "discover.params-only-meta")
+def test_discover_tells_everything_about_the_server() -> None:
+    both = pair(make_client(), make_server(instructions="be kind")).open()
+    params = both.wire[0].message["params"]
+    assert isinstance(params, dict)
+    assert params.keys() == {"_meta"}
+    result = both.wire[1].message["result"]
+    assert isinstance(result, dict)
+    assert result["supportedVersions"] == ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+    assert result["resultType"] == "complete"
+    assert result["instructions"] == "be kind"
+    assert result["ttlMs"] == 0
+    assert result["cacheScope"] == "private"
+    assert result["_meta"] == {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "2"}}
+    capabilities = result["capabilities"]
+    assert isinstance(capabilities, dict)
+    assert "tasks" not in capabilities
+    assert isinstance(both.server_events[0], Served)
+    server = both.client.server
+    assert server is not None
+    assert server.implementation == t.Implementation(name="server", version="2")
+    assert server.instructions == "be kind"
+
+
+def test_discover_can_be_asked_again() -> None:
+    both = opened(R2026_07_28)
+    both.send(Role.CLIENT, both.client.call(m.SERVER_DISCOVER, t.DiscoverRequestParams()))
+    both.run()
+    event = both.client_events[-1]
+    assert isinstance(event, AnswerReceived)
+    assert isinstance(event.result, t.DiscoverResult)
+
+
+@pytest.mark.parametrize("info", [5, "server 1", None])
+def test_a_malformed_server_info_is_left_out(info: str | int | None) -> None:
+    client = make_client()
+    client.open()
+    meta: JsonObject = {"io.modelcontextprotocol/serverInfo": info}
+    event = answer(client, 1, result={**DISCOVERED, "_meta": meta}).event
+    assert isinstance(event, Opened)
+    assert event.peer.implementation is None
+
+
+# --- the machine by itself --------------------------------------------------------------------------------------------
+
+
+def test_several_modern_revisions_are_probed_from_the_newest_on() -> None:
+    """There is but one modern revision today; the machine is shown another one."""
+    import attrs
+
+    future = attrs.evolve(R2026_07_28, name="2027-07-28")
+    negotiation = Negotiation((R2026_07_28, future))
+    step = negotiation.start()
+    assert isinstance(step, Probe)
+    assert step.revision is R2026_07_28
+    assert preferred((R2026_07_28, future)) is R2026_07_28
+
+
+def test_the_machine_says_how_far_it_is() -> None:
+    negotiation = Negotiation(ALL)
+    assert negotiation.progress is Progress.NEW
+    assert negotiation.start() == Probe(R2026_07_28)
+    assert negotiation.progress is Progress.PROBING
+    assert negotiation.silent() == Initialize(R2025_11_25)
+    assert negotiation.progress is Progress.INITIALIZING
+    assert negotiation.initialized("2025-03-26") == Agreed(R2025_03_26)
+    assert negotiation.progress is Progress.DONE
+    assert isinstance(Negotiation(()).start(), Failed)
+
+
+def test_a_second_modern_revision_is_probed_when_the_server_names_it() -> None:
+    # The revision of the probe is not tried again, even if the server names it.
+    negotiation = Negotiation((R2026_07_28,))
+    negotiation.progress = Progress.PROBING
+    step = negotiation.refused(UnsupportedProtocolVersion.of("2027-07-28", ["2026-07-28"]))
+    assert step == Probe(R2026_07_28)
+    step = negotiation.refused(UnsupportedProtocolVersion.of("2027-07-28", ["2026-07-28"]))
+    assert isinstance(step, Failed)

@@ -1,0 +1,815 @@
+"""Requests in flight: ids, answers, errors, cancellation with its races, progress."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_pair import (
+    ALL,
+    FORM,
+    PARAMS,
+    RESULTS,
+    TASK,
+    URI,
+    ConnectionPair,
+    error_of,
+    last,
+    make_client,
+    make_server,
+    opened,
+    received,
+    wire_of,
+)
+from mcp_core import methods as m
+from mcp_core import types as t
+from mcp_core.engine.events import (
+    AnswerReceived,
+    CancelReceived,
+    FailureReceived,
+    Ignored,
+    NotificationReceived,
+    ProgressReceived,
+    RequestReceived,
+)
+from mcp_core.engine.in_flight import Inbound, Outbound
+from mcp_core.errors import (
+    ErrorCode,
+    InvalidValue,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestFailed,
+    ResourceNotFound,
+)
+from mcp_core.jsonrpc.messages import (
+    ErrorObject,
+    ErrorResponse,
+    JsonObject,
+    JsonValue,
+    Notification,
+    Request,
+    RequestId,
+    ResultResponse,
+)
+from mcp_core.methods import METHODS, Role
+from mcp_core.revisions import LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, Revision
+
+EVERY_REVISION: Final = pytest.mark.parametrize("revision", ALL, ids=str)
+ERAS: Final = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+DONE: Final = RESULTS[m.TOOLS_CALL]
+
+
+def receive_raw(both: ConnectionPair, id: RequestId, method: str = "tools/call", **params: JsonValue) -> RequestReceived:
+    """The server receives a request with any id."""
+    given: JsonObject = {"name": "echo", **params}
+    if both.client.server is not None and both.client.server.revision is R2026_07_28:
+        envelope = wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+        assert isinstance(envelope, dict)
+        meta = envelope["_meta"]
+        more = given.get("_meta")
+        assert isinstance(meta, dict)
+        given["_meta"] = {**meta, **(more if isinstance(more, dict) else {})}
+    event = both.server.receive(Request(id, method, given)).event
+    assert isinstance(event, RequestReceived), event
+    return event
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("jsonrpc.result-response-id", "jsonrpc.result-id-echo", "jsonrpc.error-response-id")
+@pytest.mark.spec("jsonrpc.error-id-echo", "jsonrpc.request-id-type")
+@pytest.mark.parametrize("id", [0, -1, 1, "1", "", "0", 2**63 - 1, 2**64 - 1, -(2**63), "a" * 200, "ü\n", "null"])
+@ERAS
+def test_any_id_comes_back_as_it_is(id: RequestId, revision: Revision) -> None:
+    both = opened(revision)
+    assert receive_raw(both, id).id == id
+    assert both.server.owed == (id,)
+    answer = wire_of(both.server.respond(id, DONE))["id"]
+    assert (answer, type(answer)) == (id, type(id))
+    receive_raw(both, id)
+    answer = wire_of(both.server.fail(id, RequestFailed("no")))["id"]
+    assert (answer, type(answer)) == (id, type(id))
+    assert both.server.owed == ()
+
+
+@ERAS
+def test_ids_that_look_alike_are_two(revision: Revision) -> None:
+    both = opened(revision)
+    receive_raw(both, 1)
+    receive_raw(both, "1")
+    assert both.server.owed == (1, "1")
+    both.server.respond("1", DONE)
+    assert both.server.owed == (1,)
+
+
+@pytest.mark.spec("jsonrpc.request-id-unique-in-flight", "jsonrpc.request-id-unique")
+@ERAS
+def test_an_id_that_is_in_flight_is_refused_and_the_first_request_lives_on(revision: Revision) -> None:
+    both = opened(revision)
+    first = receive_raw(both, 5)
+    raw = Request(5, "tools/call", first.raw)
+    code, message, _ = error_of(both.server.receive(raw))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "5" in message
+    assert both.server.respond(5, DONE) is not None
+    # What is over may be used again: nobody is harmed by it.
+    assert isinstance(both.server.receive(raw).event, RequestReceived)
+
+
+@pytest.mark.spec("jsonrpc.request-id-unique", "jsonrpc.request-id-unique-in-flight", "mrtr.retry-new-id")
+@EVERY_REVISION
+def test_our_ids_are_never_used_twice(revision: Revision) -> None:
+    both = opened(revision)
+    for _ in range(3):
+        both.respond(both.call(m.TOOLS_CALL).id, DONE)
+    ids = [sent.message["id"] for sent in both.wire if sent.sender is Role.CLIENT and "id" in sent.message]
+    assert len(ids) == len(set(map(str, ids))) >= 4
+
+
+def test_an_answer_is_owed_once() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL).id
+    both.server.respond(id, DONE)
+    for command in (
+        lambda: both.server.respond(id, DONE),
+        lambda: both.server.fail(id, RequestFailed("no")),
+        lambda: both.server.progress(id, 1),
+        lambda: both.server.log("error", 1, for_request=id),
+        lambda: both.server.acknowledge(id),
+        lambda: both.server.finish(id),
+        lambda: both.server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id),
+        lambda: both.server.respond("never", DONE),
+    ):
+        with pytest.raises(LocalProtocolError, match="no answer is owed"):
+            command()
+    both.server.withdraw(id)
+
+
+@pytest.mark.spec("jsonrpc.unknown-response-ignored")
+@EVERY_REVISION
+def test_answers_to_nothing_are_ignored_by_both_sides(revision: Revision) -> None:
+    both = opened(revision)
+    for end in (both.client, both.server):
+        for message in (
+            ResultResponse(99, {}),
+            ResultResponse("what", {}),
+            ErrorResponse(99, ErrorObject(1, "x")),
+            ErrorResponse(None, ErrorObject(1, "x")),
+        ):
+            reaction = end.receive(message)
+            assert isinstance(reaction.event, Ignored)
+            assert reaction.event.message == message
+            assert reaction.reply is None
+
+
+@pytest.mark.parametrize("far", ["01", "+1", " 1", "1.0", "-1", "¹", "9" * 30, "1_0"])
+def test_only_the_canonical_form_of_an_id_is_taken_for_it(far: str) -> None:
+    both = opened(R2025_11_25)
+    both.client.call(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
+    assert isinstance(both.client.receive(ResultResponse(far, {})).event, Ignored)
+
+
+def test_an_answer_with_the_id_as_a_string_is_taken_with_a_note() -> None:
+    both = opened(R2025_11_25)
+    both.send(Role.CLIENT, both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))
+    event = both.client.receive(ResultResponse("2", {"tools": []})).event
+    assert isinstance(event, AnswerReceived)
+    assert event.id == 2
+    assert event.notes == ("the answer's id is '2' where 2 was sent",)
+
+
+@pytest.mark.spec("jsonrpc.error-response-id")
+def test_an_error_without_id_belongs_to_the_only_open_request() -> None:
+    both = opened(R2025_11_25)
+    message = ErrorResponse(None, ErrorObject(-32600, "bad"))
+    first = both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()).message
+    second = both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()).message
+    assert isinstance(first, Request)
+    assert isinstance(second, Request)
+    assert isinstance(both.client.receive(message).event, Ignored)
+    both.client.receive(ResultResponse(first.id, {"tools": []}))
+    event = both.client.receive(message).event
+    assert isinstance(event, FailureReceived)
+    assert event.id == second.id
+    assert len(event.notes) == 1
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@EVERY_REVISION
+@pytest.mark.parametrize("row", METHODS, ids=lambda row: f"{row.name}{'*' if row.extension else ''}")
+def test_every_result_arrives_as_it_was_given(row: m.Method[object, object], revision: Revision) -> None:
+    both = opened(revision)
+    if revision not in row.revisions or row in (
+        m.INITIALIZE, m.PING, m.SERVER_DISCOVER, m.LOGGING_SET_LEVEL, m.SUBSCRIPTIONS_LISTEN
+    ):
+        return
+    result = RESULTS[row]
+    if Role.CLIENT in row.sender:
+        event = both.respond(both.call(row).id, result)
+    else:
+        both.send(Role.CLIENT, both.client.respond(both.ask(row).id, result))
+        both.run()
+        event = last(both.server_events, AnswerReceived)
+    assert isinstance(event, AnswerReceived)
+    assert event.method == row.name
+    assert event.notes == ()
+    assert isinstance(event.result, row.result)
+
+
+@pytest.mark.spec("jsonrpc.invalid-params-error", "jsonrpc.invalid-params-code")
+@ERAS
+@pytest.mark.parametrize("params", [{}, {"name": 5}, {"name": "x", "arguments": []}], ids=str)
+def test_parameters_that_cannot_be_read_are_refused(params: JsonObject, revision: Revision) -> None:
+    both = opened(revision)
+    envelope = wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+    assert isinstance(envelope, dict)
+    reaction = both.server.receive(Request(9, "tools/call", {**envelope, **params}))
+    code, message, _ = error_of(reaction)
+    assert code == ErrorCode.INVALID_PARAMS
+    assert "tools/call" in message
+    assert 9 not in both.server.owed
+
+
+@EVERY_REVISION
+def test_a_result_that_cannot_be_read_is_the_end_of_its_request(revision: Revision) -> None:
+    both = opened(revision)
+    message = both.client.call(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE]).message
+    assert isinstance(message, Request)
+    event = both.client.receive(ResultResponse(message.id, {"completion": 5})).event
+    assert isinstance(event, FailureReceived)
+    assert isinstance(event.error, InvalidValue)
+    assert event.error.raw == {"completion": 5}
+    assert both.client.asked == {}
+
+
+@pytest.mark.spec("jsonrpc.result-any-object", "meta.unknown-keys-ignored")
+@EVERY_REVISION
+def test_unknown_members_are_kept_on_the_way_there_and_back(revision: Revision) -> None:
+    both = opened(revision)
+    params = t.CallToolRequestParams(name="x", extra={"later": 1}, meta={"com.example/a": [1]})
+    request = both.call(m.TOOLS_CALL, params)
+    assert isinstance(request.params, t.CallToolRequestParams)
+    assert request.params.extra == {"later": 1}
+    assert request.raw["later"] == 1
+    assert request.params.meta is not None
+    assert request.params.meta["com.example/a"] == [1]
+    event = both.respond(request.id, t.CallToolResult(content=(), extra={"more": {"x": 2}}))
+    assert isinstance(event, AnswerReceived)
+    assert isinstance(event.result, t.CallToolResult)
+    assert event.result.extra == {"more": {"x": 2}}
+    assert event.raw["more"] == {"x": 2}
+
+
+@ERAS
+def test_a_result_in_its_wire_form_is_sent_as_it_is(revision: Revision) -> None:
+    both = opened(revision)
+    raw: JsonObject = {"content": [], "anything": 1}
+    event = both.respond(both.call(m.TOOLS_CALL).id, raw)
+    assert isinstance(event, AnswerReceived)
+    assert event.raw["anything"] == 1
+    assert raw == {"content": [], "anything": 1}
+
+
+def test_a_refused_result_leaves_the_request_open() -> None:
+    both = opened(R2024_11_05)
+    id = both.call(m.TOOLS_CALL).id
+    audio = t.CallToolResult(content=(t.AudioContent(data="", mime_type="audio/wav"),))
+    with pytest.raises(LocalProtocolError, match="2024-11-05"):
+        both.server.respond(id, audio)
+    for wrong in (5, None, object(), t.ListToolsResult(tools=()), t.EmptyResult()):
+        with pytest.raises(LocalProtocolError, match="tools/call"):
+            both.server.respond(id, wrong)
+    assert both.server.owed == (id,)
+    assert both.server.respond(id, DONE) is not None
+
+
+def test_parameters_of_another_method_are_refused() -> None:
+    both = opened(R2025_11_25)
+    with pytest.raises(LocalProtocolError, match="CallToolRequestParams"):
+        both.client.call(m.TOOLS_CALL, t.ListToolsRequestParams())
+    with pytest.raises(LocalProtocolError, match="expected"):
+        both.server.ask(m.ELICITATION_CREATE, t.ListToolsRequestParams(), for_request=None)
+    with pytest.raises(LocalProtocolError, match="expected"):
+        both.client.call(m.TOOLS_CALL, {"name": "x"})
+    assert both.client.asked == both.server.asked == {}
+    with pytest.raises(LocalProtocolError, match="expected"):
+        both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.PromptListChangedNotificationParams())
+
+
+def test_what_a_revision_cannot_say_is_not_sent() -> None:
+    both = opened(R2025_06_18)
+    params = t.CallToolRequestParams(name="x", request_state="s")
+    with pytest.raises(LocalProtocolError, match="2025-06-18"):
+        both.client.call(m.TOOLS_CALL, params)
+    assert both.client.asked == {}
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+CODES: Final = [
+    # code of the error, code on the wire before 2025-11-25, in 2025-11-25, in 2026-07-28
+    (ErrorCode.RESOURCE_NOT_FOUND, -32002, -32002, -32602),
+    (ErrorCode.URL_ELICITATION_REQUIRED, -32600, -32042, -32600),
+    (ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY, -32600, -32600, -32021),
+    (ErrorCode.HEADER_MISMATCH, -32600, -32600, -32020),
+    (ErrorCode.UNSUPPORTED_PROTOCOL_VERSION, -32600, -32600, -32022),
+    (ErrorCode.INTERNAL_ERROR, -32603, -32603, -32603),
+    (ErrorCode.USER_REJECTED, -1, -1, -1),
+    (-32050, -32050, -32050, -32603),
+    (-32099, -32099, -32099, -32603),
+    (-32100, -32100, -32100, -32100),
+    (-32019, -32019, -32019, -32019),
+    (42, 42, 42, 42),
+]
+
+
+@pytest.mark.spec("error.no-32002", "error.no-32042", "error.reserved-range-only-defined", "error.reserved-codes-meaning")
+@pytest.mark.spec("jsonrpc.error-code-integer", "jsonrpc.error-code-message", "compat.server-dual-legacy-results")
+@pytest.mark.parametrize(("code", "before", "in_2025_11_25", "in_2026_07_28"), CODES)
+@EVERY_REVISION
+def test_error_codes_follow_the_revision(
+    code: int, before: int, in_2025_11_25: int, in_2026_07_28: int, revision: Revision
+) -> None:
+    both = opened(revision)
+    id = both.call(m.TOOLS_CALL).id
+    error = wire_of(both.server.fail(id, RequestFailed("no", code=code, data={"a": 1})))["error"]
+    expected = {R2025_11_25: in_2025_11_25, R2026_07_28: in_2026_07_28}.get(revision, before)
+    assert error == {"code": expected, "message": "no", "data": {"a": 1}}
+
+
+@pytest.mark.spec("error.accept-32002")
+@EVERY_REVISION
+def test_a_missing_resource_is_known_by_the_code_of_the_revision(revision: Revision) -> None:
+    both = opened(revision)
+    both.send(Role.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, ResourceNotFound.of(URI)))
+    both.run()
+    event = last(both.client_events, FailureReceived)
+    assert isinstance(event.error, ResourceNotFound)
+    assert event.error.data == {"uri": URI}
+    assert both.wire[-1].message["error"] == {
+        "code": -32602 if revision is R2026_07_28 else -32002,
+        "message": f"resource not found: {URI}",
+        "data": {"uri": URI},
+    }
+
+
+@pytest.mark.spec("error.accept-32002")
+def test_other_errors_of_reading_are_what_they_are() -> None:
+    both = opened(R2026_07_28)
+    for data, kind in ((None, RequestFailed), ({"uri": URI}, ResourceNotFound)):
+        both.send(Role.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, RequestFailed("x", code=-32602, data=data)))
+        both.run()
+        assert type(last(both.client_events, FailureReceived).error) is kind
+    both.call(m.RESOURCES_READ)
+    (id,) = both.client.asked
+    event = both.client.receive(ErrorResponse(id, ErrorObject(-32002, "old"))).event
+    assert isinstance(event, FailureReceived)
+    assert isinstance(event.error, ResourceNotFound)
+    message = both.client.call(m.RESOURCES_READ, PARAMS[m.RESOURCES_READ]).message
+    assert isinstance(message, Request)
+    event = both.client.receive(ResultResponse(message.id, {"contents": 5})).event
+    assert isinstance(event, FailureReceived)
+    assert isinstance(event.error, InvalidValue)
+
+
+# --- cancellation -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("cancellation.request-id-given", "cancellation.request-id-required", "cancellation.reason-optional")
+@pytest.mark.spec("cancellation.no-response", "cancellation.stop-processing", "cancellation.client-should-notify")
+@EVERY_REVISION
+def test_a_cancelled_request_gets_nothing_more(revision: Revision) -> None:
+    both = opened(revision)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    assert both.server.progress(id, 1) is not None
+    both.send(Role.CLIENT, both.client.cancel(id, "enough"))
+    assert both.wire[-1].message["params"] == {"requestId": id, "reason": "enough"}
+    both.run()
+    event = last(both.server_events, CancelReceived)
+    assert (event.id, event.reason) == (id, "enough")
+    assert both.server.owed == ()
+    assert both.client.asked == {}
+    assert both.server.progress(id, 2) is None
+    assert both.server.log("emergency", "x", for_request=id) is None
+    assert both.server.notify(m.NOTIFICATIONS_TASKS_STATUS, t.EmptyResult(), for_request=id) is None
+    if revision in LEGACY:
+        with pytest.raises(LocalProtocolError, match="was cancelled"):
+            both.server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id)
+    assert both.server.respond(id, DONE) is None
+    with pytest.raises(LocalProtocolError):
+        both.server.respond(id, DONE)
+
+
+def test_a_cancelled_request_that_fails_says_nothing_either() -> None:
+    both = opened(R2025_11_25)
+    first, second = both.call(m.TOOLS_CALL).id, both.call(m.TOOLS_CALL).id
+    for id in (first, second):
+        both.send(Role.CLIENT, both.client.cancel(id))
+    assert "reason" not in (both.wire[-1].message["params"] or {})  # type: ignore[operator]  # an object
+    both.run()
+    assert both.server.fail(first, RequestFailed("no")) is None
+    both.server.withdraw(second)
+    with pytest.raises(LocalProtocolError):
+        both.server.fail(second, RequestFailed("no"))
+
+
+@pytest.mark.spec("cancellation.races", "cancellation.race-tolerated", "cancellation.late-response-ignored")
+@pytest.mark.parametrize("fails", [False, True])
+@EVERY_REVISION
+def test_an_answer_that_crosses_the_cancellation_is_dropped_by_both(revision: Revision, fails: bool) -> None:
+    both = opened(revision)
+    id = both.call(m.TOOLS_CALL).id
+    both.send(
+        Role.SERVER, both.server.fail(id, RequestFailed("no")) if fails else both.server.respond(id, DONE)
+    )
+    both.send(Role.CLIENT, both.client.cancel(id))
+    late = both.deliver(Role.CLIENT)
+    assert isinstance(late.event, Ignored)
+    assert "crossed our cancellation" in late.event.reason
+    early = both.deliver(Role.SERVER)
+    assert isinstance(early.event, Ignored)
+    assert late.reply is early.reply is None
+    assert both.server.owed == ()
+    both.respond(both.call(m.TOOLS_CALL).id, DONE)
+
+
+def test_a_late_answer_in_the_other_form_of_its_id_is_known_too() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL).id
+    both.client.cancel(id)
+    event = both.client.receive(ResultResponse(str(id), {"content": []})).event
+    assert isinstance(event, Ignored)
+    assert "crossed" in event.reason
+
+
+def test_only_the_latest_cancellations_are_remembered() -> None:
+    both = opened(R2025_11_25)
+    ids = [both.call(m.TOOLS_CALL).id for _ in range(257)]
+    for id in ids:
+        both.client.cancel(id)
+    oldest = both.client.receive(ResultResponse(ids[0], {"content": []})).event
+    newest = both.client.receive(ResultResponse(ids[-1], {"content": []})).event
+    assert isinstance(oldest, Ignored)
+    assert isinstance(newest, Ignored)
+    assert "unknown id" in oldest.reason
+    assert "crossed" in newest.reason
+
+
+@pytest.mark.spec("cancellation.invalid-ignored", "cancellation.unknown-id-ignored", "cancellation.malformed-ignored")
+@pytest.mark.spec("cancellation.may-ignore")
+@pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": ""}, {}, {"requestId": None}, {"requestId": []}, None])
+@EVERY_REVISION
+def test_cancellations_of_nothing_are_ignored(params: JsonObject | None, revision: Revision) -> None:
+    both = opened(revision)
+    id = both.call(m.TOOLS_CALL).id
+    for end in (both.client, both.server):
+        reaction = end.receive(Notification("notifications/cancelled", params))
+        assert isinstance(reaction.event, Ignored)
+        assert reaction.reply is None
+    assert both.server.owed == (id,)
+
+
+@ERAS
+def test_a_second_cancellation_is_ignored(revision: Revision) -> None:
+    both = opened(revision)
+    id = both.call(m.TOOLS_CALL).id
+    message = Notification("notifications/cancelled", {"requestId": id})
+    assert isinstance(both.server.receive(message).event, CancelReceived)
+    assert isinstance(both.server.receive(message).event, Ignored)
+
+
+def test_a_cancellation_with_the_id_as_a_string_is_taken() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL).id
+    event = both.server.receive(Notification("notifications/cancelled", {"requestId": str(id)})).event
+    assert isinstance(event, CancelReceived)
+    assert event.id == id
+
+
+def test_the_id_of_a_cancelled_request_is_free_once_its_handler_has_ended() -> None:
+    both = opened(R2025_11_25)
+    receive_raw(both, 7)
+    both.server.receive(Notification("notifications/cancelled", {"requestId": 7}))
+    assert error_of(both.server.receive(Request(7, "tools/call", {"name": "x"})))[0] == ErrorCode.INVALID_REQUEST
+    both.server.withdraw(7)
+    assert receive_raw(both, 7).id == 7
+
+
+@pytest.mark.spec("cancellation.not-initialize")
+def test_the_handshake_is_not_cancelled() -> None:
+    client = make_client(R2025_11_25)
+    client.open()
+    with pytest.raises(LocalProtocolError, match="initialize must not be cancelled"):
+        client.cancel(1)
+    assert client.asked == {1: "initialize"}
+
+
+@pytest.mark.spec("cancellation.in-progress", "cancellation.only-in-progress", "cancellation.same-direction")
+def test_what_is_answered_or_was_never_asked_is_not_cancelled() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL).id
+    both.respond(id, DONE)
+    assert both.client.cancel(id) is None
+    assert both.client.cancel("never") is None
+    assert both.server.cancel(id) is None
+
+
+@pytest.mark.spec("cancellation.tasks-use-tasks-cancel")
+def test_what_shall_run_as_a_task_is_not_cancelled_by_a_notification() -> None:
+    both = opened(R2025_11_25)
+    params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata(ttl=5))
+    id = both.call(m.TOOLS_CALL, params).id
+    assert both.client.cancel(id) is None
+    assert both.client.asked == {}
+    both.send(Role.SERVER, both.server.respond(id, t.CreateTaskResult(task=TASK)))
+    both.run()
+    assert isinstance(both.client_events[-1], Ignored)
+
+
+def test_a_request_for_a_task_is_answered_by_the_task() -> None:
+    both = opened(R2025_11_25)
+    params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata())
+    event = both.respond(both.call(m.TOOLS_CALL, params).id, t.CreateTaskResult(task=TASK))
+    assert isinstance(event, AnswerReceived)
+    assert isinstance(event.result, t.CreateTaskResult)
+    assert event.result.task.task_id == "t"
+    # Who asked for none gets none.
+    with pytest.raises(LocalProtocolError, match="CreateTaskResult"):
+        both.server.respond(both.call(m.TOOLS_CALL).id, t.CreateTaskResult(task=TASK))
+
+
+def test_requests_of_a_server_are_cancelled_likewise() -> None:
+    both = opened(R2025_06_18)
+    id = both.ask(m.ELICITATION_CREATE).id
+    both.send(Role.SERVER, both.server.cancel(id, "gone"))
+    both.run()
+    assert last(both.client_events, CancelReceived).id == id
+    assert both.client.respond(id, RESULTS[m.ELICITATION_CREATE]) is None
+
+
+def test_a_forgotten_request_is_not_told_to_the_peer() -> None:
+    both = opened(R2026_07_28)
+    id = both.call(m.TOOLS_CALL).id
+    both.client.forget(id)
+    both.client.forget("never")
+    assert both.client.asked == {}
+    both.send(Role.SERVER, both.server.respond(id, DONE))
+    both.run()
+    assert isinstance(both.client_events[-1], Ignored)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("progress.known-token", "progress.token-echo", "progress.increasing", "progress.fields")
+@pytest.mark.spec("progress.float", "progress.float-allowed", "progress.token-type", "progress.track-tokens")
+@EVERY_REVISION
+def test_progress_reaches_the_one_who_asked_for_it(revision: Revision) -> None:
+    both = opened(revision)
+    request = both.call(m.TOOLS_CALL, progress=True)
+    both.send(Role.SERVER, both.server.progress(request.id, 0.5, 2, "half"))
+    both.run()
+    event = last(both.client_events, ProgressReceived)
+    assert event.id == request.id
+    assert event.notes == ()
+    assert (event.params.progress, event.params.total) == (0.5, 2)
+    assert event.params.message == (None if revision is R2024_11_05 else "half")
+    assert isinstance(both.wire[-1].message["params"], dict)
+    assert both.wire[-1].message["params"]["progressToken"] == request.id
+
+
+@pytest.mark.spec("progress.only-with-token", "progress.known-token")
+@EVERY_REVISION
+def test_without_a_token_there_is_no_progress(revision: Revision) -> None:
+    both = opened(revision)
+    assert both.server.progress(both.call(m.TOOLS_CALL).id, 1) is None
+
+
+@pytest.mark.spec("progress.increasing")
+@pytest.mark.parametrize("again", [1.0, 0.5, 0, -1, float("nan"), float("inf"), float("-inf")])
+def test_progress_that_does_not_increase_is_not_sent(again: float) -> None:
+    both = opened(R2026_07_28)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    both.server.progress(id, 1)
+    with pytest.raises(LocalProtocolError, match="increase|finite"):
+        both.server.progress(id, again)
+    assert both.server.progress(id, 1.25) is not None
+
+
+def test_the_first_progress_has_to_be_a_number() -> None:
+    both = opened(R2026_07_28)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    with pytest.raises(LocalProtocolError, match="finite"):
+        both.server.progress(id, float("nan"))
+    assert both.server.progress(id, -5) is not None
+
+
+@pytest.mark.parametrize("value", [1, 0.5, 0])
+def test_progress_that_does_not_increase_is_not_shown(value: float) -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    both.send(Role.SERVER, both.server.progress(id, 1))
+    both.run()
+    event = both.client.receive(Notification("notifications/progress", {"progressToken": id, "progress": value})).event
+    assert isinstance(event, Ignored)
+    assert "increase" in event.reason
+
+
+@pytest.mark.spec("progress.in-progress", "progress.stop-after-completion", "progress.client-tracks")
+@pytest.mark.parametrize("token", [99, "x", "", 0, "2"])
+def test_progress_for_nothing_is_ignored(token: RequestId) -> None:
+    both = opened(R2025_11_25)
+    both.call(m.TOOLS_CALL)
+    for end in (both.client, both.server):
+        event = end.receive(Notification("notifications/progress", {"progressToken": token, "progress": 1})).event
+        assert isinstance(event, Ignored)
+
+
+def test_progress_after_the_answer_is_ignored() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    late = both.server.progress(id, 1)
+    both.respond(id, DONE)
+    both.send(Role.SERVER, late)
+    both.run()
+    assert isinstance(both.client_events[-1], Ignored)
+
+
+def test_a_token_that_comes_back_as_a_string_is_taken_with_a_note() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    event = both.client.receive(Notification("notifications/progress", {"progressToken": str(id), "progress": 1})).event
+    assert isinstance(event, ProgressReceived)
+    assert event.id == id
+    assert event.notes == (f"the progress token is {str(id)!r} where {id!r} was sent",)
+
+
+@pytest.mark.spec("progress.token-echo", "progress.known-token")
+@pytest.mark.parametrize("token", [0, -5, "", "t", 2**63])
+@ERAS
+def test_any_token_of_the_peer_comes_back_as_it_is(token: RequestId, revision: Revision) -> None:
+    both = opened(revision)
+    receive_raw(both, "r", _meta={"progressToken": token})
+    params = wire_of(both.server.progress("r", 1))["params"]
+    assert params == {"progressToken": token, "progress": 1}
+
+
+@pytest.mark.parametrize("token", [True, 1.5, None, [], {}])
+@ERAS
+def test_what_is_no_token_asks_for_no_progress(token: JsonValue, revision: Revision) -> None:
+    both = opened(revision)
+    receive_raw(both, "r", _meta={"progressToken": token})
+    assert both.server.progress("r", 1) is None
+
+
+@pytest.mark.spec("progress.token-unique")
+def test_tokens_are_as_different_as_their_requests() -> None:
+    both = opened(R2025_11_25)
+    first, second = both.call(m.TOOLS_CALL, progress=True), both.call(m.TOOLS_CALL, progress=True)
+    both.send(Role.SERVER, both.server.progress(second.id, 1), both.server.progress(first.id, 1))
+    both.run()
+    assert [event.id for event in both.client_events if isinstance(event, ProgressReceived)] == [second.id, first.id]
+
+
+def test_a_client_reports_progress_of_what_the_server_asked() -> None:
+    both = opened(R2025_11_25)
+    message = Request("s", "elicitation/create", {**wire_of_form(), "_meta": {"progressToken": "p"}})
+    assert isinstance(both.client.receive(message).event, RequestReceived)
+    assert wire_of(both.client.progress("s", 1, message="typing"))["params"] == {
+        "progressToken": "p",
+        "progress": 1,
+        "message": "typing",
+    }
+
+
+def wire_of_form() -> JsonObject:
+    from mcp_core.convert import converter
+
+    return converter(R2025_11_25).unstructure(FORM)
+
+
+# --- what is about what -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("jsonrpc.request-scoped-notifications")
+def test_every_message_says_which_stream_it_belongs_to() -> None:
+    both = opened(R2025_11_25)
+    id = both.call(m.TOOLS_CALL, progress=True).id
+    progress, log = both.server.progress(id, 1), both.server.log("error", 1, for_request=id)
+    ask = both.server.ask(m.ELICITATION_CREATE, FORM, for_request=id)
+    assert progress is not None
+    assert log is not None
+    assert progress.for_request == log.for_request == ask.for_request == id
+    published = both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())
+    assert [each.for_request for each in published] == [None]
+    answer = both.server.respond(id, DONE)
+    assert answer is not None
+    assert answer.for_request == id
+    refusal = both.server.receive(Request("bad", "what")).reply
+    assert refusal is not None
+    assert refusal.for_request == "bad"
+
+
+@pytest.mark.spec("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving")
+@ERAS
+def test_answers_may_come_in_any_order(revision: Revision) -> None:
+    both = opened(revision)
+    ids = [both.call(m.TOOLS_CALL).id for _ in range(5)]
+    for id in reversed(ids):
+        event = both.respond(id, t.CallToolResult(content=(t.TextContent(text=str(id)),)))
+        assert isinstance(event, AnswerReceived)
+        assert event.id == id
+        assert isinstance(event.result, t.CallToolResult)
+        assert event.result.content == (t.TextContent(text=str(id)),)
+
+
+# --- nothing that comes raises ------------------------------------------------------------------------------------------
+
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+MEMBERS: Final = st.sampled_from(
+    ["_meta", "name", "uri", "requestId", "progressToken", "progress", "level", "data", "notifications", "cursor",
+     "protocolVersion", "capabilities", "clientInfo", "arguments", "task", "messages", "maxTokens", "inputResponses"]
+)  # fmt: skip
+META: Final = st.dictionaries(
+    st.sampled_from(
+        ["progressToken", "io.modelcontextprotocol/subscriptionId", "io.modelcontextprotocol/protocolVersion",
+         "io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/clientInfo",
+         "io.modelcontextprotocol/logLevel"]
+    ),
+    JSON | st.sampled_from(["2026-07-28", "2025-11-25", "debug"]) | st.just({}),
+    max_size=6,
+)  # fmt: skip
+PARAMETERS: Final = st.none() | st.dictionaries(MEMBERS, JSON | META, max_size=5)
+NAMES: Final = st.sampled_from(sorted({row.name for row in (*m.METHODS, *m.NOTIFICATIONS)} | set(m.ALIASES))) | st.text()
+IDS: Final = st.integers(-1, 4) | st.sampled_from(["1", "2", "", "x"])
+MESSAGES: Final = st.one_of(
+    st.builds(Request, IDS, NAMES, PARAMETERS),
+    st.builds(Notification, NAMES, PARAMETERS),
+    st.builds(ResultResponse, IDS, st.dictionaries(MEMBERS | st.just("resultType"), JSON, max_size=5)),
+    st.builds(ErrorResponse, st.none() | IDS, st.builds(ErrorObject, st.integers(), st.text(), JSON)),
+)
+
+
+@pytest.mark.property
+@given(st.sampled_from(ALL), st.sampled_from([Role.CLIENT, Role.SERVER]), st.booleans(), st.lists(MESSAGES, max_size=8))
+def test_no_message_of_a_peer_makes_receive_raise(
+    revision: Revision, role: Role, open_first: bool, messages: list[object]
+) -> None:
+    both = opened(revision) if open_first else ConnectionPair(make_client(revision), make_server(revision))
+    if open_first:
+        both.call(m.TOOLS_CALL, progress=True)
+    else:
+        both.client.open()
+    for message in messages:
+        assert isinstance(message, (Request, Notification, ResultResponse, ErrorResponse))
+        reaction = both.end_of(role).receive(message)
+        if isinstance(message, Request) and not isinstance(reaction.event, RequestReceived):
+            assert reaction.reply is not None or revision is R2026_07_28
+        if not isinstance(message, Request) and reaction.reply is not None:
+            assert isinstance(reaction.reply.message, (Request, Notification))
+
+
+# --- the tables by themselves -----------------------------------------------------------------------------------------
+
+
+def test_tokens_belong_to_requests_that_asked_for_progress() -> None:
+    outbound = Outbound()
+    asked = outbound.ask(m.TOOLS_CALL, R2025_11_25, t.CallToolResult, progress=False, augmented=False)
+    assert outbound.with_token(asked.id) == (None, None)
+    assert outbound.cancel(99) is None
+
+
+def test_nothing_is_owed_at_first() -> None:
+    with pytest.raises(LocalProtocolError):
+        Inbound().settle(1)
+    assert Inbound().cancel("x") is None
+
+
+@EVERY_REVISION
+def test_errors_without_id_have_the_form_of_the_session(revision: Revision) -> None:
+    both = opened(revision)
+    expected = revision not in (R2025_11_25, R2026_07_28)
+    assert both.client.error_ids_are_null is both.server.error_ids_are_null is expected
+
+
+def test_messages_keep_the_subscription_that_they_name() -> None:
+    both = opened(R2025_11_25)
+    meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": "x"}
+    message = received({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
+    event = both.client.receive(message).event
+    assert isinstance(event, NotificationReceived)
+    assert event.subscription == "x"
+
+
+def test_an_invalid_answer_is_the_fault_of_the_peer() -> None:
+    assert issubclass(InvalidValue, RemoteProtocolError)

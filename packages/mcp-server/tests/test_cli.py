@@ -1,0 +1,170 @@
+"""The command line: how a server is found, and what is said when it is not."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcp_server
+from mcp_server import _cli
+from mcp_server._cli import main
+
+SOURCE = '''
+from mcp_server import Server
+
+server = Server("one", version="1.5")
+
+@server.tool
+async def echo(text: str) -> str:
+    """Says it again.
+
+    More of it.
+    """
+    return text
+
+@server.resource("x://{name}")
+async def thing(name: str) -> str:
+    return name
+
+def make():
+    return Server("made", version="2")
+
+def broken():
+    raise ValueError("no luck")
+
+number = 5
+
+class Space:
+    inner = Server("inner", version="3")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "sample_server.py").write_text(SOURCE)
+    (tmp_path / "other_name.py").write_text(
+        "from mcp_server import Server\nthing = Server('t', version='1')\nprint('hello')\n"
+    )
+    (tmp_path / "needs_more.py").write_text("import no_such_package_here\n")
+    (tmp_path / "crashes.py").write_text("1 / 0\n")
+    (tmp_path / "refused.py").write_text(
+        "from mcp_server import Server\nserver = Server('s', version='1')\nserver.add_tool(lambda: 1, name='')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("sample_server", "one"),
+        ("sample_server:server", "one"),
+        ("sample_server:", "one"),
+        ("sample_server.py", "one"),
+        ("./sample_server.py:make", "made"),
+        ("sample_server:Space.inner", "inner"),
+    ],
+)
+def test_a_server_is_found(folder: Path, target: str, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", target]) == 0
+    assert capfd.readouterr().out.startswith(f"{name} ")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module", "there is no module 'no_such_module'"),
+        ("nowhere.py", "there is no file nowhere.py"),
+        ("other_name", "other_name has no 'server'; it has the server 'thing': try other_name:thing"),
+        ("sample_server:missing", "sample_server has no 'missing'; it has the server 'server'"),
+        ("crashes:server", "crashes cannot be imported: ZeroDivisionError: division by zero"),
+        ("crashes.py", "crashes.py cannot be loaded: ZeroDivisionError"),
+        ("needs_more", "needs_more cannot be imported: ModuleNotFoundError: No module named 'no_such_package_here'"),
+        ("refused", "cannot be the name of a tool"),
+        ("sample_server:number", "is of type int; it has to be a Server"),
+        ("sample_server:broken", "failed to make a server: ValueError: no luck"),
+    ],
+)
+def test_what_is_wrong_with_a_target_is_said(
+    folder: Path, target: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", target]) == 2
+    captured = capfd.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_file_that_python_cannot_load_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.spec_from_file_location", lambda *_: None)
+    assert main(["run", "sample_server.py"]) == 2
+    assert "sample_server.py is no Python file" in capfd.readouterr().err
+
+
+def test_what_a_module_prints_goes_to_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "other_name:thing"]) == 0
+    captured = capfd.readouterr()
+    assert "hello" in captured.err
+    assert captured.out == "t 1\n"
+
+
+def test_inspect_shows_what_is_offered(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "sample_server"]) == 0
+    assert capfd.readouterr().out == ("one 1.5\n\ntools\n  echo  Says it again.\n\nresource_templates\n  x://{name}\n")
+    assert main(["inspect", "--json", "sample_server"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert shown["server"] == {"name": "one", "version": "1.5"}
+    assert shown["tools"][0]["inputSchema"]["required"] == ["text"]
+    assert shown["resource_templates"][0]["uriTemplate"] == "x://{name}"
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (
+        (["--help"], "path/to/file.py:name"),
+        (["run", "--help"], "--log-level"),
+        (["--version"], mcp_server.__version__),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        assert expected in capsys.readouterr().out
+    for words in ([], ["run"], ["run", "x", "--log-level", "loud"], ["fly"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [(None, 0), (KeyboardInterrupt(), 130), (RuntimeError("broken"), 1)],
+    ids=["end", "^C", "failure"],
+)
+def test_the_status_says_how_it_ended(
+    folder: Path,
+    raised: BaseException | None,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def serve(server: object) -> None:
+        if raised is not None:
+            raise raised
+
+    monkeypatch.setattr(_cli, "serve_stdio", serve)
+    assert main(["run", "sample_server"]) == status
+    assert ("the server failed" in caplog.text) == (status == 1)
+
+
+def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["mcp-server", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("mcp_server", run_name="__main__")
+    assert ended.value.code == 0
+    assert "mcp-server" in capsys.readouterr().out
