@@ -12,6 +12,7 @@ printed, and how many times as much the official SDK needs. Ratios are firm, abs
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import selectors
@@ -47,7 +48,7 @@ class Process:
     def __init__(self, side: str, *arguments: str) -> None:
         command = [sys.executable, str(PROGRAMS / f"server_{side}.py"), *arguments]
         self.began = time.perf_counter()
-        self.child = subprocess.Popen(  # noqa: S603 -- our own programs
+        self.child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
         assert self.child.stdin is not None
@@ -70,10 +71,8 @@ class Process:
                     pending += waiting.pop()
                     sent += 1
                 if pending:
-                    try:
+                    with contextlib.suppress(BlockingIOError):
                         pending = pending[os.write(self.to, pending) :]
-                    except BlockingIOError:
-                        pass
                 selector.select(0 if pending else 30)
                 try:
                     data = os.read(self.back, 1 << 20)
@@ -115,7 +114,10 @@ class Process:
 
     def cpu(self) -> float:
         """The CPU seconds of all threads of the process, to the nanosecond."""
-        return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{self.child.pid}/task").glob("*/schedstat")) / 1e9
+        return (
+            sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{self.child.pid}/task").glob("*/schedstat"))
+            / 1e9
+        )
 
     def memory(self) -> float:
         """Its resident memory in MiB."""
@@ -201,7 +203,7 @@ def client(side: str, revision: str, at_once: int, number: int) -> float:
     """CPU microseconds of the client per call."""
     command = [sys.executable, str(PROGRAMS / f"client_{side}.py"), revision, str(number), str(at_once)]
     peer = [sys.executable, str(PROGRAMS / "peer.py")]
-    done = subprocess.run([*command, *peer], check=True, capture_output=True, text=True)  # noqa: S603 -- our own
+    done = subprocess.run([*command, *peer], check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures["cpu"]
 
@@ -210,7 +212,7 @@ def importing(side: str) -> float:
     """Milliseconds to import the client, without the start of Python."""
     module = "mcp_client" if side == "ours" else "mcp"
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return float(done.stdout) * 1e3
 
 
@@ -234,7 +236,10 @@ def show(figure: Figure) -> None:
         verdict = ""
     else:
         verdict = f"  goal {figure.goal:g}: {'reached' if ratio >= figure.goal else 'MISSED'}"
-    print(f"{figure.title:<44} {figure.ours:>9.1f} {figure.official:>9.1f} {figure.unit:<4} {ratio:>6.2f} x{verdict}", flush=True)
+    print(
+        f"{figure.title:<44} {figure.ours:>9.1f} {figure.official:>9.1f} {figure.unit:<4} {ratio:>6.2f} x{verdict}",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -254,7 +259,9 @@ def main() -> None:
                 compare(title, "us", goal, rounds, lambda s, r=revision, n=in_flight: calls(s, r, n, number)[0])  # type: ignore[misc]  # bound now
             title = f"server latency, tools/call, {revision}"
             compare(title, "us", None, rounds, lambda s, r=revision: calls(s, r, 1, number)[1])  # type: ignore[misc]  # bound now
-        compare("server CPU, tools/list of 100", "us", 15.0, rounds, lambda s: listing(s, LEGACY, max(200, number // 20)))
+        compare(
+            "server CPU, tools/list of 100", "us", 15.0, rounds, lambda s: listing(s, LEGACY, max(200, number // 20))
+        )
         for size in (1, 10):
             compare(f"server CPU, echo of {size} MiB", "ms", 1.0, rounds, lambda s, n=size: large(s, n << 20, 8))  # type: ignore[misc]  # bound now
     if "client" in wanted:

@@ -73,8 +73,8 @@ ROOMS: Final[Mapping[str, Room]] = {
     "shape": _room("errors revisions jsonrpc types"),
     # The third, side by side.
     "schema": _room("errors revisions jsonrpc types methods shape"),
-    "tolerance": _room("errors revisions jsonrpc types methods shape"),
-    "convert": _room("errors limits revisions jsonrpc types methods shape tolerance"),
+    "convert": _room("errors limits revisions jsonrpc types methods shape"),
+    "tolerance": _room("errors revisions jsonrpc types methods shape convert"),
     "http": _room("errors limits revisions jsonrpc framing types methods"),
     # The roof. It knows nothing of bytes and of HTTP: the I/O layer joins them.
     "engine": _room("errors limits revisions jsonrpc types methods tolerance convert"),
@@ -87,6 +87,7 @@ PARTS: Final[Mapping[str, str]] = {
     "_request_rows": "methods",
     "_rows": "methods",
     "_codegen": "convert",
+    "_repairs": "tolerance",
 }
 """Modules that stand beside the one they belong to; they share its room."""
 

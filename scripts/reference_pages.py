@@ -49,7 +49,8 @@ class Source:
     @property
     def document(self) -> str:
         """Its docstring."""
-        return ast.get_docstring(self.tree) or ""
+        # As it is written: it has no indentation to be taken off, but may have indented code and nothing else.
+        return (ast.get_docstring(self.tree, clean=False) or "").strip()
 
     @property
     def exported(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import sys
 import time
 
 import trio
+
 from mcp_client import open_stdio
 from mcp_core.revisions import REVISIONS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import trio
+
 from mcp_core.limits import Limits
 from mcp_server import Server, serve_stdio
 

@@ -145,6 +145,14 @@ def test_a_name_shown_by_two_modules_needs_one_place(tmp_path: Path, home: str) 
     assert check_documented(faces(tmp_path, tree), [f"# {home}.Tool\n"]) == expected
 
 
+def test_a_package_may_show_one_of_its_modules(tmp_path: Path) -> None:
+    tree = {
+        "p/types/__init__.py": "from p.types import meta\n__all__ = ['meta']\n",
+        "p/types/meta.py": "__all__ = []\n",
+    }
+    assert check_documented(faces(tmp_path, tree), ["# p.types.meta\n"]) == []
+
+
 def test_all_packages_are_looked_at() -> None:
     found = load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)
     assert {face.module.partition(".")[0] for face in found} == set(MODULES)

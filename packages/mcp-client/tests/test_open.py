@@ -419,8 +419,10 @@ async def test_junk_between_messages_is_told_and_survived(
         request = await peer.receive("tools/call")
         for _ in range(5):
             await peer.send_bytes(b"{]\n" * 100)
-            await peer.send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}})
-        await peer.send_bytes(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % request["id"])  # type: ignore[str-bytes-safe,str-format]  # an int
+            await peer.send(
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+            )
+        await peer.send_bytes(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % request["id"])  # type: ignore[str-format]  # an int
         await peer.aclose()
 
     junk: list[str] = []
@@ -503,7 +505,9 @@ async def test_wherever_the_stream_is_cut_nobody_is_left_waiting(
         start = trio.current_time()
         try:
             async with open_in_memory(
-                replayed(transcript), revisions=[*LEGACY], to_client=faults.get("to_client", Faults()),
+                replayed(transcript),
+                revisions=[*LEGACY],
+                to_client=faults.get("to_client", Faults()),
                 to_server=faults.get("to_server", Faults()),
             ) as client:
                 opened += 1

@@ -55,8 +55,6 @@ class Wall:
         await trio.lowlevel.checkpoint()
 
 
-
-
 async def test_a_server_that_asks_and_does_not_read_is_no_longer_read(autojump_clock: trio.testing.MockClock) -> None:
     wall = Wall(INITIALIZED, *[PING] * 1000)
     async with open_stream(wall, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500)):

@@ -39,7 +39,7 @@ def json_object(text: str) -> JsonObject:
     except orjson.JSONDecodeError as error:
         raise UsageError(f"--args is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise UsageError("--args has to be a JSON object, as '{\"city\": \"Ghent\"}'")
+        raise UsageError('--args has to be a JSON object, as \'{"city": "Ghent"}\'')
     return value
 
 

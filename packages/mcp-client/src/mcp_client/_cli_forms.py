@@ -104,7 +104,9 @@ def _options(field: JsonObject) -> list[str]:
     if isinstance(named, list):
         return [option for option in named if isinstance(option, str)]
     titled = source.get("oneOf", source.get("anyOf"))
-    constants = [option.get("const") for option in titled if isinstance(option, dict)] if isinstance(titled, list) else []
+    constants = (
+        [option.get("const") for option in titled if isinstance(option, dict)] if isinstance(titled, list) else []
+    )
     return [constant for constant in constants if isinstance(constant, str)]
 
 

@@ -6,7 +6,6 @@ the cursor, change the title, rewrite what stands above.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -151,8 +150,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         self.clear()
-        with contextlib.suppress(AttributeError):
-            # A terminal that cannot show a character shows another one in its place.
-            self._out.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]  # a TextIOWrapper has it
-        self._out.write(text)
+        # A terminal that cannot show a character is shown its number.
+        encoding = self._out.encoding or "utf-8"
+        self._out.write(text.encode(encoding, "backslashreplace").decode(encoding))
         self._out.flush()

@@ -311,7 +311,7 @@ class ScriptedPeer:
             error["data"] = data
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
-    async def initialize(self, version: str = "2025-11-25", **capabilities: JsonValue) -> JsonObject:
+    async def initialize(self, version: str = "2025-11-25", /, **capabilities: JsonValue) -> JsonObject:
         """Plays a legacy server until the session is open. Returns the client's `initialize`.
 
         Args:
@@ -331,7 +331,7 @@ class ScriptedPeer:
         await self.receive("notifications/initialized")
         return request
 
-    async def discover(self, version: str = "2026-07-28", **capabilities: JsonValue) -> JsonObject:
+    async def discover(self, version: str = "2026-07-28", /, **capabilities: JsonValue) -> JsonObject:
         """Plays a modern server until it is found. Returns the client's `server/discover`.
 
         Args:
@@ -355,7 +355,7 @@ class ScriptedPeer:
         await self.stream.aclose()
 
 
-def scripted(script: Callable[[ScriptedPeer], Awaitable[None]]) -> Serve:
+def scripted(script: Callable[[ScriptedPeer], Awaitable[object]]) -> Serve:
     """A server that follows `script`, and then is silent until the client has gone."""
 
     async def serve(stream: Stream) -> None:

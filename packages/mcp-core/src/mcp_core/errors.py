@@ -278,7 +278,9 @@ class MissingRequiredClientCapability(RequestFailed):
     @classmethod
     def of(cls, required: Mapping[str, JsonValue], what: str) -> MissingRequiredClientCapability:
         """The error for `what` was tried, with the capabilities that it `required`."""
-        return cls(f"{what} needs a client capability that was not declared", data={"requiredCapabilities": dict(required)})
+        return cls(
+            f"{what} needs a client capability that was not declared", data={"requiredCapabilities": dict(required)}
+        )
 
 
 class HeaderMismatch(RequestFailed):

@@ -135,7 +135,9 @@ R2024_11_05: Final = Revision(
 )
 """The first revision."""
 
-R2025_03_26: Final = attrs.evolve(R2024_11_05, name="2025-03-26", batching=True, sessions=True, resumable=True, http_sse=False)
+R2025_03_26: Final = attrs.evolve(
+    R2024_11_05, name="2025-03-26", batching=True, sessions=True, resumable=True, http_sse=False
+)
 """Streamable HTTP, and the only one with batches."""
 
 R2025_06_18: Final = attrs.evolve(R2025_03_26, name="2025-06-18", batching=False, version_header=True)

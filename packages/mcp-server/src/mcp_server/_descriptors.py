@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
@@ -86,7 +86,7 @@ class DescriptorStream:
                 os.set_blocking(descriptor, True)
             os.close(descriptor)
 
-    def __enter__(self) -> DescriptorStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -24,15 +24,16 @@ from mcp_core.engine.events import (
     FailureReceived,
     NotificationReceived,
     Opened,
+    Outgoing,
     RequestReceived,
 )
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
 from mcp_core.jsonrpc.batch import BatchReply
-from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Request, ResultResponse
+from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 
 if TYPE_CHECKING:
-    from mcp_core.engine.events import Outgoing, Reaction
+    from mcp_core.engine.events import Reaction
     from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import MalformedMessage
     from mcp_core.jsonrpc.messages import Message, RequestId
@@ -234,7 +235,7 @@ class Link:
                 outcome = self._service.input_required(call)
             outgoing = None if outcome is None else self._finish(id, outcome)
             if outgoing is not None:
-                await self._send(outgoing)
+                await self._send_answer(id, outgoing)
         finally:
             self._withdraw(id)
             del self._calls[id]
@@ -266,6 +267,15 @@ class Link:
             # The handler's result cannot be said in the peer's revision, or at all.
             _log.exception("the result of request %r cannot be sent", id)
             return self.connection.fail(id, RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR))
+
+    async def _send_answer(self, id: RequestId, outgoing: Outgoing) -> None:
+        try:
+            await self._send(outgoing)
+        except LocalProtocolError:
+            # JSON cannot say it, as half of a surrogate pair. Nothing was sent, so that the error can be.
+            _log.exception("the result of request %r cannot be sent", id)
+            error = ErrorObject(int(ErrorCode.INTERNAL_ERROR), "Internal error")
+            await self._send(Outgoing(ErrorResponse(id, error), id))
 
     def _cancel(self, event: CancelReceived) -> None:
         call = self._calls.get(event.id)
@@ -378,12 +388,10 @@ class Link:
             while self._notices:
                 row, params = self._notices.pop(next(iter(self._notices)))
                 try:
-                    messages = self.connection.publish(row, params)
+                    for outgoing in self.connection.publish(row, params):
+                        await self._send(outgoing)
                 except LocalProtocolError as error:
                     _log.debug("not published: %s", error)
-                    continue
-                for outgoing in messages:
-                    await self._send(outgoing)
         finally:
             self._publishing = False
 

@@ -214,8 +214,9 @@ class Resources:
                 continue
             values: JsonObject = {key: _json(value) for key, value in found.items()}
             for key, kind in entry.numbers.items():
-                if key in values:
-                    values[key] = _number(values[key], kind)
+                text = values.get(key)
+                if isinstance(text, str):
+                    values[key] = _number(text, kind)
             try:
                 return entry, entry.parameters.bind(values)
             except InvalidArguments:
@@ -282,9 +283,7 @@ def _numbers(members: JsonObject) -> dict[str, str]:
     """The members that are numbers or truth values, for which a URI has only texts."""
     found: dict[str, str] = {}
     for name, member in members.items():
-        if not isinstance(member, dict):
-            continue
-        options = member.get("anyOf", [member])
+        options = member.get("anyOf", [member]) if isinstance(member, dict) else []
         kinds = (
             {option.get("type") for option in options if isinstance(option, dict)}
             if isinstance(options, list)
@@ -302,10 +301,8 @@ _FORMS: Final = {
 }
 
 
-def _number(value: JsonValue, kind: str) -> JsonValue:
+def _number(value: str, kind: str) -> JsonValue:
     """The number or truth value that a text stands for; the text itself when it stands for none."""
-    if not isinstance(value, str):
-        return value
     if kind == "boolean":
         return {"true": True, "false": False}.get(value, value)
     if _FORMS[kind].fullmatch(value) is None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import trio
 
-from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -76,10 +75,8 @@ class ServerService:
 
     async def answer(self, call: Call) -> object:
         """See `Service.answer`."""
-        handler = self.handlers.get(call.request.method)
-        if handler is None:
-            raise RequestFailed(f"method not found: {call.request.method}", code=ErrorCode.METHOD_NOT_FOUND)
-        return await handler(call)
+        # The engine lets only methods through that are offered, and those have a handler.
+        return await self.handlers[call.request.method](call)
 
     def input_required(self, call: Call) -> object | None:
         """See `Service.input_required`."""
@@ -107,8 +104,7 @@ class ServerService:
 
     def context(self, call: Call) -> Context:
         """The context of a call. Raises `RequestFailed` when it comes with a state that is not valid."""
-        if call.asking is None:
-            call.asking = asking(call, self._sealer, self._policy)
+        call.asking = asking(call, self._sealer, self._policy)
         return Context(call, self._server, call.asking)
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:

@@ -50,10 +50,11 @@ class _StreamOutlet:
         self._connection: Final = connection
         self._writer: Final = writer
 
-    async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:
+    # One pipe for all: it does not matter which request a message belongs to.
+    async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002
         await self._writer.put(self._line(message), more=more)
 
-    def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:
+    def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:  # noqa: ARG002
         self._writer.put_nowait(self._line(message))
 
     def _line(self, message: Message | Batch) -> bytes:

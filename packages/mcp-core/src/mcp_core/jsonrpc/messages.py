@@ -6,11 +6,12 @@ Spec: basic#messages of each revision; JSON-RPC 2.0 sections 4 to 6. The members
 
 from __future__ import annotations
 
-from typing import TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 import attrs
 
-from mcp_core.errors import MalformedMessage
+if TYPE_CHECKING:
+    from mcp_core.errors import MalformedMessage
 
 __all__ = [
     "Batch",
@@ -26,7 +27,7 @@ __all__ = [
     "ResultResponse",
 ]
 
-JsonValue: TypeAlias = Union[None, bool, int, float, str, list["JsonValue"], dict[str, "JsonValue"]]
+JsonValue: TypeAlias = Union[bool, int, float, str, list["JsonValue"], dict[str, "JsonValue"], None]  # noqa: UP007 -- `|` does not take names in quotes
 """Anything that JSON can say."""
 
 JsonObject: TypeAlias = dict[str, JsonValue]

@@ -1,0 +1,226 @@
+"""The command line: `mcp-client probe -- my-server`, and the like."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+import mcp_client
+from mcp_client._cli_arguments import UsageError, pairs
+from mcp_client._cli_commands import COMMANDS, Invocation
+from mcp_client._cli_forms import Forms
+from mcp_client._cli_screen import Screen, harmless
+from mcp_client._deadlines import Deadlines
+from mcp_client._handlers import Handlers
+from mcp_client._open import open_stdio
+from mcp_core.errors import (
+    ConnectionEnded,
+    LocalProtocolError,
+    McpError,
+    NegotiationFailed,
+    ProcessFailed,
+    RequestFailed,
+    RequestTimeout,
+)
+from mcp_core.revisions import REVISIONS
+from mcp_core.types import LOGGING_LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.types import LoggingMessageNotificationParams
+
+__all__ = ["main"]
+
+FAILED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+INTERRUPTED: Final = 130
+
+_CODES: Final = """\
+exit codes:
+  0    done
+  1    the tool failed, or the server answered with an error
+  2    the command line makes no sense
+  3    no connection: the server did not start, or speaks another revision
+  130  interrupted
+
+The server's command follows behind `--`:
+  mcp-client call forecast city=Ghent days=3 -- python my_server.py
+"""
+
+_HINTS: Final[dict[type[McpError], str]] = {
+    ProcessFailed: "Check the command behind `--`; it is looked up on PATH, and no shell is involved.",
+    NegotiationFailed: "Leave --revision out to allow every revision.",
+    RequestTimeout: "Give it more time with --timeout SECONDS; --stderr show tells what it does meanwhile.",
+    ConnectionEnded: "Run the server by hand to see what happens, or add --stderr show.",
+    LocalProtocolError: "`mcp-client probe` shows what the server offers.",
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="results as JSON, one document a line")
+    common.add_argument(
+        "--revision", action="append", choices=[*REVISIONS], help="speak only this revision (several: any of them)"
+    )
+    common.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for the server, and for each answer"
+    )
+    common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
+    common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
+    common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="what the server writes to stderr")
+    common.add_argument(
+        "--log-level", choices=[*LOGGING_LEVELS], help="show log messages of the server from this level"
+    )
+
+    parser = argparse.ArgumentParser(
+        prog="mcp-client",
+        description="Talks to a server of the Model Context Protocol.",
+        epilog=_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mcp-client {mcp_client.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, summary: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            parents=[common],
+            epilog=_CODES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    command("probe", "show who the server is, what it speaks and offers")
+    listing = command("list", "list what the server offers")
+    listing.add_argument("kind", nargs="?", choices=["tools", "resources", "templates", "prompts"])
+    call = command("call", "call a tool")
+    call.add_argument("name")
+    call.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="arguments, typed by the tool's input schema")
+    call.add_argument("--args", metavar="JSON", help="all arguments as a JSON object")
+    read = command("read", "read a resource")
+    read.add_argument("uri")
+    read.add_argument("--output", metavar="FILE", help="write the contents to a file")
+    prompt = command("prompt", "get a prompt")
+    prompt.add_argument("name")
+    prompt.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="arguments of the prompt")
+    complete = command("complete", "complete an argument of a prompt or a resource template")
+    complete.add_argument("ref", help="the name of a prompt, or a URI template (which has a colon)")
+    complete.add_argument("argument", help="the argument to complete")
+    complete.add_argument("value", nargs="?", default="", help="what was typed so far")
+    complete.add_argument("--known", action="append", default=[], metavar="NAME=VALUE", help="another argument's value")
+    listen = command("listen", "show changes as they happen; of all lists unless told otherwise")
+    for what in ("tools", "prompts", "resources"):
+        listen.add_argument(f"--{what}", action="store_true", help=f"of the list of {what}")
+    listen.add_argument("--uri", action="append", default=[], help="of a resource (several times for several)")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    Deadlines(connect=seconds)
+    return seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: The words behind the program's name; those of this process when `None`.
+
+    Returns:
+        The exit code, as `--help` explains it.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    cut = words.index("--") if "--" in words else len(words)
+    parser = _parser()
+    options = parser.parse_args(words[:cut])
+    server = words[cut + 1 :]
+    if not server:
+        parser.error("say which server to start, behind `--`: mcp-client probe -- python my_server.py")
+    screen = Screen(json=options.json)
+    _show_warnings(screen)
+    try:
+        return trio.run(_run, options, server, screen)
+    except UsageError as error:
+        parser.error(harmless(str(error)))
+    except KeyboardInterrupt:
+        screen.clear()
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our results has seen enough. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _show_warnings(screen: Screen) -> None:
+    """What the library has to remark stands among our other remarks."""
+
+    class Remarks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            screen.note(record.getMessage())
+
+    logging.basicConfig(level=logging.WARNING, handlers=[Remarks()], force=True)
+
+
+async def _run(options: argparse.Namespace, server: Sequence[str], screen: Screen) -> int:
+    env = pairs(options.env, "--env")
+    forms = Forms(screen)
+
+    def log(params: LoggingMessageNotificationParams) -> None:
+        if options.log_level is not None:
+            screen.note(f"{params.level}: {params.data if isinstance(params.data, str) else repr(params.data)}")
+
+    def stderr(line: str) -> None:
+        screen.note(f"stderr: {line}")
+
+    deadlines = Deadlines() if options.timeout is None else Deadlines(connect=options.timeout, idle=options.timeout)
+    try:
+        opening = open_stdio(
+            server,
+            env=env,
+            cwd=options.cwd,
+            on_stderr=stderr if options.stderr == "show" else None,
+            handlers=Handlers(elicit=forms.elicit, elicit_url=forms.elicit_url, log=log),
+            revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
+            deadlines=deadlines,
+            log_level=options.log_level,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    start = trio.current_time()
+    connected = False
+    try:
+        async with opening as client:
+            connected = True
+            seconds = trio.current_time() - start
+            run = Invocation(client=client, options=options, screen=screen, seconds=seconds, env=tuple(env))
+            return await COMMANDS[options.command](run)
+    except McpError as error:
+        _report(error, screen)
+        return FAILED if connected else UNREACHABLE
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        screen.note(f"error: {error}")
+        return FAILED
+
+
+def _report(error: McpError, screen: Screen) -> None:
+    if screen.json:
+        told: JsonObject = {"type": type(error).__name__, "message": error.message}
+        if isinstance(error, RequestFailed):
+            told |= {"code": error.code, "data": error.data}
+        screen.data({"error": told})
+    screen.note(f"error: {error}")
+    for kind, hint in _HINTS.items():
+        if isinstance(error, kind):
+            screen.note(hint)
