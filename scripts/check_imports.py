@@ -108,7 +108,7 @@ PURE_STANDARD: Final = _names(
 `inspect` and `sys` are there to read annotations.
 """
 
-PURE_PACKAGES: Final = _names("attrs cattrs orjson")
+PURE_PACKAGES: Final = _names("attrs orjson")
 """Other packages that mcp_core may import, with all that is in them."""
 
 _HEAVY: Final = ("authlib", "cryptography", "h11", "hypercorn", "jsonschema_rs", "quart", "rich")

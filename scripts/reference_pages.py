@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -33,7 +33,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Source:
     """One module."""
 
@@ -62,7 +62,17 @@ class Source:
 
     def quote(self, node: ast.AST) -> str:
         """The source of a node, on one line."""
-        return " ".join((ast.get_source_segment(self.text, node) or "").split())
+        # As `ast.get_source_segment`, which divides the whole text into lines again for each node.
+        assert isinstance(node, ast.expr)
+        assert node.end_lineno is not None
+        lines = list(self._lines[node.lineno - 1 : node.end_lineno])
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return " ".join(b" ".join(lines).decode().split())
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return self.text.encode().split(b"\n")
 
 
 def sources(packages: Mapping[str, Path]) -> dict[str, Source]:
@@ -122,14 +132,15 @@ def _imports(source: Source) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _home(source: Source, name: str, known: Mapping[str, Source]) -> tuple[Source, str]:
-    """The module that defines a name, or the first public one on the way there."""
-    while (origin := _imports(source).get(name)) is not None and origin[0] in known:
+def _home(source: Source, name: str, known: Mapping[str, Source]) -> tuple[Source, Source, str]:
+    """Where a name has its place in the reference, the module that defines it, and what it is called there."""
+    place = source
+    while (origin := _imports(source).get(name)) is not None and origin[0] in known and origin[0] != source.name:
         module, name = origin
         source = known[module]
-        if source.public:
-            break
-    return source, name
+        if source.public and name in source.exported:
+            place = source
+    return place, source, name
 
 
 def page(source: Source, known: Mapping[str, Source]) -> str:
@@ -146,9 +157,9 @@ def page(source: Source, known: Mapping[str, Source]) -> str:
     elsewhere: dict[str, list[str]] = {}
     own: list[tuple[tuple[str, int], list[str]]] = []
     for name in source.exported:
-        home, original = _home(source, name, known)
-        if (home is not source and home.public) or f"{home.name}.{original}" in known:
-            elsewhere.setdefault(home.name, []).append(name)
+        place, home, original = _home(source, name, known)
+        if place is not source or f"{home.name}.{original}" in known:
+            elsewhere.setdefault(place.name, []).append(name)
             continue
         nodes, text = _definitions(home)[original]
         order = (home.name, nodes[0].lineno)
@@ -293,7 +304,7 @@ def _field_name(node: ast.stmt, *, of_self: bool) -> str | None:
     if not of_self:
         names = _targets(node)
         return names[0] if names else None
-    target = node.target if isinstance(node, ast.AnnAssign) else None
+    target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
     if isinstance(node, ast.Assign):
         target = node.targets[0]
     return target.attr if isinstance(target, ast.Attribute) else None

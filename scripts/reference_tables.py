@@ -11,7 +11,7 @@ from mcp_core import types
 from mcp_core.engine.lifecycle import RULES, State, Strength
 from mcp_core.errors import ErrorCode
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits
-from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, Method
+from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, Method, NotificationRow
 from mcp_core.revisions import REVISIONS, Revision
 from reference_pages import field_texts
 
@@ -143,7 +143,8 @@ def _value(value: object) -> str:
 
 def _capabilities() -> str:
     needed: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for row in (*METHODS, *NOTIFICATIONS):
+    rows_with_capabilities: list[Method[object, object] | NotificationRow[object]] = [*METHODS, *NOTIFICATIONS]
+    for row in rows_with_capabilities:
         for side, path in (("server", row.server_capability), ("client", row.client_capability)):
             if path is not None:
                 needed.setdefault((side, path), []).append(f"`{row.name}`")

@@ -42,7 +42,7 @@ def test_a_clean_tree_has_no_findings(tmp_path: Path) -> None:
         "mcp_core/errors.py": "import enum\nfrom collections.abc import Mapping\nimport attrs\n",
         "mcp_core/jsonrpc/__init__.py": "",
         "mcp_core/jsonrpc/codec.py": "import orjson\nfrom mcp_core.errors import McpError\n",
-        "mcp_core/convert.py": "from cattrs.gen import make\nfrom mcp_core.jsonrpc import codec\n",
+        "mcp_core/convert.py": "from orjson import loads\nfrom mcp_core.jsonrpc import codec\n",
         "mcp_client/__init__.py": "import trio, socket\nfrom mcp_core.convert import converter\n",
     }
     assert findings(tmp_path, tree) == []

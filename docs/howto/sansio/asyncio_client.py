@@ -1,8 +1,6 @@
-"""A client on asyncio: the engine of `mcp_core` under another event loop, many calls at once.
+"""A client on asyncio: the engine knows no loop. One task reads and feeds it; each call is a future that is completed.
 
-The engine does no I/O and knows no loop. One task reads and feeds it; each call is a future that the reader completes.
-
-    python asyncio_client.py COMMAND [ARGUMENT...]
+python asyncio_client.py COMMAND [ARGUMENT...]
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class AsyncioClient:
             types.Implementation(name="asyncio-client", version="1.0"), types.ClientCapabilities(), limits=CLIENT_LIMITS
         )
 
-    async def open(self, *, patience: float = 3.0) -> events.ServerPeer:
+    async def open(self, patience: float) -> events.ServerPeer:
         """Agrees on a revision with the server. `run` has to be running."""
         self._send(self._engine.open())
         done, _ = await asyncio.wait([self._opened], timeout=patience)
@@ -123,16 +121,17 @@ class AsyncioClient:
 
 
 @asynccontextmanager
-async def open_process(command: Sequence[str]) -> AsyncIterator[tuple[AsyncioClient, events.ServerPeer]]:
+async def open_process(
+    command: Sequence[str], *, patience: float = 3.0
+) -> AsyncIterator[tuple[AsyncioClient, events.ServerPeer]]:
     """Starts a server and talks to it over its stdin and stdout as long as the block runs."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-    assert process.stdout is not None
-    assert process.stdin is not None
+    assert process.stdout and process.stdin  # noqa: PT018  # two pipes, one reason
     client = AsyncioClient(process.stdout, process.stdin)
     reading = asyncio.create_task(client.run())
     try:
-        yield client, await client.open()
+        yield client, await client.open(patience)
     finally:
         process.stdin.close()
         await reading
@@ -141,8 +140,8 @@ async def open_process(command: Sequence[str]) -> AsyncIterator[tuple[AsyncioCli
 
 async def main() -> None:
     async with open_process(sys.argv[1:]) as (client, server):
-        tools = (await client.call(TOOLS_LIST, types.ListToolsRequestParams())).tools
-        print(server.revision, *(tool.name for tool in tools))
+        listed = await client.call(TOOLS_LIST, types.ListToolsRequestParams())
+        print(server.revision, *(tool.name for tool in listed.tools))
 
 
 if __name__ == "__main__":

@@ -134,7 +134,9 @@ async def test_pages_that_do_not_end_are_an_error_of_the_server(autojump_clock: 
             await peer.answer(await peer.receive("prompts/list"), {"prompts": [], "nextCursor": str(number)})
 
     async with open_in_memory(scripted(script)) as client:
-        with pytest.raises(RemoteProtocolError, match=r"the cursor 'a' came twice .*method tools/list, peer the server"):
+        with pytest.raises(
+            RemoteProtocolError, match=r"the cursor 'a' came twice .*method tools/list, peer the server"
+        ):
             await client.list_tools()
         with pytest.raises(RemoteProtocolError, match="more than 1000 pages"):
             await client.list_prompts()
@@ -381,6 +383,31 @@ async def test_a_handler_is_cancelled_by_the_server_and_nothing_is_sent(
         await trio.testing.wait_all_tasks_blocked()
 
 
+async def test_what_a_handler_gives_after_it_was_cancelled_is_not_sent(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked, done = trio.Event(), trio.Event()
+
+    async def stubborn() -> list[Root]:
+        with trio.CancelScope(shield=True):
+            asked.set()
+            await trio.sleep(5)
+        return []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize()
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
+        await asked.wait()
+        await peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        await trio.sleep(10)
+        await peer.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        assert (await peer.receive())["id"] == 2
+        done.set()
+
+    async with open_in_memory(scripted(script), handlers=Handlers(roots=stubborn)):
+        await done.wait()
+
+
 async def test_too_many_questions_at_once_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     release = trio.Event()
 
@@ -607,6 +634,7 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
         assert member(request, "params", "uri") == "a:b"
         await peer.answer(request, {})
         await peer.send(
+            changed("message", level="info", data="not a change"),
             changed(PROMPTS),
             changed(TOOLS),
             changed(TOOLS),
@@ -639,7 +667,7 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
 
 
 async def test_a_session_grants_what_the_server_declared(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}, resources={}))) as client:
+    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}, resources={}))) as client:  # noqa: SIM117  the outer one has to end last
         async with client.listen(tools=True, prompts=True, resources=True, uris=["a:b"]) as changes:
             granted = changes.granted
     assert not granted.tools_list_changed
@@ -746,7 +774,7 @@ async def test_a_modern_listener_hears_its_own_stream_until_the_server_ends_it(
         assert member(cancelled, "params", "requestId") == second["id"]
 
     transcript = Transcript()
-    async with open_in_memory(scripted(script), transcript=transcript) as client:
+    async with open_in_memory(scripted(script), transcript=transcript) as client:  # noqa: SIM117  the outer one has to end last
         async with (
             client.listen(tools=True, prompts=True, uris=["a:b"]) as first,
             client.listen(resources=True) as second,
@@ -796,7 +824,7 @@ async def test_two_tasks_may_wait_for_the_same_changes(autojump_clock: trio.test
         await peer.send(changed(TOOLS), changed(PROMPTS))
 
     seen: set[ChangeKind] = set()
-    async with open_in_memory(scripted(script), revisions=[R2025_06_18]) as client:
+    async with open_in_memory(scripted(script), revisions=[R2025_06_18]) as client:  # noqa: SIM117  the outer one has to end last
         async with client.listen(tools=True, prompts=True) as changes, trio.open_nursery() as nursery:
 
             async def take() -> None:

@@ -190,7 +190,7 @@ async def test_the_idle_deadline_does_not_pass_while_the_server_waits_for_the_us
         return ElicitResult(action="decline")
 
     deadlines = Deadlines(idle=10)
-    async with open_in_memory(scripted(script), handlers=Handlers(elicit=think), deadlines=deadlines) as client:
+    async with open_in_memory(scripted(script), handlers=Handlers(elicit=think), deadlines=deadlines) as client:  # noqa: SIM117  the outer one has to end last
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "first")
             await started.wait()
@@ -337,7 +337,7 @@ async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(
 
     limits = attrs.evolve(CLIENT_LIMITS, message_bytes=1000, event_bytes=1000)
     async with open_in_memory(scripted(script), limits=limits) as client:
-        with pytest.raises(LimitExceeded, match="Limits.message_bytes"):
+        with pytest.raises(LimitExceeded, match=r"Limits\.message_bytes"):
             await client.call_tool("a")
         async with trio.open_nursery() as nursery:
 
@@ -505,7 +505,7 @@ async def both_ends(client: Client) -> None:
 
 
 async def test_closing_a_client_from_another_task_ends_what_waits(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}))) as client:
+    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}))) as client:  # noqa: SIM117  the outer one has to end last
         async with trio.open_nursery() as nursery:
 
             async def call() -> None:

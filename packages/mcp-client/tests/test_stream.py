@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, open_stream
+from mcp_client import Client, Deadlines, Handlers, open_stream
 from mcp_client._stream import StreamTransport
 from mcp_client._writer import JoiningWriter
 from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import Notification
 from mcp_core.limits import CLIENT_LIMITS, Limits
 from mcp_core.revisions import R2025_11_25
+from mcp_core.types import Root
 
 INITIALIZED = (
     b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
@@ -92,7 +94,7 @@ async def test_closing_does_not_wait_long_for_a_server_that_does_not_read(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     wall = Wall(INITIALIZED)
-    async with open_stream(wall, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=10)) as client:
+    async with open_stream(wall, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=10)) as client:  # noqa: SIM117  the outer one has to end last
         async with trio.open_nursery() as nursery:
 
             async def call() -> None:
@@ -132,6 +134,28 @@ async def test_nothing_is_sent_after_the_end(autojump_clock: trio.testing.MockCl
     with pytest.raises(ConnectionEnded, match="closed by this side"):
         await transport.send(Notification("a"))
     assert wall.heard == []
+
+
+async def test_an_answer_to_a_server_that_no_longer_reads_is_dropped(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    wall = Wall(INITIALIZED, b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}\n')
+    wall.reads.set()
+    release = trio.Event()
+
+    async def roots() -> list[Root]:
+        await release.wait()
+        return []
+
+    with caplog.at_level(logging.DEBUG, "mcp_client"):
+        async with open_stream(wall, revisions=[R2025_11_25], handlers=Handlers(roots=roots)) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            wall.broken = True
+            await client.roots_changed()
+            await trio.testing.wait_all_tasks_blocked()
+            release.set()
+            await client.wait_ended()
+    assert "nobody wants the answer to roots/list" in caplog.text
 
 
 class Slow:
@@ -174,8 +198,17 @@ async def test_all_that_wait_for_room_are_woken(autojump_clock: trio.testing.Moc
             await trio.testing.wait_all_tasks_blocked()
             assert len(puts.child_tasks) == 5
             slow.go.set()
+            # Those that come later wait again.
+            await trio.testing.wait_all_tasks_blocked()
+            slow.go = trio.Event()
+            await writer.put(b"1")
+            await trio.testing.wait_all_tasks_blocked()
+            puts.start_soon(writer.put, b"12345")
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(puts.child_tasks) == 1
+            slow.go.set()
         nursery.cancel_scope.cancel()
-    assert sum(map(len, slow.taken)) == 25
+    assert sum(map(len, slow.taken)) == 31
 
 
 async def test_nobody_waits_for_a_writer_that_has_ended(autojump_clock: trio.testing.MockClock) -> None:
@@ -193,5 +226,6 @@ async def test_nobody_waits_for_a_writer_that_has_ended(autojump_clock: trio.tes
             puts.start_soon(writer.wait_while_overdue)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        assert not writer.overdue
         assert not writer.broken
+        writer.put_nowait(b"12345")
+        await writer.wait_while_overdue()

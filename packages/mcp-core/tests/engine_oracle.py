@@ -113,6 +113,11 @@ def obj(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def items(value: JsonValue) -> list[JsonValue]:
+    """The value, if it is an array; else an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def key(value: JsonValue) -> Key:
     """An id or token by type and value."""
     return type(value).__name__, value
@@ -181,7 +186,7 @@ class Oracle:
         if method in _named(revision):
             assert_valid(revision, _named(revision)[method], message)
         else:
-            assert method.startswith("tasks/") and revision == MODERN or not _named(revision), (revision, method)
+            assert (method.startswith("tasks/") and revision == MODERN) or not _named(revision), (revision, method)
         this = key(message["id"])
         assert this not in self.used[side], "an id is used twice"
         self.used[side].add(this)
@@ -358,7 +363,7 @@ class Oracle:
         for name, value in granted.items():
             assert name in wanted
             if isinstance(value, list):
-                assert set(map(str, value)) <= set(map(str, wanted[name] if isinstance(wanted[name], list) else []))
+                assert set(map(str, value)) <= {str(each) for each in items(wanted[name])}
             else:
                 assert value is not True or wanted[name] is True
             if value:
@@ -392,7 +397,11 @@ class Oracle:
         assert not asked.cancelled
         assert asked.method != "subscriptions/listen"
         assert side == "server" or asked.revision != MODERN
-        assert_valid(asked.revision, "ProgressNotification", {"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        assert_valid(
+            asked.revision,
+            "ProgressNotification",
+            {"jsonrpc": "2.0", "method": "notifications/progress", "params": params},
+        )
         value = params["progress"]
         assert isinstance(value, (int, float))
         assert asked.progress is None or value > asked.progress, "progress has to increase"

@@ -39,9 +39,7 @@ EVERYTHING_OFFERED: Final = t.ServerCapabilities(
     tools=t.ToolsCapability(list_changed=True),
     completions={},
     logging={},
-    tasks=t.ServerTasksCapability(
-        list={}, cancel={}, requests=t.ServerTaskRequests(tools=t.ToolTaskRequests(call={}))
-    ),
+    tasks=t.ServerTasksCapability(list={}, cancel={}, requests=t.ServerTaskRequests(tools=t.ToolTaskRequests(call={}))),
     extensions={TASKS_EXTENSION: {}},
 )
 NOTHING_OFFERED: Final = t.ServerCapabilities()
@@ -65,9 +63,7 @@ TEXT: Final = t.TextContent(text="hello")
 FORM: Final = t.ElicitRequestFormParams(
     message="Your name?", requested_schema=t.RequestedSchema(properties={"name": t.StringSchema()})
 )
-SAMPLE: Final = t.CreateMessageRequestParams(
-    messages=(t.SamplingMessage(role="user", content=TEXT),), max_tokens=10
-)
+SAMPLE: Final = t.CreateMessageRequestParams(messages=(t.SamplingMessage(role="user", content=TEXT),), max_tokens=10)
 URI: Final = "file:///a"
 WHEN: Final = "2026-01-01T00:00:00Z"
 FILTER: Final = t.SubscriptionFilter(
@@ -129,9 +125,7 @@ RESULTS: Final[Mapping[Method[object, object], t.WireObject]] = {
     m.ROOTS_LIST: t.ListRootsResult(roots=()),
     m.SAMPLING_CREATE_MESSAGE: t.CreateMessageResult(role="assistant", content=TEXT, model="m"),
     m.ELICITATION_CREATE: t.ElicitResult(action="decline"),
-    m.TASKS_GET: t.GetTaskResult(
-        task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None
-    ),
+    m.TASKS_GET: t.GetTaskResult(task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None),
     m.TASKS_RESULT: t.CallToolResult(content=(TEXT,)),
     m.TASKS_LIST: t.ListTasksResult(tasks=()),
     m.TASKS_CANCEL: t.CancelTaskResult(

@@ -353,3 +353,17 @@ def test_the_user_may_fill_in_whatever_a_form_can_ask_for() -> None:
 def test_a_value_cannot_be_changed() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         TEXT.text = "b"  # type: ignore[misc]  # that is what is tested
+
+
+def test_an_extension_can_have_types_of_its_own() -> None:
+    @t.wire(since=R2026_07_28)
+    class Move(t.RequestParams):
+        to_square: str
+        promotes: bool = t.field(default=False, name="isPromotion")
+
+    raw: JsonObject = {"toSquare": "e8", "isPromotion": True, "_meta": {}, "clock": 5}
+    move = converter(LATEST).structure(raw, Move)
+    assert move == Move(to_square="e8", promotes=True, meta={}, extra={"clock": 5})
+    assert converter(LATEST).unstructure(move) == raw
+    with pytest.raises(LocalProtocolError, match="revision 2025-11-25 has no Move"):
+        converter(R2025_11_25).unstructure(move)

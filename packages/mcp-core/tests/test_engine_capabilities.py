@@ -6,7 +6,6 @@ from typing import Final
 
 import attrs
 import pytest
-
 from engine_pair import (
     ALL,
     EVERYTHING_DECLARED,
@@ -27,6 +26,7 @@ from engine_pair import (
     received,
     wire_of,
 )
+
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.convert import converter
@@ -155,7 +155,7 @@ def test_completion_needs_no_capability_where_there_was_none() -> None:
 def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata())
     both = opened(R2025_11_25)
-    assert both.client.call(m.TOOLS_CALL, params)
+    assert list(wire_of(both.client.call(m.TOOLS_CALL, params))) == ["jsonrpc", "id", "method", "params"]
     without = pair(
         make_client(R2025_11_25),
         make_server(R2025_11_25, capabilities=t.ServerCapabilities(tools=t.ToolsCapability())),
@@ -343,7 +343,9 @@ def test_a_client_that_did_not_declare_it_says_nothing_of_its_roots() -> None:
         client.notify(m.NOTIFICATIONS_ROOTS_LIST_CHANGED, t.RootsListChangedNotificationParams())
     event = both.server.receive(Notification("notifications/roots/list_changed")).event
     assert isinstance(event, NotificationReceived)
-    assert event.notes == ("notifications/roots/list_changed needs the capability roots.listChanged, which was not declared",)
+    assert event.notes == (
+        "notifications/roots/list_changed needs the capability roots.listChanged, which was not declared",
+    )
 
 
 @pytest.mark.spec("elicitation.capability-empty-is-form")
@@ -419,7 +421,8 @@ def test_a_server_ignores_what_only_servers_say(row: NotificationRow[object], re
 def test_notifications_that_cannot_be_read_are_ignored(row: NotificationRow[object], revision: Revision) -> None:
     both = opened(revision)
     for end in (both.client, both.server):
-        for params in ({"_meta": 5, "uri": {}, "level": {}, "taskId": 0, "elicitationId": 1, "requestId": []}, None):
+        broken: JsonObject = {"_meta": 5, "uri": {}, "level": {}, "taskId": 0, "elicitationId": 1, "requestId": []}
+        for params in (broken, None):
             reaction = end.receive(Notification(row.name, params))
             assert reaction.reply is None
 
@@ -447,7 +450,9 @@ OWN_METHOD: Final = Method(
     result=t.EmptyResult,
     revisions=between(R2025_03_26),
 )
-OWN_NOTICE: Final = attrs.evolve(m.NOTIFICATIONS_TASKS_STATUS, name="x/z", revisions=between(R2025_03_26))
+OWN_NOTICE: Final = NotificationRow(
+    name="x/z", sender=Role.BOTH, params=t.ToolListChangedNotificationParams, revisions=between(R2025_03_26)
+)
 OWN: Final = Extensions(methods={"x/y": OWN_METHOD}, notifications={"x/z": OWN_NOTICE})
 
 
@@ -471,12 +476,12 @@ def test_methods_of_ones_own_stand_beside_those_of_the_specification(revision: R
         both.send(Role.SERVER, both.server.ask(OWN_METHOD, params, for_request=request.id))
         both.run()
         assert last(both.client_events, RequestReceived).row is OWN_METHOD
-        notice = NOTICES[m.NOTIFICATIONS_TASKS_STATUS]
-        both.send(Role.SERVER, both.server.notify(OWN_NOTICE, notice))
-        both.send(Role.CLIENT, both.client.notify(OWN_NOTICE, notice))
-        both.run()
-        assert last(both.client_events, NotificationReceived).row is OWN_NOTICE
-        assert last(both.server_events, NotificationReceived).row is OWN_NOTICE
+    notice = t.ToolListChangedNotificationParams()
+    both.send(Role.SERVER, both.server.notify(OWN_NOTICE, notice, for_request=request.id))
+    both.send(Role.CLIENT, both.client.notify(OWN_NOTICE, notice))
+    both.run()
+    assert last(both.client_events, NotificationReceived).row is OWN_NOTICE
+    assert last(both.server_events, NotificationReceived).row is OWN_NOTICE
 
 
 @pytest.mark.spec("capability.extension-not-active-by-default", "capability.extension-fallback-or-reject")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 import orjson
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-
 from engine_oracle import Oracle, Side
 from engine_pair import (
     ALL,
@@ -30,6 +26,17 @@ from engine_pair import (
     make_server,
     pair,
 )
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.events import (
@@ -46,7 +53,6 @@ from mcp_core.engine.lifecycle import State
 from mcp_core.errors import (
     LimitExceeded,
     LocalProtocolError,
-    McpError,
     MissingRequiredClientCapability,
     RequestFailed,
 )
@@ -218,9 +224,7 @@ class Conversation(RuleBasedStateMachine):
         self.attempt(Role.CLIENT, lambda: self.pair.client.call(row, params, progress=progress))
 
     @rule(row=SERVER_METHODS, index=INDEX, about=st.booleans(), url=st.booleans(), tools=st.booleans())
-    def server_asks(
-        self, row: Method[object, object], index: int, about: bool, url: bool, tools: bool
-    ) -> None:
+    def server_asks(self, row: Method[object, object], index: int, about: bool, url: bool, tools: bool) -> None:
         params = PARAMS[row]
         if row is m.ELICITATION_CREATE and url:
             params = t.ElicitRequestURLParams(message="go", url="https://example.com/", elicitation_id="e")
@@ -261,7 +265,7 @@ class Conversation(RuleBasedStateMachine):
         if self.attempt(role, lambda: self.pair.end_of(role).fail(id, RequestFailed("no", code=code))):
             del self.owed[role][id]
 
-    @rule(role=SIDES, index=INDEX, value=st.floats(0, 5) | st.just(float("nan")))
+    @rule(role=SIDES, index=INDEX, value=st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, float("nan")]))
     def progress(self, role: Role, index: int, value: float) -> None:
         id = self.pick(role, index)
         self.attempt(role, lambda: self.pair.end_of(role).progress(id, value, 5.0, "on it"))
@@ -392,16 +396,13 @@ def _names(revisions: tuple[Revision, ...]) -> str:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [pytest.param(*each, id=f"{_names(each[0])} to {_names(each[1])}") for each in PAIRS]
 )
-def test_every_conversation_obeys_the_specification(
-    ours: tuple[Revision, ...], theirs: tuple[Revision, ...]
-) -> None:
+def test_every_conversation_obeys_the_specification(ours: tuple[Revision, ...], theirs: tuple[Revision, ...]) -> None:
     profile = settings()
     # There are many pairs, so each gets a part of the examples that the profile allows.
     examples = max(20, profile.max_examples // 4)
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis does not type it
-        lambda: Conversation(ours, theirs), settings=settings(profile, max_examples=examples)
-    )
 
+    class Ours(Conversation):
+        def __init__(self) -> None:
+            super().__init__(ours, theirs)
 
-def test_the_errors_that_commands_may_raise_are_of_this_project() -> None:
-    assert issubclass(cast("type", MissingRequiredClientCapability), McpError)
+    run_state_machine_as_test(Ours, settings=settings(profile, max_examples=examples))

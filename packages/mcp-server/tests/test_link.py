@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from raw_client import RawClient, as_list, as_object, connected, text_of
 
+from mcp_core import types as t
 from mcp_core.errors import ErrorCode
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
@@ -38,6 +39,10 @@ class Gate:
         @self.server.tool
         async def echo(text: str) -> str:
             return text
+
+        @self.server.tool
+        async def half() -> str:
+            return "half of a pair: \ud800"
 
         @self.server.tool
         async def look(context: Context) -> str:
@@ -325,4 +330,62 @@ async def test_the_same_server_serves_many_clients() -> None:
         assert text_of(await other.call("tools/call", echo("other"))) == "other"
         gate.server.remove_tool("hold")
         await one.told("notifications/tools/list_changed")
-        assert len(as_list((await other.call("tools/list"))["tools"])) == 2
+        names = [as_object(tool)["name"] for tool in as_list((await other.call("tools/list"))["tools"])]
+        assert names == ["echo", "half", "look"]
+
+
+# --- what cannot be sent ---------------------------------------------------------------------------------------------
+
+
+@ALL
+async def test_a_result_that_json_cannot_say_harms_nobody_else(
+    revision: Revision, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    async with connected(gate.server, revision) as client:
+        error = await client.fail("tools/call", {"name": "half"})
+        assert error == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
+        assert "surrogates" in caplog.text
+        assert text_of(await client.call("tools/call", echo("alive"))) == "alive"
+
+
+async def test_a_result_that_json_cannot_say_does_not_spoil_its_batch() -> None:
+    gate = Gate()
+    async with connected(gate.server, R2025_03_26) as client:
+        await client.send([client.request("tools/call", {"name": "half"}, id=30), client.request("ping", id=31)])
+        answers = await only_batch(client)
+        assert as_object(answers[0]["error"])["code"] == ErrorCode.INTERNAL_ERROR
+        assert answers[1] == {"jsonrpc": "2.0", "id": 31, "result": {}}
+
+
+async def test_a_result_that_its_types_do_not_allow_is_an_internal_error() -> None:
+    gate = Gate()
+
+    @gate.server.tool
+    async def wrong() -> t.CallToolResult:
+        return t.CallToolResult(content=(t.TextContent(text=5),))  # type: ignore[arg-type]  # what is tested
+
+    async with connected(gate.server, R2025_06_18) as client:
+        assert (await client.fail("tools/call", {"name": "wrong"}))["code"] == ErrorCode.INTERNAL_ERROR
+
+
+async def test_a_change_that_cannot_be_told_is_left_out() -> None:
+    gate = Gate()
+
+    async def read() -> str:
+        return ""
+
+    async with connected(gate.server, R2025_06_18) as client:
+        # Resources were not offered when the session began, so that the client does not expect to hear of them.
+        gate.server.add_resource(read, "x://y")
+        gate.server.remove_tool("hold")
+        await client.told("notifications/tools/list_changed")
+        assert client.of("notifications/resources/list_changed") == []
+
+
+async def test_a_batch_of_which_nothing_can_be_processed_is_answered_at_once() -> None:
+    gate = Gate()
+    async with connected(gate.server, R2025_03_26) as client:
+        await client.send([{"jsonrpc": "2.0", "method": 5, "id": 40}, 7])
+        answers = await only_batch(client)
+        assert [answer["id"] for answer in answers] == [40, None]

@@ -360,6 +360,8 @@ async def test_questions_at_the_same_time_go_out_together(revision: Revision) ->
         found: dict[str, str] = {}
 
         async def think(about: str) -> None:
+            if about == "b":
+                await context.progress(1)
             content = (await context.sample(about, max_tokens=1)).content
             found[about] = content.text if isinstance(content, t.TextContent) else ""
 
@@ -384,6 +386,7 @@ async def test_a_round_ends_only_when_a_side_effect_is_done() -> None:
     @server.tool
     async def order(context: Context) -> str:
         async def slow() -> str:
+            done.append("begun")
             for _ in range(20):
                 await trio.lowlevel.checkpoint()
             done.append("paid")
@@ -399,7 +402,7 @@ async def test_a_round_ends_only_when_a_side_effect_is_done() -> None:
 
     async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
         assert await client.text("order") == "ok"
-        assert done == ["paid"]
+        assert done == ["begun", "paid"]
 
 
 async def test_a_failed_side_effect_is_not_remembered() -> None:
@@ -645,3 +648,45 @@ async def test_a_client_that_cancels_gets_no_questions() -> None:
         await client.notify("notifications/cancelled", {"requestId": id})
         await client.call("tools/list")
         assert id not in client._responses
+
+
+async def test_an_answer_that_deviates_a_little_is_understood() -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def think(context: Context) -> str:
+        said = [t.SamplingMessage(role="user", content=t.TextContent(text="x"))]
+        content = (await context.sample(said, max_tokens=1)).content
+        return content.text if isinstance(content, t.TextContent) else repr(content)
+
+    bare: JsonObject = {"role": "assistant", "content": "just text", "model": "m"}
+    for revision in (R2025_06_18, R2026_07_28):
+        async with connected(server, revision, answers={"sampling/createMessage": lambda _: bare}) as client:
+            assert await client.text("think") == "just text"
+
+
+async def test_two_side_effects_may_run_at_the_same_time() -> None:
+    server = Server("s", version="0")
+    done: list[str] = []
+
+    @server.tool
+    async def order(context: Context) -> str:
+        async def effect(name: str, steps: int) -> None:
+            async def run() -> str:
+                done.append("begun")
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                done.append(name)
+                return name
+
+            await context.once(name, run)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(effect, "short", 3)
+            nursery.start_soon(effect, "long", 30)
+            nursery.start_soon(context.list_roots)
+        return "ok"
+
+    async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
+        assert await client.text("order") == "ok"
+        assert done == ["begun", "begun", "short", "long"]

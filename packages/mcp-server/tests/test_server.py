@@ -340,8 +340,9 @@ async def test_a_result_put_together_by_hand_has_to_fit_the_output_schema(
         return t.CallToolResult(content=(), structured_content=t.ABSENT if structured is None else structured)  # type: ignore[return-value]  # what is tested
 
     async with connected(server, R2025_06_18) as client:
-        message = await client.ask("tools/call", {"name": "forecast"})
-        assert ("result" in message) == fine
+        for _ in range(2):
+            message = await client.ask("tools/call", {"name": "forecast"})
+            assert ("result" in message) == fine
 
 
 async def test_an_error_put_together_by_hand_needs_no_structured_content() -> None:
@@ -519,6 +520,10 @@ async def test_variables_of_a_template_are_read_by_their_types() -> None:
     async def words(word: str, flag: str, share: str) -> str:
         return f"words {word}"
 
+    @server.resource("u://{either}")
+    async def union(either: int | str) -> str:
+        return repr(either)
+
     @server.resource("f://files{/path*}")
     async def files(path: list[str]) -> str:
         return "+".join(path)
@@ -534,6 +539,7 @@ async def test_variables_of_a_template_are_read_by_their_types() -> None:
         assert await read("n://five/true/1") == "words five"
         assert await read("n://5/perhaps/1") == "words 5"
         assert await read("f://files/a/b") == "a+b"
+        assert await read("u://5") == "'5'"
 
 
 def test_resources_are_checked_when_they_are_registered() -> None:

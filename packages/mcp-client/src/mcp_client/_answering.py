@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mcp_core.errors import ErrorCode, RemoteProtocolError, RequestFailed
 from mcp_core.methods import NOTIFICATIONS_MESSAGE
 from mcp_core.types import (
-    CreateMessageRequest,
     CreateMessageRequestParams,
     CreateMessageResult,
-    ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
+    ListRootsRequest,
     ListRootsRequestParams,
     ListRootsResult,
     LoggingMessageNotificationParams,
@@ -50,6 +49,10 @@ T = TypeVar("T")
 _ROOTS: Final = ListRootsRequestParams()
 
 
+class _NotOfferedError(Exception):
+    """There is no handler. The engine refuses such requests; the questions in a result are seen here first."""
+
+
 class Answering:
     """Calls the application's handlers.
 
@@ -76,21 +79,13 @@ class Answering:
         Raises what the handler raises, since no error can be sent for it; and `RemoteProtocolError` when the server
         asks for something that was not declared.
         """
-        if self._missing(question):
+        try:
+            return await self._ask(_ROOTS if isinstance(question, ListRootsRequest) else question.params)
+        except _NotOfferedError:
             raise RemoteProtocolError(
                 f"the server asked for {question.method}, which this client did not declare",
                 anchor="basic/patterns/mrtr",
-            )
-        if isinstance(question, ElicitRequest | CreateMessageRequest):
-            return await self._ask(question.params)
-        return await self._ask(_ROOTS)
-
-    def _missing(self, question: InputRequest) -> bool:
-        handlers = self._handlers
-        if isinstance(question, ElicitRequest):
-            by_form = isinstance(question.params, ElicitRequestFormParams)
-            return (handlers.elicit if by_form else handlers.elicit_url) is None
-        return (handlers.sample if isinstance(question, CreateMessageRequest) else handlers.roots) is None
+            ) from None
 
     async def _ask(self, params: object) -> InputResponse:
         handlers = self._handlers
@@ -103,7 +98,7 @@ class Answering:
             return _checked(await handlers.elicit_url(params), ElicitResult)
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return _checked(await handlers.sample(params), CreateMessageResult)
-        raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
+        raise _NotOfferedError
 
     def log(self, event: NotificationReceived) -> None:
         """A log message of the server goes to the application, or to a logger."""

@@ -64,7 +64,8 @@ _HINTS: Final[dict[type[McpError], str]] = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _common() -> argparse.ArgumentParser:
+    """The options that every command has."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="results as JSON, one document a line")
     common.add_argument(
@@ -79,7 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--log-level", choices=[*LOGGING_LEVELS], help="show log messages of the server from this level"
     )
+    return common
 
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-client",
         description="Talks to a server of the Model Context Protocol.",
@@ -87,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"mcp-client {mcp_client.__version__}")
+    common = _common()
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, summary: str) -> argparse.ArgumentParser:
@@ -113,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     prompt.add_argument("name")
     prompt.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="arguments of the prompt")
     complete = command("complete", "complete an argument of a prompt or a resource template")
-    complete.add_argument("ref", help="the name of a prompt, or a URI template (which has a colon)")
+    complete.add_argument("ref", help="the name of a prompt, or a URI template (it has `{` or `://`)")
     complete.add_argument("argument", help="the argument to complete")
     complete.add_argument("value", nargs="?", default="", help="what was typed so far")
     complete.add_argument("--known", action="append", default=[], metavar="NAME=VALUE", help="another argument's value")
@@ -147,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not server:
         parser.error("say which server to start, behind `--`: mcp-client probe -- python my_server.py")
     screen = Screen(json=options.json)
-    _show_warnings(screen)
+    remarks = _Remarks(screen)
+    logging.getLogger("mcp_client").addHandler(remarks)
     try:
         return trio.run(_run, options, server, screen)
     except UsageError as error:
@@ -159,16 +165,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our results has seen enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    finally:
+        logging.getLogger("mcp_client").removeHandler(remarks)
 
 
-def _show_warnings(screen: Screen) -> None:
+class _Remarks(logging.Handler):
     """What the library has to remark stands among our other remarks."""
 
-    class Remarks(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            screen.note(record.getMessage())
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self._screen: Final = screen
 
-    logging.basicConfig(level=logging.WARNING, handlers=[Remarks()], force=True)
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.note(record.getMessage())
 
 
 async def _run(options: argparse.Namespace, server: Sequence[str], screen: Screen) -> int:

@@ -261,7 +261,7 @@ async def _prompt(run: Invocation) -> int:
 
 async def _complete(run: Invocation) -> int:
     options = run.options
-    is_template = ":" in options.ref
+    is_template = "{" in options.ref or "://" in options.ref
     ref = ResourceTemplateReference(uri=options.ref) if is_template else PromptReference(name=options.ref)
     known = pairs(options.known, "--known") or None
     completion = await run.client.complete(ref, options.argument, options.value, known=known)

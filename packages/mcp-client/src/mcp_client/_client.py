@@ -98,6 +98,7 @@ class Client:
     - `LocalProtocolError`: the server's revision or capabilities do not have that; nothing was sent;
     - `RequestFailed`: the server answered with an error;
     - `RemoteProtocolError`: its answer breaks the rules;
+    - `LimitExceeded`: the answer is larger than `Limits` allow here;
     - `RequestTimeout`: a deadline passed; the request was cancelled;
     - `ConnectionEnded`: the server is gone, or the client was closed.
     """

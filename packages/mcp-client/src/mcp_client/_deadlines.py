@@ -18,9 +18,10 @@ class Deadlines:
     """From the start until era and revision are agreed. Package runners that download first need most of it."""
     probe: float = 3.0
     """How long a server may be silent to `server/discover` before it is taken for a legacy one. A modern server that
-    starts more slowly is still recognised when it answers."""
+    starts more slowly is still recognised when it answers. Of no effect where only modern revisions are spoken."""
     idle: float = 120.0
-    """From a request to its answer, where every sign of progress starts the time anew."""
+    """From a request to its answer. Every sign of progress starts the time anew, and it stands still while a handler
+    of ours answers a question of the server."""
     total: float = 3600.0
     """From a request to its answer, whatever progress there is. Spec: a maximum SHOULD hold in spite of progress."""
 

@@ -40,7 +40,7 @@ from mcp_core.errors import (
     Phase,
     RequestTimeout,
 )
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
+from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mcp_client._transport import Transport
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import Outgoing, Reaction, ServerPeer
-    from mcp_core.jsonrpc.messages import Message, RequestId
+    from mcp_core.jsonrpc.messages import Message, Request, RequestId
     from mcp_core.methods import Method, NotificationRow
 
 __all__ = ["Link"]
@@ -160,7 +160,7 @@ class Link:
             self._agreed.set()
         for on_end in self._listeners.values():
             if on_end is not None:
-                on_end(self._why_ended())
+                on_end(self.ended or why)
         self._listeners.clear()
         self._over.set()
 
@@ -176,16 +176,17 @@ class Link:
     @property
     def ended(self) -> ConnectionEnded | None:
         """Why the connection is over, to be raised; `None` while it is not."""
-        return None if self._ended is None else self._why_ended()
-
-    def _why_ended(self) -> ConnectionEnded:
-        """A new exception for each that waited: errors are told where they happened."""
         if self._ended is None:
-            return ConnectionEnded("the connection is over")
+            return None
+        # A new exception for each that waited: errors are told where they happened.
         again = ConnectionEnded(self._ended.message)
         again.circumstances = attrs.evolve(self._ended.circumstances, method=None, request_id=None, phase=None)
         again.__cause__ = self._ended.__cause__
         return again
+
+    def _check_alive(self) -> None:
+        if self._ended is not None:
+            raise self.ended or self._ended
 
     # --- calling ---------------------------------------------------------------------------------------------------
 
@@ -224,10 +225,9 @@ class Link:
         wanted = on_progress is not None or bool(row.may_need_input)
         id: RequestId | None = None
         try:
-            if self._ended is not None:
-                raise self._why_ended()
+            self._check_alive()
             outgoing = self.connection.call(row, params, progress=wanted)
-            id = _id_of(outgoing)
+            id = cast("Request", outgoing.message).id  # a call is always a request
             if on_id is not None:
                 on_id(id)
             call = Call(row.name, deadlines or self.deadlines, on_progress)
@@ -254,7 +254,8 @@ class Link:
             return call.outcome
         if call.outcome is not None:
             raise call.outcome.error
-        raise self._why_ended()
+        self._check_alive()
+        raise AssertionError("a call ends with an outcome, a deadline or the connection")
 
     def _give_up(self, id: RequestId) -> None:
         """The caller no longer waits. The server is told at once; nothing is waited for."""
@@ -265,8 +266,7 @@ class Link:
     async def notify(self, row: NotificationRow[P], params: P) -> None:
         """Sends a notification. Raises `LocalProtocolError` or `ConnectionEnded`."""
         try:
-            if self._ended is not None:
-                raise self._why_ended()
+            self._check_alive()
             await self.transport.send(self.connection.notify(row, params).message)
         except McpError as error:
             self.explain(error, method=row.name, phase=Phase.REQUEST)
@@ -398,9 +398,3 @@ class Link:
             phase=known.phase or phase,
             stderr_tail=known.stderr_tail or self.transport.stderr_tail,
         )
-
-
-def _id_of(outgoing: Outgoing) -> RequestId:
-    if not isinstance(outgoing.message, Request):
-        raise TypeError("a call is always a request")
-    return outgoing.message.id

@@ -127,12 +127,7 @@ class Opening:
             raise _closed_meanwhile()
         transport = await self._make_transport(nursery)
         self._link = Link(self._connection, transport, self._handlers, self._deadlines, nursery)
-        try:
-            server = await self._link.open()
-        except ConnectionEnded:
-            if self._closed:
-                raise _closed_meanwhile() from None
-            raise
+        server = await self._link.open()
         client = Client(self._link, server, self._outputs)
         level = self._connection.log_level
         if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:

@@ -22,6 +22,7 @@ import trio.testing
 
 from mcp_client._nursery import open_private_nursery
 from mcp_client._open import open_stream
+from mcp_core.errors import ConnectionEnded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -49,9 +50,9 @@ __all__ = [
     "scripted",
 ]
 
-Stream: TypeAlias = "trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]"
+_Stream: TypeAlias = "trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]"
 
-Serve: TypeAlias = Callable[[Stream], Awaitable[None]]
+Serve: TypeAlias = Callable[[_Stream], Awaitable[None]]
 """Serves one client over a stream of bytes, until its end."""
 
 _SERVER_GRACE: Final = 1.0
@@ -87,7 +88,7 @@ class Faults:
     """The byte at this place is inverted; or what a function makes of each piece."""
 
 
-NO_FAULTS: Final = Faults()
+_NO_FAULTS: Final = Faults()
 
 
 @attrs.define(eq=False)
@@ -122,7 +123,7 @@ class Transcript:
 class _FaultyStream:
     """The client's end of a stream, with faults in both directions and a transcript."""
 
-    def __init__(self, stream: Stream, to_server: Faults, to_client: Faults, transcript: Transcript | None) -> None:
+    def __init__(self, stream: _Stream, to_server: Faults, to_client: Faults, transcript: Transcript | None) -> None:
         self._stream: Final = stream
         self._out: Final = _Bender(to_server)
         self._in: Final = _Bender(to_client)
@@ -203,8 +204,8 @@ def _pieces(data: bytes, split: int | random.Random | None) -> list[bytes]:
 async def open_in_memory(
     serve: Serve,
     *,
-    to_server: Faults = NO_FAULTS,
-    to_client: Faults = NO_FAULTS,
+    to_server: Faults = _NO_FAULTS,
+    to_client: Faults = _NO_FAULTS,
     transcript: Transcript | None = None,
     **options: Unpack[Options],
 ) -> AsyncIterator[Client]:
@@ -243,10 +244,12 @@ async def open_in_memory(
         try:
             async with open_stream(stream, **options) as client:
                 yield client
-        except Exception:
-            # What went wrong first is the cause of the rest.
-            if failures:
-                raise failures[0]  # noqa: B904  the context tells both
+        except Exception as error:
+            if failures and isinstance(error, ConnectionEnded):
+                # That is only how the failure of the server looks from here.
+                raise failures[0] from error
+            for failure in failures:
+                error.add_note(f"The server failed too: {failure!r}")
             raise
         finally:
             with trio.move_on_after(_SERVER_GRACE):
@@ -261,7 +264,7 @@ async def open_in_memory(
 class ScriptedPeer:
     """A server that says what a test wants it to say, right or wrong. Made by `scripted`."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: _Stream) -> None:
         self.stream: Final = stream
         """The bytes, for those who want them."""
         self._buffer = bytearray()
@@ -358,7 +361,7 @@ class ScriptedPeer:
 def scripted(script: Callable[[ScriptedPeer], Awaitable[object]]) -> Serve:
     """A server that follows `script`, and then is silent until the client has gone."""
 
-    async def serve(stream: Stream) -> None:
+    async def serve(stream: _Stream) -> None:
         peer = ScriptedPeer(stream)
         try:
             await script(peer)

@@ -11,10 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias, cast
 
-import attrs
-
 from mcp_core.shape import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, Shape
-from mcp_core.types._wire import ABSENT, NO_EXTRA
+from mcp_core.types._wire import ABSENT, NO_EXTRA, REQUIRED
 
 __all__ = ["Hook", "Refused", "integer", "make_structure", "make_unstructure", "name_class", "number", "show"]
 
@@ -22,8 +20,8 @@ __all__ = ["Hook", "Refused", "integer", "make_structure", "make_unstructure", "
 class Hook(Protocol):
     """From JSON to a value, or back."""
 
-    def __call__(self, value: object, annotation: object = None, /) -> object:
-        """Converts; the second argument is what cattrs passes when it reads, and nobody looks at."""
+    def __call__(self, value: object, /) -> object:
+        """Converts."""
 
 
 HookOf: TypeAlias = Callable[[Form, Member | None], Hook]
@@ -115,6 +113,8 @@ class _Source:
             "ABSENT": ABSENT,
             "MISSING": _MISSING,
             "NO_EXTRA": NO_EXTRA,
+            "new": object.__new__,
+            "put": object.__setattr__,
         }
 
     def add(self, *lines: str) -> None:
@@ -132,7 +132,7 @@ class _Source:
         """
         name = self.name("hook", None)
 
-        def first(value: object, _: object = None) -> object:
+        def first(value: object) -> object:
             made = make()
             self.names[name] = made
             return made(value)
@@ -210,18 +210,22 @@ def _check_needs(source: _Source, described: Shape) -> None:
 
 def make_structure(described: Shape, hook_of: HookOf) -> Hook:
     """The function from a JSON object to a value of the class."""
-    source = _Source("def structure(raw, _=None):")
+    source = _Source("def structure(raw):")
     source.add("if raw.__class__ is not dict: raise wrong(raw, 'an object')")
     known = {member.wire for member in described.members}
     if described.tag is not None:
         wire, value = described.tag
         known.add(wire)
         source.add(f"if raw.get({wire!r}) != {value!r}:", f"    raise bad(raw, {wire!r}, {f'the string {value!r}'!r})")
-    arguments = [f"{member.attribute}={_read(source, member, hook_of)}" for member in described.members]
+    values = {member.attribute: _read(source, member, hook_of) for member in described.members}
     _check_needs(source, described)
     names = source.name("known", frozenset(known))
-    extra = f"NO_EXTRA if {names}.issuperset(raw) else {{k: v for k, v in raw.items() if k not in {names}}}"
-    source.add(f"return {source.name('cls', described.cls)}({', '.join([*arguments, f'extra={extra}'])})")
+    values["extra"] = f"NO_EXTRA if {names}.issuperset(raw) else {{k: v for k, v in raw.items() if k not in {names}}}"
+    # The fields are set one by one: `__init__` would have to look for each in its arguments.
+    source.add(f"made = new({source.name('cls', described.cls)})")
+    for name, default, _ in described.cls.__fields__:
+        source.add(f"put(made, {name!r}, {values[name] if name in values else source.name('default', default)})")
+    source.add("return made")
     return source.compile("structure", f"structure {described.cls.__name__}")
 
 
@@ -246,7 +250,7 @@ def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
     put = _write_check(source, member, var, hook_of)
     if member.required and member.nullable:
         source.add(f"if {var} is None: out[{wire!r}] = None", "else:", *_indent(put))
-    elif member.default is attrs.NOTHING or (info.always and member.default is not None):
+    elif member.default is REQUIRED or (info.always and member.default is not None):
         source.add(*put)
     elif member.required and not info.added:
         source.add(f"if {var} is None: raise missing({wire!r})", *put)
@@ -258,7 +262,7 @@ def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
 
 def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
     """The function from a value of the class to a JSON object."""
-    source = _Source("def unstructure(value, _=None):")
+    source = _Source("def unstructure(value):")
     cls = source.name("cls", described.cls)
     source.add(f"if value.__class__ is not {cls}: raise wrong(value, {f'a {described.cls.__name__}'!r})")
     for member in described.refused:

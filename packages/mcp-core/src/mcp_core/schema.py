@@ -36,7 +36,7 @@ def wire_classes(revision: Revision) -> tuple[type[t.WireObject], ...]:
     found = [
         value
         for name in t.__all__
-        if inspect.isclass(value := getattr(t, name)) and issubclass(value, t.WireObject) and value is not t.WireObject
+        if inspect.isclass(value := getattr(t, name)) and issubclass(value, t.Open) and value is not t.Open
     ]
     return tuple(cls for cls in found if revision in cls.__wire__.alive)
 

@@ -16,7 +16,7 @@ import attrs
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types._base import SchemaRoot
-from mcp_core.types._wire import ABSENT, Absent, FieldInfo, WireObject, field_info
+from mcp_core.types._wire import ABSENT, REQUIRED, Absent, Field, FieldInfo, WireObject
 
 if TYPE_CHECKING:
     from mcp_core.revisions import Revision
@@ -133,7 +133,7 @@ class Member(NamedTuple):
     nullable: bool
     """`null` is a value. If not, the `null` of an optional member means that it is absent."""
     default: object
-    """What the attribute is when the member is absent; `attrs.NOTHING` when there is no default."""
+    """What the attribute is when the member is absent; `REQUIRED` when there is no default."""
     info: FieldInfo
     """What the class says of it."""
 
@@ -218,8 +218,8 @@ def _admits_none(annotation: object) -> bool:
     return annotation == JsonValue or annotation == JsonValue | Absent or NoneType in get_args(annotation)
 
 
-def _member(annotations: Mapping[str, object], attribute: attrs.Attribute[object], revision: Revision) -> Member:
-    info = field_info(attribute)
+def _member(annotations: Mapping[str, object], attribute: Field, revision: Revision) -> Member:
+    info = attribute.info
     annotation = annotations[attribute.name]
     if info.was is not None and revision in info.was[0]:
         annotation = info.was[1]
@@ -228,8 +228,8 @@ def _member(annotations: Mapping[str, object], attribute: attrs.Attribute[object
         attribute=attribute.name,
         wire=info.name or wire_name(attribute.name),
         form=form_of(annotation),
-        required=default is attrs.NOTHING or revision in info.required,
-        nullable=(default is attrs.NOTHING or default is ABSENT) and _admits_none(annotation),
+        required=default is REQUIRED or revision in info.required,
+        nullable=(default is REQUIRED or default is ABSENT) and _admits_none(annotation),
         default=default,
         info=info,
     )
@@ -257,9 +257,9 @@ def shape(cls: type[WireObject], revision: Revision) -> Shape:
 def _describe(cls: type[WireObject], revision: Revision) -> Shape:
     info = cls.__wire__
     annotations = _annotations(cls)
-    fields = [each for each in cls.__attrs_attrs__ if each.name != "extra"]
-    alive = [_member(annotations, each, revision) for each in fields if revision in field_info(each).alive]
-    lacking = [_member(annotations, each, revision) for each in fields if revision not in field_info(each).alive]
+    fields = [each for each in cls.__fields__ if each.name != "extra"]
+    alive = [_member(annotations, each, revision) for each in fields if revision in each.info.alive]
+    lacking = [_member(annotations, each, revision) for each in fields if revision not in each.info.alive]
     by_attribute = {member.attribute: member for member in alive}
     return Shape(
         cls=cls,

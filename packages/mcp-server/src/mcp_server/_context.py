@@ -175,12 +175,7 @@ class Context:
         call = self._alive()
         if level not in LOGGING_LEVELS:
             raise ValueError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
-        try:
-            outgoing = call.link.connection.log(level, data, logger=logger, for_request=call.request.id)
-        except LocalProtocolError as error:
-            _log.debug("not sent: %s", error)
-        else:
-            await call.link.send(outgoing)
+        await call.link.send(call.link.connection.log(level, data, logger=logger, for_request=call.request.id))
         await trio.lowlevel.checkpoint()
 
     async def debug(self, data: JsonValue, logger: str | None = None) -> None:

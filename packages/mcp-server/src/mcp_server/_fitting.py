@@ -6,7 +6,7 @@ So a tool that returns a recording still answers a client of 2024-11-05, which c
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from mcp_core.types import (
     AudioContent,
@@ -41,10 +41,9 @@ def _fit(block: ContentBlock, missing: tuple[type, ...]) -> ContentBlock:
         return TextContent(
             text=f"[a recording of type {block.mime_type}, which this revision of the protocol cannot carry]"
         )
-    if isinstance(block, ResourceLink):
-        about = f"{block.title or block.name}: {block.uri}"
-        return TextContent(text=about if block.mime_type is None else f"{about} ({block.mime_type})")
-    return block
+    link = cast("ResourceLink", block)  # nothing else was added later
+    about = f"{link.title or link.name}: {link.uri}"
+    return TextContent(text=about if link.mime_type is None else f"{about} ({link.mime_type})")
 
 
 def fit_result(result: CallToolResult, revision: Revision) -> CallToolResult:

@@ -29,6 +29,7 @@ from mcp_core.engine.events import (
 )
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
 from mcp_core.jsonrpc.batch import BatchReply
+from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 
@@ -314,8 +315,11 @@ class Link:
     def _join(self, message: Message) -> Message | Batch | None:
         """The message itself, or, if it answers a member of a batch, the batch of answers once it is complete."""
         if self._batches and isinstance(message, (ResultResponse, ErrorResponse)) and message.id is not None:
-            reply = self._batches.pop(message.id, None)
+            reply = self._batches.get(message.id)
             if reply is not None:
+                # What JSON cannot say is refused here, before it spoils the answers of the others.
+                encode(message, null_id=False)
+                del self._batches[message.id]
                 return reply.add(message)
         return message
 

@@ -5,7 +5,7 @@ a server has no requests: the handler is ended, the call is answered with the qu
 again with the answers, the handler runs again from its top (see `mcp_core.engine.input_rounds`).
 
 A handler is ended by cancelling its own scope, which user code sees like any cancellation: `finally` runs, and
-`except Exception` cannot swallow it. Before that its other tasks get one step, so that questions which are asked at
+`except Exception` cannot swallow it. Before that its other tasks get a few steps, so that questions which are asked at
 the same time go out together, and a function that runs under `once` gets to its end, so that it is not repeated.
 """
 
@@ -44,6 +44,10 @@ __all__ = ["Asking", "InRounds", "InSession", "asking"]
 _log: Final = logging.getLogger("mcp_server")
 
 _inside_once: Final[ContextVar[bool]] = ContextVar("inside_once", default=False)
+
+_STEPS: Final = 3
+"""How many turns of the scheduler the other tasks of a handler get to reach their questions: they may, for instance,
+report progress before."""
 
 _QUESTIONS: Final = {
     ELICITATION_CREATE.name: ElicitRequest,
@@ -166,7 +170,8 @@ class InRounds:
     async def _end_round(self) -> None:
         """Ends the handler: the next round brings the answer. Does not return."""
         with trio.CancelScope(shield=True):
-            await trio.lowlevel.checkpoint()
+            for _ in range(_STEPS):
+                await trio.lowlevel.checkpoint()
             while self._running:
                 await self._quiet.wait()
         self._call.scope.cancel()

@@ -27,7 +27,7 @@ from mcp_core.engine.events import (
 )
 from mcp_core.engine.lifecycle import Kind, State
 from mcp_core.engine.negotiation import Agreed, Attempt, Failed, Negotiation, Probe, Progress, looks_like_discovery
-from mcp_core.engine.results import allowed_results, as_not_found, undeclared_input, understands_tasks
+from mcp_core.engine.results import allowed_results, as_not_found, undeclared_need, understands_tasks
 from mcp_core.errors import (
     ErrorCode,
     LocalProtocolError,
@@ -55,7 +55,6 @@ from mcp_core.types import (
     Implementation,
     InitializeRequestParams,
     InitializeResult,
-    InputRequiredResult,
 )
 from mcp_core.types.meta import LOG_LEVEL
 
@@ -230,14 +229,13 @@ class ClientConnection(Connection):
                 anchor="basic#results",
             )
         result, notes = tolerance.receive(asked.revision, raw, results[kind])
-        if isinstance(result, InputRequiredResult):
-            missing = undeclared_input(result, asked.revision, self.capabilities)
-            if missing is not None:
-                raise RemoteProtocolError(
-                    f"{asked.row.name} was answered with a question that needs {'.'.join(missing)}, "
-                    "which this client did not declare",
-                    anchor="basic/patterns/mrtr",
-                )
+        missing = undeclared_need(result, asked.revision, self.capabilities)
+        if missing is not None:
+            raise RemoteProtocolError(
+                f"{asked.row.name} was answered with a question that needs {'.'.join(missing)}, "
+                "which this client did not declare",
+                anchor="basic/patterns/mrtr",
+            )
         return result, notes
 
     def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:

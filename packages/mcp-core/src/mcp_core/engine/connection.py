@@ -18,7 +18,7 @@ from mcp_core.engine.capabilities import as_object
 from mcp_core.engine.events import Abandoned, ClientPeer, Outgoing
 from mcp_core.engine.in_flight import advance
 from mcp_core.engine.receiving import Extensions, Receiving
-from mcp_core.engine.results import check_result, code_for, undeclared_input
+from mcp_core.engine.results import check_result, code_for, undeclared_need
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
 from mcp_core.methods import INITIALIZE, NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS, SUBSCRIPTIONS_LISTEN
@@ -197,10 +197,10 @@ class Connection(Receiving):
     def _result_wire(self, owed: Owed, result: object) -> JsonObject:
         peer = owed.peer
         check_result(owed.row, owed.params, peer.revision, result)
-        if isinstance(result, InputRequiredResult) and isinstance(peer, ClientPeer):
-            if not result.input_requests and result.request_state is None:
-                raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
-            missing = undeclared_input(result, peer.revision, peer.capabilities)
+        if isinstance(result, InputRequiredResult) and not result.input_requests and result.request_state is None:
+            raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
+        if isinstance(peer, ClientPeer):
+            missing = undeclared_need(result, peer.revision, peer.capabilities)
             if missing is not None:
                 raise MissingRequiredClientCapability.of(as_object(missing), f"the answer to {owed.row.name}")
         return self._wire(result, WireObject, peer.revision)

@@ -89,7 +89,7 @@ class Interests:
         self._watched[id] = watched(wanted)
         self._listening[id] = {
             attribute.name: frozenset(value) if isinstance(value, tuple) else value
-            for attribute in wanted.__attrs_attrs__
+            for attribute in wanted.__fields__
             if isinstance(value := getattr(wanted, attribute.name), (tuple, bool))
         }
 

@@ -287,9 +287,9 @@ class Receiving(ABC):
         """Under which revision a notification is read. It does not say so itself."""
         return LATEST_LEGACY if self._session is None else self._session.revision
 
+    @abstractmethod
     def _in_session(self) -> bool:
         """Whether the legacy lifecycle governs a notification."""
-        return True
 
     def _own_form(self, id: RequestId) -> RequestId:
         """An id of ours in the type in which we sent it."""
@@ -305,10 +305,9 @@ class Receiving(ABC):
 
     def _session_peer(self, kind: Kind) -> tuple[Peer, str | None]:
         """The peer of the legacy session, for a request of it. Raises `Violation` when there is no session yet."""
-        tolerated = self._lifecycle.receive(kind)
         if self._session is None:
             raise Violation(f"{kind.value} before the session was opened: send initialize first")
-        return self._session, tolerated
+        return self._session, self._lifecycle.receive(kind)
 
 
 def _kind_of_notification(row: NotificationRow[object]) -> Kind:

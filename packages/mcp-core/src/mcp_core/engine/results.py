@@ -15,7 +15,7 @@ from mcp_core.engine.capabilities import declared, missing_client_capability
 from mcp_core.errors import ErrorCode, LocalProtocolError, ResourceNotFound
 from mcp_core.methods import TASKS_RESULT, input_requests
 from mcp_core.revisions import Era
-from mcp_core.types import InputRequiredResult, Result
+from mcp_core.types import CreateExtensionTaskResult, InputRequiredResult, Result
 from mcp_core.types.meta import TASKS_EXTENSION
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.types import ClientCapabilities, WireObject
 
-__all__ = ["allowed_results", "as_not_found", "check_result", "code_for", "undeclared_input", "understands_tasks"]
+__all__ = ["allowed_results", "as_not_found", "check_result", "code_for", "undeclared_need", "understands_tasks"]
 
 _TASKS: Final[CapabilityPath] = ("extensions", TASKS_EXTENSION)
 
@@ -42,10 +42,12 @@ def allowed_results(row: Method[object, object], revision: Revision, *, tasks: b
     return {kind: cls for kind, cls in row.results(revision).items() if tasks or kind != "task"}
 
 
-def undeclared_input(
-    result: InputRequiredResult, revision: Revision, capabilities: ClientCapabilities
-) -> CapabilityPath | None:
-    """The first capability that a question in `result` needs and the client did not declare."""
+def undeclared_need(result: object, revision: Revision, capabilities: ClientCapabilities) -> CapabilityPath | None:
+    """The first capability that a result needs and the client did not declare: for its questions, or for a task."""
+    if isinstance(result, CreateExtensionTaskResult):
+        return None if understands_tasks(capabilities) else _TASKS
+    if not isinstance(result, InputRequiredResult):
+        return None
     for question in (result.input_requests or {}).values():
         row = input_requests(revision)[question.method]
         missing = missing_client_capability(capabilities, row.client_capability, question.params)

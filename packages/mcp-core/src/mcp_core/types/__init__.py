@@ -3,6 +3,8 @@
 The names are those of the specification's own schema, so that a search for one finds it there. Which member exists in
 which revision stands in the class; `mcp_core.convert` reads and writes JSON by it. The keys of `_meta` are in
 `mcp_core.types.meta`.
+
+An extension makes its own with `wire` and `field`, from `RequestParams`, `NotificationParams`, `Result` or `Open`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from mcp_core.types._base import (
     Implementation,
     NotificationParams,
     ObjectSchema,
+    Open,
     PaginatedRequestParams,
     PaginatedResult,
     RequestParams,
@@ -30,6 +33,8 @@ from mcp_core.types._wire import (
     Absent,
     WireObject,
     evolve,
+    field,
+    wire,
 )
 from mcp_core.types.completion import (
     MAX_COMPLETION_VALUES,
@@ -307,6 +312,7 @@ __all__ = [
     "NotificationParams",
     "NumberSchema",
     "ObjectSchema",
+    "Open",
     "PaginatedRequestParams",
     "PaginatedResult",
     "PingRequestParams",
@@ -383,6 +389,8 @@ __all__ = [
     "WireObject",
     "decode_base64",
     "evolve",
+    "field",
     "meta",
     "reaches",
+    "wire",
 ]

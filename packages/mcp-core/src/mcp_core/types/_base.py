@@ -22,6 +22,7 @@ __all__ = [
     "Implementation",
     "NotificationParams",
     "ObjectSchema",
+    "Open",
     "PaginatedRequestParams",
     "PaginatedResult",
     "RequestParams",
@@ -50,7 +51,7 @@ ObjectSchema: TypeAlias = Annotated[JsonObject, SchemaRoot.OBJECT]
 
 @wire()
 class Open(WireObject):
-    """An object with members beyond those that this project knows."""
+    """The base of all objects: each may have members beyond those that this project knows."""
 
     extra: Mapping[str, JsonValue] = NO_EXTRA
     """Members that the revision does not define, by wire name; kept on receipt and sent again."""

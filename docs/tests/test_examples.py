@@ -1,0 +1,167 @@
+"""Runs what the documentation shows.
+
+The Python blocks of a page are run one after the other, as one program. A block that begins with a file name in a comment
+(`# weather.py`) is also written to that file, so that later blocks can start it; one that says `continued` is added to it.
+Lines behind `$` in a console block are run, and what is below them is what has to come out; `...` stands for anything.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "changelog.d" not in path.parts)]
+WRITTEN = [path for path in PAGES if "reference" not in path.parts]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\w+\.py)(, continued)?\n")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+UNTRIED = ("python -m pip install",)
+"""Commands that would change the environment of whoever runs the tests."""
+
+
+@attrs.frozen
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(page, language, text) for language, text in FENCE.findall(page.read_text())]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def having(language: str) -> list[Path]:
+    return [page for page in WRITTEN if any(block.language == language for block in blocks(page))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to be in, with the commands of this environment first on the path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith("page_"):
+            del sys.modules[name]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Writes the files that a page shows."""
+    for block in blocks(page):
+        if block.language == "python" and (file := FILE.match(block.text)):
+            with (folder / file[1]).open("a" if file[2] else "w") as target:
+                target.write(block.text)
+
+
+@pytest.mark.parametrize("page", having("python"), ids=name_of)
+def test_the_python_of_a_page_runs(page: Path, folder: Path) -> None:
+    write_files(page, folder)
+    module = types.ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
+    # Classes are looked up by the name of their module.
+    sys.modules[module.__name__] = module
+    for block in blocks(page):
+        if block.language == "python":
+            lines_before = page.read_text().partition(block.text)[0].count("\n")
+            code = compile("\n" * lines_before + block.text, str(page), "exec")
+            exec(code, module.__dict__)
+    for name, function in list(vars(module).items()):
+        if name.startswith("test_"):
+            run_test(function)
+
+
+def run_test(function: types.FunctionType) -> None:
+    """Runs a test that a page shows, with each of its parameters."""
+    marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
+    for mark in marks or [None]:
+        for value in [None] if mark is None else mark.args[1]:
+            arguments = {} if mark is None else {mark.args[0]: value}
+            trio.run(partial(function, **arguments))
+
+
+@pytest.mark.parametrize("page", having("console"), ids=name_of)
+def test_the_commands_of_a_page_give_what_it_says(page: Path, folder: Path) -> None:
+    write_files(page, folder)
+    for path in ("docs", "scripts", "packages"):
+        (folder / path).symlink_to(ROOT / path)
+    checker = doctest.OutputChecker()
+    for block in blocks(page):
+        if block.language == "console":
+            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                command, _, expected = part.partition("\n")
+                if command.startswith(UNTRIED):
+                    continue
+                done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=False)
+                assert done.returncode == 0, done.stderr
+                assert checker.check_output(expected, done.stdout, doctest.ELLIPSIS), f"{command} gave:\n{done.stdout}"
+
+
+@pytest.mark.parametrize("page", having("json"), ids=name_of)
+def test_the_json_of_a_page_is_json(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "json":
+            assert json.loads(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for link in LINK.findall(text):
+        target, _, anchor = link.partition("#")
+        if ":" in target:
+            continue
+        path = page.parent / target if target else page
+        assert path.exists(), link
+        if anchor:
+            assert anchor in anchors(path.read_text()), link
+
+
+def anchors(text: str) -> set[str]:
+    """What one can be sent to on a page: its headings, as GitHub writes them, and its anchors."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
+    given = re.findall(r'<a id="([^"]+)"', text)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(given)
+
+
+def test_all_pages_can_be_found_from_the_first_one() -> None:
+    found: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in found or page.suffix != ".md" or not page.exists():
+            continue
+        found.add(page)
+        waiting += [
+            (page.parent / link.partition("#")[0]).resolve()
+            for link in LINK.findall(page.read_text())
+            if ":" not in link
+        ]
+    assert set(PAGES) <= found
+
+
+def test_every_language_of_a_block_is_looked_at() -> None:
+    languages = {block.language for page in WRITTEN for block in blocks(page)}
+    assert languages <= {"python", "console", "json"}
+    assert inspect.getdoc(sys.modules[__name__])

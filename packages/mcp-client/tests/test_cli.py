@@ -1,0 +1,495 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+import mcp_client
+from mcp_client import _cli
+from mcp_client._cli import main
+from mcp_client._cli_screen import Screen
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+SERVER = r"""
+import json, os, sys
+
+FORECAST = {"name": "forecast", "description": "Tells the weather.\nOf tomorrow.", "inputSchema": {
+    "type": "object", "required": ["city"], "additionalProperties": False, "properties": {
+        "city": {"type": "string"}, "days": {"type": "integer"}, "hot": {"type": ["boolean", "null"]},
+        "ratio": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "tags": {"type": "array"}, "any": {}}},
+    "outputSchema": {"type": "object", "required": ["echo"]}}
+PLAIN = {"type": "object"}
+FORM = {"type": "object", "required": ["name", "sure"], "properties": {
+    "name": {"type": "string", "title": "Your name", "description": "As on the passport."},
+    "age": {"type": "integer", "default": 7}, "size": {"type": "number"}, "sure": {"type": "boolean"},
+    "colour": {"type": "string", "oneOf": [{"const": "red", "title": "Red"}, {"const": "blue", "title": "Blue"}]},
+    "fruit": {"type": "array", "items": {"type": "string", "enum": ["apple", "pear"]}}}}
+CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}, "logging": {},
+    "completions": {}}
+
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def ask(method, params):
+    send({"id": "q", "method": method, "params": params})
+    return json.loads(sys.stdin.readline())
+
+def text(text):
+    return {"type": "text", "text": text}
+
+def call(name, arguments, token):
+    if name == "forecast":
+        for done in (1, 2):
+            send({"method": "notifications/progress",
+                  "params": {"progressToken": token, "progress": done, "total": 2, "message": "looking"}})
+        return {"content": [], "structuredContent": {"echo": arguments}}
+    if name == "ask":
+        answer = ask("elicitation/create", {"mode": "form", "message": "Who?", "requestedSchema": FORM})
+        return {"content": [text(json.dumps(answer["result"]))]}
+    if name == "visit":
+        url = {"mode": "url", "message": "Sign in", "url": "https://example.com/\x1b[2J", "elicitationId": "1"}
+        return {"content": [text(json.dumps(ask("elicitation/create", url)["result"]))]}
+    if name == "fail":
+        return {"content": [text("it is broken")], "isError": True}
+    if name == "kinds":
+        send({"method": "notifications/message", "params": {"level": "warning", "data": {"a": 1}}})
+        send({"method": "notifications/progress", "params": {"progressToken": token, "progress": 5}})
+        return {"content": [text("\x1b]0;owned\x07 ok"), {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "audio", "data": "!", "mimeType": "audio/wav"}, {"type": "new"},
+            {"type": "resource_link", "uri": "a:b", "name": "it"},
+            {"type": "resource", "resource": {"uri": "a:b", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "a:c", "blob": "AAAA"}}]}
+    if name == "exit":
+        print("no more cheese", file=sys.stderr, flush=True)
+        os._exit(4)
+
+def answer(method, params):
+    if method == "initialize":
+        return {"protocolVersion": params["protocolVersion"], "capabilities": CAPABILITIES, "instructions": "Be kind.",
+                "serverInfo": {"name": "weather", "version": os.environ.get("VERSION", "1")}}
+    if method == "tools/list":
+        return {"tools": [FORECAST] + [{"name": name, "inputSchema": PLAIN} for name in
+                                       ("ask", "visit", "fail", "kinds", "exit")]}
+    if method == "tools/call":
+        return call(params["name"], params.get("arguments", {}), params["_meta"]["progressToken"])
+    if method == "resources/list":
+        return {"resources": [{"uri": "a:text", "name": "text", "mimeType": "text/plain"}]}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "all"}]}
+    if method == "resources/read" and params["uri"] == "a:text":
+        return {"contents": [{"uri": "a:text", "text": "plain"}]}
+    if method == "resources/read" and params["uri"] == "a:blob":
+        return {"contents": [{"uri": "a:blob", "blob": "/wD+"}]}
+    if method == "prompts/list":
+        return {"prompts": [{"name": "poem", "arguments": [{"name": "of", "required": True}, {"name": "by"}]}]}
+    if method == "prompts/get":
+        return {"messages": [{"role": "user", "content": text("A poem of " + params["arguments"].get("of", "?"))}]}
+    if method == "completion/complete":
+        return {"completion": {"values": [params["argument"]["value"] + "nt"], "hasMore": True}}
+    if method in ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"):
+        return {}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = answer(message["method"], message.get("params", {}))
+    if result is None:
+        send({"id": message["id"], "error": {"code": -32601, "message": "no \x1b[31m" + message["method"]}})
+    else:
+        send({"id": message["id"], "result": result})
+    if message["method"] == "resources/subscribe":
+        send({"method": "notifications/resources/updated", "params": {"uri": "a:text"}})
+        send({"method": "notifications/tools/list_changed"})
+        break
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    path = tmp_path_factory.mktemp("server") / "server.py"
+    path.write_text(SERVER)
+    return ["--", sys.executable, "-I", "-S", str(path)]
+
+
+class Terminal(io.StringIO):
+    """Somebody's terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Run(Protocol):
+    """Runs the command line in this process: exit code, stdout, stderr."""
+
+    def __call__(self, *words: str, server: Sequence[str] = ...) -> tuple[int, str, str]: ...
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], server: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    # As without `rich`; it has a test of its own.
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+
+    def run(*words: str, server: Sequence[str] = server) -> tuple[int, str, str]:
+        try:
+            code: object = main([*words, *server])
+        except SystemExit as stop:
+            code = stop.code
+        assert isinstance(code, int)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def data(out: str) -> JsonObject:
+    value: JsonObject = json.loads(out)
+    return value
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_probe_shows_era_revision_server_and_capabilities(run: Run) -> None:
+    code, out, err = run("probe", "--env", "VERSION=7", "--env", "TOKEN=swordfish")
+    assert (code, err) == (0, "")
+    assert "weather 7" in out
+    assert "2025-11-25 (legacy)" in out
+    for capability in ("tools, tools.listChanged", "resources, resources.subscribe", "logging"):
+        assert capability in out
+    assert "Be kind." in out
+    assert "TOKEN=***" in out
+    assert "swordfish" not in out
+
+
+def test_probe_for_machines(run: Run) -> None:
+    code, out, _ = run("probe", "--json", "--revision", "2025-03-26", "--env", "TOKEN=swordfish")
+    found = data(out)
+    assert code == 0
+    assert (found["era"], found["revision"]) == ("legacy", "2025-03-26")
+    assert found["server"] == {"name": "weather", "version": "1"}
+    assert found["env"] == {"TOKEN": "***"}
+    assert isinstance(found["seconds"], float)
+
+
+def test_list_shows_all_that_is_offered(run: Run) -> None:
+    code, out, _ = run("list")
+    assert code == 0
+    for expected in (
+        "tools (6)", "forecast  city, [days], [hot], [ratio], [tags], [any]  Tells the weather....",
+        "resources (1)", "a:text", "resource templates (1)", "a:{b}", "prompts (1)", "poem  of, [by]",
+    ):  # fmt: skip
+        assert expected in out
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "templates", "prompts"])
+def test_list_shows_one_kind(kind: str, run: Run) -> None:
+    code, out, _ = run("list", kind, "--json")
+    assert code == 0
+    assert [*data(out)] == [kind]
+
+
+def test_arguments_are_typed_by_the_schema_of_the_tool(run: Run) -> None:
+    words = ["city=12", "days=3.0", "hot=true", "ratio=0.5", "tags=[1]", 'any={"a": 1}']
+    code, out, _ = run("call", "forecast", *words, "--json")
+    assert code == 0
+    echo: JsonObject = {"city": "12", "days": 3, "hot": True, "ratio": 0.5, "tags": [1], "any": {"a": 1}}
+    assert data(out)["structuredContent"] == {"echo": echo}
+    code, out, _ = run("call", "forecast", "city=", "ratio=null", "any=word")
+    assert data(out) == {"echo": {"city": "", "ratio": None, "any": "word"}}
+    code, out, _ = run("call", "forecast", "--args", '{"city": "Ghent"}')
+    assert data(out) == {"echo": {"city": "Ghent"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["forecast", "town=x"], "there is no argument 'town'"),
+        (["forecast", "cty=x"], "did you mean 'city'?"),
+        (["forecast", "days=many"], "'days' has to be of the type integer, not 'many'"),
+        (["forecast", "tags=1"], "of the type array"),
+        (["forecast", "hot=1"], "of the type boolean or null"),
+        (["forecast", "city"], "NAME=VALUE, not 'city'"),
+        (["forecast", "city=a", "city=b"], "'city' is given twice"),
+        (["forecast", "city=a", "--args", "{}"], "not both"),
+        (["forecast", "--args", "{"], "--args is not JSON"),
+        (["forecast", "--args", "[]"], "--args has to be a JSON object"),
+        (["forecats"], "no tool 'forecats' (did you mean 'forecast'?)"),
+        (["x\x1by"], r"no tool 'x\x1by'"),
+        (["forecast", "--env", "=a"], "--env has to be written"),
+        (["forecast", "--timeout", "0"], "--timeout"),
+        (["forecast", "--env", "A=\0"], "NUL"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_explained(words: list[str], complaint: str, run: Run) -> None:
+    code, out, err = run("call", *words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_a_tool_that_fails_is_exit_code_one(run: Run) -> None:
+    code, out, err = run("call", "fail")
+    assert (code, out, err) == (1, "it is broken\n", "The tool 'fail' says that it failed.\n")
+    code, out, err = run("call", "fail", "--json")
+    assert (code, data(out)["isError"], err) == (1, True, "")
+
+
+def test_what_a_server_says_cannot_command_the_terminal(run: Run) -> None:
+    code, out, err = run("call", "kinds", "--log-level", "debug")
+    assert code == 0
+    assert out.splitlines() == [
+        r"\x1b]0;owned\x07 ok",
+        "[image, image/png, 3 bytes]",
+        "[audio, audio/wav, broken base64]",
+        "[new]",
+        "[resource a:b, it]",
+        "inside",
+        "[a:c, binary, 3 bytes]",
+    ]
+    assert err == "warning: {'a': 1}\n"
+    code, out, err = run("call", "forecast", "--stderr", "show", server=["--", "no\x1bsuch"])
+    assert code == 3
+    assert "\x1b" not in err
+
+
+def test_resources_are_read(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: list[str]) -> None:
+    assert run("read", "a:text")[:2] == (0, "plain\n")
+    assert data(run("read", "a:text", "--json")[1])["contents"] == [{"uri": "a:text", "text": "plain"}]
+    path = tmp_path / "blob"
+    code, out, err = run("read", "a:blob", "--output", str(path))
+    assert (code, out, err) == (0, "", f"3 bytes written to {path}\n")
+    assert path.read_bytes() == base64.b64decode("/wD+")
+    code, out, err = run("read", "a:blob", "--output", str(tmp_path / "no" / "such"))
+    assert code == 1
+    assert "No such file" in err
+    # To a terminal goes no binary.
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert run("read", "a:blob")[0] == 0
+    assert terminal.getvalue() == "[a:blob, binary, 3 bytes]\n"
+
+
+def test_a_blob_goes_to_a_pipe_as_it_is(server: list[str]) -> None:
+    command = [sys.executable, "-m", "mcp_client", "read", "a:blob", *server]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == (b"\xff\x00\xfe", b"")
+
+
+def test_an_error_of_the_server_is_exit_code_one(run: Run) -> None:
+    code, out, err = run("read", "a:none")
+    assert (code, out) == (1, "")
+    assert err.startswith(r"error: no \x1b[31mresources/read (method resources/read, id ")
+    code, out, err = run("read", "a:none", "--json")
+    assert data(out)["error"] == {
+        "type": "RequestFailed", "message": "no \x1b[31mresources/read", "code": -32601, "data": None,
+    }  # fmt: skip
+
+
+def test_prompts_and_completions(run: Run) -> None:
+    assert run("prompt", "poem", "of=rain")[:2] == (0, "user: A poem of rain\n")
+    assert "messages" in data(run("prompt", "poem", "--json")[1])
+    assert run("complete", "poem", "city", "Ghe", "--known", "country=BE") == (0, "Ghent\n", "There are more.\n")
+    assert data(run("complete", "a:{b}", "b", "--json")[1])["values"] == ["nt"]
+
+
+def test_listen_shows_changes_until_the_connection_is_lost(run: Run) -> None:
+    code, out, err = run("listen", "--tools", "--uri", "a:text")
+    assert code == 1
+    assert out == "resource a:text\ntools\n"
+    assert "Listening for changes of: tools, a:text. Ctrl-C ends it." in err
+    assert "error: the server process exited" in err
+    code, out, err = run("listen", "--uri", "a:text", "--json")
+    assert data(out.splitlines()[0]) == {"kind": "resource", "uri": "a:text"}
+    code, out, err = run("listen", "--prompts")
+    assert (code, err) == (1, "The server tells no changes of that.\n")
+
+
+MODERN = r"""
+import json, sys
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "server/discover":
+        send({"id": message["id"], "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"],
+              "capabilities": CAPABILITIES}})
+    elif message["method"] == "subscriptions/listen":
+        meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        send({"method": "notifications/subscriptions/acknowledged",
+              "params": {"_meta": meta, "notifications": {"toolsListChanged": True}}})
+        send({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
+        send({"id": message["id"], "result": {"resultType": "complete", "_meta": meta}})
+"""
+
+
+def modern(capabilities: JsonValue) -> list[str]:
+    return ["--", sys.executable, "-I", "-S", "-c", MODERN.replace("CAPABILITIES", repr(capabilities))]
+
+
+def test_listen_ends_when_a_modern_server_ends_it(run: Run) -> None:
+    code, out, err = run("listen", server=modern({"tools": {"listChanged": True}}))
+    assert (code, out) == (0, "tools\n")
+    assert err.endswith("The server ended the subscription.\n")
+
+
+def test_a_server_that_offers_nothing_is_told_so(run: Run) -> None:
+    server = modern({})
+    assert run("list", server=server) == (0, "", "The server offers no tools, no resources and no prompts.\n")
+    code, out, _ = run("probe", server=server)
+    assert (code, "capabilities  none" in out, "server        unnamed\n" in out) == (0, True, True)
+    code, out, err = run("list", "tools", server=server)
+    assert code == 1
+    assert "`mcp-client probe` shows what the server offers." in err
+
+
+# --- when there is no connection -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "message"),
+    [
+        (["no-such-program"], [], "it is looked up on PATH"),
+        ([sys.executable, "-c", "print('hello')"], [], "Run the server by hand"),
+        ([sys.executable, "-c", "input();input();input()"], ["--timeout", "0.2"], "--timeout SECONDS"),
+        ([], ["--revision", "2026-07-28"], "Leave --revision out"),
+    ],
+)
+def test_no_connection_is_exit_code_three_and_says_what_to_do(
+    program: list[str], words: list[str], message: str, run: Run, server: list[str]
+) -> None:
+    command = ["--", *program] if program else server
+    code, out, err = run("probe", *words, server=command)
+    assert (code, out) == (3, "")
+    assert message in err
+    code, out, err = run("probe", "--json", *words, server=command)
+    assert "error" in data(out)
+
+
+def test_the_end_of_stderr_is_shown_with_the_error(run: Run) -> None:
+    code, _, err = run("call", "exit")
+    assert code == 1
+    assert "exited with status 4" in err
+    assert "The end of its stderr:\nno more cheese" in err
+    assert "stderr: no more cheese" in run("call", "exit", "--stderr", "show")[2]
+
+
+def test_a_command_is_needed(run: Run) -> None:
+    code, _, err = run("probe", server=[])
+    assert code == 2
+    assert "mcp-client probe -- python my_server.py" in err
+    assert run(server=[])[0] == 2
+
+
+def test_help_and_version(run: Run) -> None:
+    code, out, _ = run("--help", server=[])
+    assert code == 0
+    assert "exit codes:" in out
+    assert run("--version", server=[])[1] == f"mcp-client {mcp_client.__version__}\n"
+
+
+def test_an_interrupt_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_cli, "_run", interrupted)
+    assert run("probe")[0] == 130
+
+
+def test_nobody_reads_the_results(server: list[str]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "mcp_client", "list", *server]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_remark_of_the_library_stands_on_stderr(run: Run, server: list[str]) -> None:
+    noisy = ["--", sys.executable, "-c", f"print('banner\\x1b', flush=True)\nexec(open({server[-1]!r}).read())"]
+    code, out, err = run("prompt", "poem", "of=rain", server=noisy)
+    assert (code, out) == (0, "user: A poem of rain\n")
+    assert "wrote a line that is no message" in err
+    assert "\x1b" not in err
+
+
+# --- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+def on_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, *words: str) -> tuple[int, str, str]:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", terminal)
+    code, out, _ = run(*words)
+    return code, out, terminal.getvalue()
+
+
+def test_progress_is_drawn_and_taken_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, err = on_terminal(run, monkeypatch, "", "call", "forecast", "city=Ghent")
+    assert "\r\x1b[K[########################] 100% looking\r\x1b[K" in err
+    _, _, err = on_terminal(run, monkeypatch, "", "call", "kinds")
+    assert "\r\x1b[K5 " in err
+
+
+def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "\n  Ada \n\nx\n1.5\nperhaps\nyes\ngreen\nred\napple, plum\napple, pear\n"
+    code, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
+    content: JsonObject = {
+        "name": "Ada", "age": 7, "size": 1.5, "sure": True, "colour": "red", "fruit": ["apple", "pear"],
+    }  # fmt: skip
+    assert (code, data(out)) == (0, {"action": "accept", "content": content})
+    for expected in ("Who?", "As on the passport.", "Your name: ", "age [7]: ", "(optional)", "one of: red, blue"):
+        assert expected in err
+    for complaint in ("something is needed", "could not convert", "yes or no?", "one of: red", "'plum' is none of"):
+        assert complaint in err
+
+
+def test_the_end_of_input_declines_a_form(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, out, _ = on_terminal(run, monkeypatch, "Ada\n12\n", "call", "ask")
+    assert data(out) == {"action": "decline"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "action"), [("y\n", "accept"), ("\n", "decline"), ("what\n", "decline"), ("", "cancel")]
+)
+def test_a_page_is_shown_and_visited_by_consent_only(
+    typed: str, action: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, out, err = on_terminal(run, monkeypatch, typed, "call", "visit")
+    assert data(out) == {"action": action}
+    assert r"https://example.com/\x1b[2J" in err
+
+
+def test_where_nobody_can_be_asked_it_is_declined_with_a_note(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for tool in ("ask", "visit"):
+        code, out, err = run("call", tool)
+        assert (code, data(out)) == (0, {"action": "decline"})
+        assert "Nobody can be asked here" in err
+
+
+# --- the screen ------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_by_rich_is_harmless_too() -> None:
+    out = io.StringIO()
+    Screen(out=out, err=io.StringIO()).table("things", ["a", "b"], [["[bold]x", "\x1b[2J"], ["y" * 90, "two\nlines"]])
+    shown = out.getvalue()
+    assert "[bold]x" in shown
+    assert r"\x1b[2J" in shown
+    assert "\x1b[2J" not in shown
+    assert "two..." in shown
+
+
+def test_a_terminal_that_cannot_show_a_character_is_shown_its_number() -> None:
+    buffer = io.BytesIO()
+    out = io.TextIOWrapper(buffer, encoding="ascii")
+    Screen(out=out).text("caf\u00e9 \u202e \u00a0")
+    assert buffer.getvalue() == b"caf\\xe9 \\u202e \\xa0\n"

@@ -1,0 +1,181 @@
+"""The client and the server of this project, joined in memory: each feature in each revision."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from mcp_client import Change, ChangeKind, Client, Handlers
+from mcp_client.testing import Faults, open_in_memory
+from mcp_core.errors import ConnectionEnded, RequestFailed, ResourceNotFound
+from mcp_core.revisions import REVISIONS, Revision
+from mcp_core.types import (
+    ElicitRequestFormParams,
+    ElicitResult,
+    LoggingMessageNotificationParams,
+    PromptReference,
+    TextContent,
+    TextResourceContents,
+)
+from mcp_server import Accepted, Context, Server, serve_stream
+
+ALL = pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+
+
+@attrs.frozen
+class Name:
+    name: str
+
+
+def make_server() -> Server:
+    server = Server("test", version="1")
+
+    @server.tool()
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    async def slow(*, context: Context) -> str:
+        for done in (1, 2, 3):
+            await context.progress(done, total=3)
+        await context.info("nearly")
+        return "done"
+
+    @server.tool()
+    async def greet(*, context: Context) -> str:
+        answer = await context.elicit(Name, "Your name?")
+        return f"Hello {answer.value.name}" if isinstance(answer, Accepted) else "Hello"
+
+    @server.tool()
+    async def hang() -> str:
+        await trio.sleep_forever()
+
+    @server.resource("city://{name}")
+    async def city(name: str) -> str:
+        return f"All about {name}"
+
+    @server.prompt()
+    async def poem(of: str) -> str:
+        return f"A poem of {of}"
+
+    return server
+
+
+@asynccontextmanager
+async def joined(
+    server: Server, revision: Revision, handlers: Handlers | None = None, to_client: Faults | None = None
+) -> AsyncIterator[Client]:
+    async with open_in_memory(
+        lambda stream: serve_stream(server, stream),
+        revisions=[revision],
+        handlers=handlers or Handlers(),
+        to_client=to_client or Faults(),
+        validate_output="raise",
+        log_level="debug",
+    ) as client:
+        yield client
+
+
+def text(content: object) -> str:
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@ALL
+async def test_tools_resources_and_prompts(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with joined(make_server(), revision, to_client=Faults(split=11)) as client:
+        assert client.revision is revision
+        assert {tool.name for tool in await client.list_tools()} == {"add", "slow", "greet", "hang"}
+        assert "3" in text((await client.call_tool("add", {"a": 1, "b": 2})).content[0])
+        assert (await client.list_resource_templates())[0].uri_template == "city://{name}"
+        (contents,) = (await client.read_resource("city://Ghent")).contents
+        assert isinstance(contents, TextResourceContents)
+        assert contents.text == "All about Ghent"
+        with pytest.raises(ResourceNotFound):
+            await client.read_resource("no://such")
+        assert [prompt.name for prompt in await client.list_prompts()] == ["poem"]
+        assert text((await client.get_prompt("poem", {"of": "rain"})).messages[0].content) == "A poem of rain"
+
+
+@ALL
+async def test_progress_and_log_messages(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    shown: list[float] = []
+    logged: list[object] = []
+
+    def log(params: LoggingMessageNotificationParams) -> None:
+        logged.append(params.data)
+
+    async with joined(make_server(), revision, Handlers(log=log)) as client:
+        result = await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
+    assert text(result.content[0]) == "done"
+    assert shown[-1] == 3
+    assert logged == ["nearly"]
+
+
+@ALL
+async def test_the_same_tool_asks_in_each_revision_that_can_ask(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def elicit(params: ElicitRequestFormParams) -> ElicitResult:
+        await trio.sleep(1000)
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async with joined(make_server(), revision, Handlers(elicit=elicit)) as client:
+        if str(revision) in {"2024-11-05", "2025-03-26"}:
+            with pytest.raises(RequestFailed, match="elicitation"):
+                await client.call_tool("greet")
+        else:
+            assert text((await client.call_tool("greet")).content[0]) == "Hello Ada"
+
+
+@ALL
+async def test_changes_are_told(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    server = make_server()
+    async with joined(server, revision) as client:
+        async with client.listen(tools=True, uris=["city://Ghent"]) as changes:
+            server.remove_tool("add")
+            assert await anext(changes) == Change(ChangeKind.TOOLS)
+            server.resource_updated("city://Ghent")
+            assert await anext(changes) == Change(ChangeKind.RESOURCE, "city://Ghent")
+        assert len(await client.list_tools()) == 3
+
+
+@ALL
+async def test_a_cancelled_call_ends_on_both_sides(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with joined(make_server(), revision) as client:
+        with trio.move_on_after(5) as scope:
+            await client.call_tool("hang")
+        assert scope.cancelled_caught
+        assert "3" in text((await client.call_tool("add", {"a": 1, "b": 2})).content[0])
+
+
+@ALL
+async def test_a_cut_ends_all_calls(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    ended = []
+
+    async def call(client: Client) -> None:
+        with pytest.raises(ConnectionEnded):
+            await client.call_tool("slow")
+        ended.append(client)
+
+    async with joined(make_server(), revision, to_client=Faults(cut_after=3000, split=100)) as client:  # noqa: SIM117  the outer one has to end last
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(call, client)
+    assert len(ended) > 50
+
+
+async def test_completions(autojump_clock: trio.testing.MockClock) -> None:
+    server = make_server()
+
+    @server.completion(prompt="poem", argument="of")
+    async def complete(value: str) -> list[str]:
+        return [name for name in ("rain", "rails", "snow") if name.startswith(value)]
+
+    async with joined(server, REVISIONS["2025-06-18"]) as client:
+        assert (await client.complete(PromptReference(name="poem"), "of", "ra")).values == ("rain", "rails")

@@ -1,0 +1,321 @@
+"""The envelope of modern requests, and the log level that it brings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from engine_pair import (
+    ALL,
+    EVERYTHING_DECLARED,
+    ConnectionPair,
+    error_of,
+    make_client,
+    make_server,
+    opened,
+    pair,
+    wire_of,
+)
+
+from mcp_core import methods as m
+from mcp_core import types as t
+from mcp_core.engine.envelope import EnvelopeReader, read_server_info, write_envelope
+from mcp_core.engine.events import AnswerReceived, ClientPeer, Ignored, LogLevelSet, RequestReceived, Served
+from mcp_core.errors import ErrorCode, LocalProtocolError
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request
+from mcp_core.methods import METHODS, Role
+from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
+from mcp_core.types.logging import LOGGING_LEVELS
+from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+
+META: Final[JsonObject] = {
+    PROTOCOL_VERSION: "2026-07-28",
+    CLIENT_CAPABILITIES: {},
+    CLIENT_INFO: {"name": "c", "version": "1"},
+}
+SERVERS: Final = pytest.mark.parametrize("revisions", [(R2026_07_28,), ALL], ids=["modern", "dual"])
+
+
+def without(key: str) -> JsonObject:
+    return {name: value for name, value in META.items() if name != key}
+
+
+def ask(method: str, meta: JsonValue, *revisions: Revision, **params: JsonValue) -> tuple[int, str, JsonValue]:
+    reaction = make_server(*revisions).receive(Request(1, method, {**params, "_meta": meta}))
+    assert isinstance(reaction.event, Ignored)
+    return error_of(reaction)
+
+
+@pytest.mark.spec("meta.protocol-version-required", "meta.client-capabilities-required", "meta.params-object-required")
+@pytest.mark.spec("meta.client-info-should", "meta.client-info-shape", "version.request-declares")
+def test_every_modern_request_says_who_sends_it() -> None:
+    both = opened(R2026_07_28)
+    for row in METHODS:
+        if R2026_07_28 in row.revisions and Role.CLIENT in row.sender:
+            from engine_pair import PARAMS
+
+            params = wire_of(both.client.call(row, PARAMS[row]))["params"]
+            assert isinstance(params, dict)
+            meta = params["_meta"]
+            assert isinstance(meta, dict)
+            assert meta[PROTOCOL_VERSION] == "2026-07-28"
+            assert isinstance(meta[CLIENT_CAPABILITIES], dict)
+            assert meta[CLIENT_INFO] == {"name": "client", "version": "1"}
+            assert LOG_LEVEL not in meta
+
+
+@pytest.mark.parametrize("revision", LEGACY, ids=str)
+def test_no_legacy_request_has_an_envelope(revision: Revision) -> None:
+    both = opened(revision)
+    assert "_meta" not in str(wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())))
+
+
+def test_the_callers_own_metadata_stays_and_the_envelope_is_not_overwritten() -> None:
+    both = opened(R2026_07_28)
+    meta: JsonObject = {"com.example/a": 1, PROTOCOL_VERSION: "forged", "progressToken": "own"}
+    params = t.ListToolsRequestParams(meta=meta)
+    sent = wire_of(both.client.call(m.TOOLS_LIST, params, progress=True))["params"]
+    assert isinstance(sent, dict)
+    found = sent["_meta"]
+    assert isinstance(found, dict)
+    assert found["com.example/a"] == 1
+    assert found[PROTOCOL_VERSION] == "2026-07-28"
+    assert found["progressToken"] == 2
+    assert meta[PROTOCOL_VERSION] == "forged"
+
+
+@pytest.mark.spec("meta.missing-meta-32602", "meta.missing-protocol-version-32602")
+@pytest.mark.spec("meta.missing-client-capabilities-32602", "meta.wrong-type-32602")
+@SERVERS
+@pytest.mark.parametrize(
+    ("meta", "named"),
+    [
+        (None, PROTOCOL_VERSION),
+        ([], PROTOCOL_VERSION),
+        ({}, PROTOCOL_VERSION),
+        (without(PROTOCOL_VERSION), PROTOCOL_VERSION),
+        ({**META, PROTOCOL_VERSION: 20260728}, PROTOCOL_VERSION),
+        ({**META, PROTOCOL_VERSION: None}, PROTOCOL_VERSION),
+        (without(CLIENT_CAPABILITIES), CLIENT_CAPABILITIES),
+        ({**META, CLIENT_CAPABILITIES: []}, CLIENT_CAPABILITIES),
+        ({**META, CLIENT_CAPABILITIES: "all"}, CLIENT_CAPABILITIES),
+    ],
+    ids=str,
+)
+def test_an_envelope_without_its_required_members_is_refused(
+    meta: JsonValue, named: str, revisions: tuple[Revision, ...]
+) -> None:
+    for method in ("tools/list", "server/discover", "what"):
+        code, message, _ = ask(method, meta, *revisions)
+        assert code == ErrorCode.INVALID_PARAMS
+        assert named in message
+
+
+@SERVERS
+def test_a_request_without_parameters_is_refused(revisions: tuple[Revision, ...]) -> None:
+    code, message, _ = error_of(make_server(*revisions).receive(Request(1, "tools/list")))
+    assert code == ErrorCode.INVALID_PARAMS
+    assert PROTOCOL_VERSION in message
+
+
+def test_a_modern_server_knows_no_ping() -> None:
+    server = make_server(R2026_07_28)
+    assert error_of(server.receive(Request(1, "ping")))[0] == ErrorCode.INVALID_PARAMS
+    assert error_of(server.receive(Request(1, "ping", {"_meta": META})))[0] == ErrorCode.METHOD_NOT_FOUND
+    assert isinstance(make_server().receive(Request(1, "ping")).event, Served)
+
+
+@pytest.mark.spec("meta.client-info-optional-for-server", "capability.empty-object-no-optional")
+@SERVERS
+def test_the_name_of_the_client_is_not_needed(revisions: tuple[Revision, ...]) -> None:
+    event = make_server(*revisions).receive(Request(1, "tools/list", {"_meta": without(CLIENT_INFO)})).event
+    assert isinstance(event, RequestReceived)
+    assert isinstance(event.peer, ClientPeer)
+    assert event.peer.implementation is None
+    assert event.peer.capabilities == t.ClientCapabilities()
+
+
+@pytest.mark.parametrize("info", [5, [], "c"])
+def test_a_malformed_name_is_refused(info: JsonValue) -> None:
+    code, message, _ = ask("tools/list", {**META, CLIENT_INFO: info}, R2026_07_28)
+    assert code == ErrorCode.INVALID_PARAMS
+    assert "_meta" in message
+
+
+@pytest.mark.spec(
+    "version.unsupported-error", "version.unsupported-data-supported", "version.unsupported-data-requested"
+)
+@pytest.mark.spec(
+    "version.unsupported-applies-to-discover", "version.unsupported-every-method", "version.string-compare"
+)
+@pytest.mark.spec("discover.supported-versions-consistent")
+@pytest.mark.parametrize("version", ["2025-11-25", "2024-11-05", "2099-01-01", "", "2026-7-28"])
+@pytest.mark.parametrize("method", ["tools/list", "server/discover", "subscriptions/listen", "what"])
+def test_an_unsupported_version_is_told_with_the_supported_ones(version: str, method: str) -> None:
+    code, _, data = ask(method, {**META, PROTOCOL_VERSION: version})
+    assert code == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+    assert data == {
+        "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
+        "requested": version,
+    }
+
+
+def test_checks_come_in_the_order_of_what_they_need() -> None:
+    """Members, then version, then level and capabilities, then method, then what the server offers, then parameters."""
+    everything_wrong: JsonObject = {PROTOCOL_VERSION: "1999", CLIENT_CAPABILITIES: {}, LOG_LEVEL: "loud"}
+    assert ask("what", without(CLIENT_CAPABILITIES))[0] == ErrorCode.INVALID_PARAMS
+    assert ask("what", everything_wrong)[0] == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+    assert ask("what", {**META, LOG_LEVEL: "loud"})[0] == ErrorCode.INVALID_PARAMS
+    assert ask("what", META)[0] == ErrorCode.METHOD_NOT_FOUND
+    assert ask("tasks/get", META)[0] == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert ask("tools/call", META)[0] == ErrorCode.INVALID_PARAMS
+
+
+def test_a_session_does_not_stand_in_for_an_envelope_that_says_otherwise() -> None:
+    both = pair(R2025_11_25, ALL).open()
+    code, _, _ = error_of(both.server.receive(Request("m", "tools/list", {"_meta": {PROTOCOL_VERSION: "2030-01-01"}})))
+    assert code == ErrorCode.INVALID_PARAMS
+    event = both.server.receive(Request("m", "tools/list", {"_meta": META})).event
+    assert isinstance(event, RequestReceived)
+    assert event.peer.revision is R2026_07_28
+
+
+def test_a_repeated_envelope_is_read_once_and_another_one_anew() -> None:
+    reader = EnvelopeReader(frozenset({R2026_07_28}), ("2026-07-28",))
+    first = reader.read(dict(META))
+    assert reader.read({**META, "progressToken": 5}) is first
+    second = reader.read({**META, CLIENT_CAPABILITIES: {"roots": {}}})
+    assert second is not first
+    assert second.capabilities.roots is not None
+    assert reader.read(dict(META)).capabilities.roots is None
+
+
+def test_what_is_written_is_read() -> None:
+    info = t.Implementation(name="n", version="v", title="N")
+    reader = EnvelopeReader(frozenset({R2026_07_28}), ())
+    peer = reader.read(write_envelope(R2026_07_28, info, EVERYTHING_DECLARED))
+    assert peer.implementation == info
+    assert peer.capabilities.sampling == EVERYTHING_DECLARED.sampling
+    assert peer.capabilities.tasks is None
+    assert peer.log_level is None
+    assert read_server_info({"_meta": {SERVER_INFO: {"name": "n", "version": "v", "title": "N"}}}, R2026_07_28) == info
+    assert read_server_info({}, R2026_07_28) is None
+
+
+@pytest.mark.spec("meta.server-info-should", "meta.server-info-shape", "jsonrpc.result-type-present")
+@pytest.mark.spec("jsonrpc.result-type-complete")
+def test_every_modern_result_names_the_server() -> None:
+    both = opened(R2026_07_28)
+    request = both.call(m.TOOLS_LIST)
+    event = both.respond(request.id, t.ListToolsResult(tools=(), meta={"com.example/a": 1}))
+    assert isinstance(event, AnswerReceived)
+    assert event.raw["_meta"] == {"com.example/a": 1, SERVER_INFO: {"name": "server", "version": "2"}}
+    assert event.raw["resultType"] == "complete"
+    event = both.respond(both.call(m.TOOLS_LIST).id, {"tools": [], "ttlMs": 0, "cacheScope": "public"})
+    assert isinstance(event, AnswerReceived)
+    assert event.raw["resultType"] == "complete"
+    assert event.raw["_meta"] == {SERVER_INFO: {"name": "server", "version": "2"}}
+
+
+# --- log levels -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("logging.no-level-no-messages", "logging.threshold", "logging.may-send-at-or-above")
+@pytest.mark.spec("logging.request-scoped", "logging.client-log-level-values", "logging.message-shape")
+@pytest.mark.parametrize("wanted", [None, *LOGGING_LEVELS])
+def test_modern_log_messages_are_those_that_the_request_wants(wanted: t.LoggingLevel | None) -> None:
+    both = pair(make_client(R2026_07_28, log_level=wanted), make_server(R2026_07_28)).open()
+    id = both.call(m.TOOLS_CALL).id
+    sent = [level for level in LOGGING_LEVELS if both.server.log(level, {"x": 1}, logger="l", for_request=id)]
+    assert sent == ([] if wanted is None else list(LOGGING_LEVELS[LOGGING_LEVELS.index(wanted) :]))
+    if wanted is not None:
+        assert wire_of(both.server.log("emergency", None, for_request=id))["params"] == {
+            "level": "emergency",
+            "data": None,
+        }
+
+
+@pytest.mark.spec("logging.level-not-remembered")
+def test_the_level_of_one_request_is_not_that_of_another() -> None:
+    client = make_client(R2026_07_28, log_level="debug")
+    both = pair(client, make_server(R2026_07_28)).open()
+    first = both.call(m.TOOLS_CALL).id
+    client.log_level = None
+    second = both.call(m.TOOLS_CALL).id
+    client.log_level = "error"
+    third = both.call(m.TOOLS_CALL).id
+    sent = [both.server.log("info", 1, for_request=id) is not None for id in (first, second, third)]
+    assert sent == [True, False, False]
+
+
+@pytest.mark.spec("logging.invalid-level-32602", "logging.invalid-level-error")
+@pytest.mark.parametrize("level", ["loud", 5, True, [], ""])
+def test_an_unknown_level_is_refused(level: JsonValue) -> None:
+    code, message, _ = ask("tools/list", {**META, LOG_LEVEL: level}, R2026_07_28)
+    assert code == ErrorCode.INVALID_PARAMS
+    assert "debug, info" in message
+
+
+def test_a_null_level_is_none() -> None:
+    event = make_server(R2026_07_28).receive(Request(1, "tools/list", {"_meta": {**META, LOG_LEVEL: None}})).event
+    assert isinstance(event, RequestReceived)
+
+
+def test_modern_log_messages_belong_to_a_request() -> None:
+    both = opened(R2026_07_28)
+    with pytest.raises(LocalProtocolError, match="no session"):
+        both.server.log("error", "x")
+
+
+def level_set(both: ConnectionPair, level: t.LoggingLevel) -> None:
+    both.send(Role.CLIENT, both.client.call(m.LOGGING_SET_LEVEL, t.SetLevelRequestParams(level=level)))
+    both.run()
+    event = both.server_events[-1]
+    assert isinstance(event, LogLevelSet)
+    assert event.level == level
+    assert isinstance(both.client_events[-1], AnswerReceived)
+
+
+@pytest.mark.spec("logging.level-filter", "logging.set-level", "logging.default-level")
+@pytest.mark.parametrize("revision", LEGACY, ids=str)
+def test_the_level_of_a_session_holds_until_the_next_one(revision: Revision) -> None:
+    both = opened(revision)
+
+    def sent() -> list[str]:
+        return [level for level in LOGGING_LEVELS if both.server.log(level, 1) is not None]
+
+    assert sent() == list(LOGGING_LEVELS[1:])
+    earlier = both.call(m.TOOLS_CALL).id
+    level_set(both, "error")
+    assert sent() == list(LOGGING_LEVELS[4:])
+    # A request that came before is a part of the session too.
+    assert both.server.log("info", 1, for_request=earlier) is None
+    level_set(both, "debug")
+    assert sent() == list(LOGGING_LEVELS)
+    outgoing = both.server.log("debug", 1, for_request=earlier)
+    assert outgoing is not None
+    assert outgoing.for_request == earlier
+    assert both.server.owed == (earlier,)
+
+
+@pytest.mark.spec("logging.invalid-level-error")
+def test_an_unknown_level_for_a_session_is_refused() -> None:
+    both = opened(R2025_11_25)
+    code, _, _ = error_of(both.server.receive(Request("l", "logging/setLevel", {"level": "loud"})))
+    assert code == ErrorCode.INVALID_PARAMS
+    assert both.server.log("debug", 1) is None
+
+
+def test_the_level_is_a_part_of_what_is_known_of_the_client() -> None:
+    both = opened(R2025_11_25)
+    level_set(both, "alert")
+    peer = both.call(m.TOOLS_LIST).peer
+    assert isinstance(peer, ClientPeer)
+    assert peer.log_level == "alert"
+
+
+def test_cancellations_of_modern_requests_need_no_session() -> None:
+    both = opened(R2026_07_28)
+    reaction = both.server.receive(Notification("notifications/cancelled", {"requestId": both.call(m.TOOLS_CALL).id}))
+    assert both.server.owed == ()
+    assert reaction.event.notes == ()

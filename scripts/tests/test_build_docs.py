@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import build_docs
+from build_docs import REFERENCE, main, pages, stale
+from mcp_core.engine.lifecycle import RULES
+from mcp_core.methods import METHODS, NOTIFICATIONS
+from reference_pages import Source, page, sources
+
+
+def module(tmp_path: Path, text: str, name: str = "things") -> str:
+    (tmp_path / "p").mkdir(exist_ok=True)
+    (tmp_path / "p" / f"{name}.py").write_text(textwrap.dedent(text))
+    known = sources({"p": tmp_path / "p"})
+    return page(known[f"p.{name}"], known)
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert stale(REFERENCE) == [], "run: python scripts/build_docs.py"
+
+
+def test_what_is_not_up_to_date_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build_docs, "REFERENCE", tmp_path)
+    (tmp_path / "gone.md").write_text("about what is gone")
+    assert main([]) == 0
+    assert not (tmp_path / "gone.md").exists()
+    assert main(["--check"]) == 0
+    (tmp_path / "limits.md").write_text("old")
+    (tmp_path / "more.md").write_text("too much")
+    assert main(["--check"]) == 1
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "docs/reference/limits.md",
+        "docs/reference/more.md",
+    ]
+
+
+def test_every_row_of_the_tables_is_in_the_pages() -> None:
+    made = pages()
+    for row in METHODS:
+        assert f"`{row.name}`" in made["methods.md"]
+    for notification in NOTIFICATIONS:
+        assert f"`{notification.name}`" in made["notifications.md"]
+    for state, rules in RULES.items():
+        for kind, rule in rules.items():
+            assert f"| {state.value} | {kind.value} | {rule.then.value} |" in made["lifecycle.md"]
+    assert "stateDiagram-v2" in made["lifecycle.md"]
+
+
+def test_a_function_is_shown_with_its_signature_and_sections(tmp_path: Path) -> None:
+    text = module(
+        tmp_path,
+        '''
+        """Things."""
+        __all__ = ["make"]
+        async def make(a: int, /, b: str = "x, y", *rest: int, c: bool = True, **more: int) -> None:
+            """Makes things.
+
+                make(1)
+
+            Args:
+                a: The first,
+                    which matters.
+                b, c: The others.
+
+            Returns:
+                Nothing: at all.
+
+            Raises:
+                ValueError: It is wrong.
+            """
+        ''',
+    )
+    assert 'async def make(a: int, /, b: str = "x, y", *rest: int, c: bool = True, **more: int) -> None' in text
+    assert '<a id="p.things.make"></a>\n\n## make\n' in text
+    assert "```python\nmake(1)\n```" in text
+    assert "- `a`: The first,\n  which matters.\n- `b`, `c`: The others." in text
+    assert "**Returns**\n\nNothing: at all." in text
+    assert "- `ValueError`: It is wrong." in text
+
+
+def test_a_class_is_shown_with_its_fields_and_methods(tmp_path: Path) -> None:
+    text = module(
+        tmp_path,
+        '''
+        """Things."""
+        __all__ = ["Thing"]
+        class Thing(Base):
+            """A thing."""
+            size: int = 3
+            """How large
+            it is."""
+            _hidden: int = 4
+            """Not shown."""
+            def __init__(self) -> None:
+                self.name: str = "x"
+                """Its name."""
+                self.other = 1
+            @property
+            def weight(self) -> float:
+                """In grams."""
+            @classmethod
+            def of(cls, text: str) -> Thing:
+                """Makes one."""
+            def undocumented(self) -> None: ...
+        ''',
+    )
+    assert "class Thing(Base)" in text
+    assert "- **`size`**: `int` = `3`  \n  How large it is." in text
+    assert "- **`name`**: `str`  \n  Its name." in text
+    assert "### Thing.weight\n\n```python\nweight: float\n```" in text
+    assert "@classmethod\ndef of(text: str) -> Thing" in text
+    for hidden in ("_hidden", "undocumented", "other"):
+        assert hidden not in text
+
+
+def test_only_the_overloads_of_a_function_are_shown(tmp_path: Path) -> None:
+    text = module(
+        tmp_path,
+        '''
+        """Things."""
+        __all__ = ["make"]
+        @overload
+        def make(a: int) -> int: ...
+        @overload
+        def make(a: str) -> str: ...
+        def make(a: object) -> object:
+            """Makes it."""
+        ''',
+    )
+    assert "def make(a: int) -> int\ndef make(a: str) -> str\n```" in text
+    assert "object" not in text
+
+
+def test_a_name_has_one_place_and_links_from_elsewhere(tmp_path: Path) -> None:
+    module(tmp_path, '"""Hidden."""\n__all__ = ["A"]\nA = 1\n"""One."""\n', "_hidden")
+    first = module(tmp_path, '"""First."""\nfrom p._hidden import A\n__all__ = ["A"]\n', "first")
+    second = module(tmp_path, '"""Second."""\nfrom p.first import A\n__all__ = ["A"]\n', "second")
+    assert "## A\n\n```python\nA = 1\n```\n\nOne." in first
+    assert "From [`p.first`](p.first.md): [`A`](p.first.md#a)." in second
+
+
+def test_code_of_a_module_is_code_and_a_drawing_is_a_drawing() -> None:
+    text = '"""Things.\n\n    x = 1\n\n    +--+\n    |  |\n"""\n'
+    known = {"p": Source("p", text, ast.parse(text), public=True)}
+    assert "```text\nx = 1\n\n+--+\n|  |\n```" in page(known["p"], known)
