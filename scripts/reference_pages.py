@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Source", "field_texts", "page", "sources"]
+__all__ = ["Source", "field_texts", "link", "page", "sources"]
 
 _SECTIONS: Final = {
     "Args": "Parameters",
@@ -68,7 +68,9 @@ class Source:
         lines = list(self._lines[node.lineno - 1 : node.end_lineno])
         lines[-1] = lines[-1][: node.end_col_offset]
         lines[0] = lines[0][node.col_offset :]
-        return " ".join(b" ".join(lines).decode().split())
+        text = " ".join(b" ".join(lines).decode().split())
+        # What stood on several lines has blanks within its brackets, and a comma at its end.
+        return re.sub(r"([(\[{]) (?=\S)", r"\1", re.sub(r",? ([)\]}])", r"\1", text)) if len(lines) > 1 else text
 
     @cached_property
     def _lines(self) -> list[bytes]:
@@ -165,16 +167,24 @@ def page(source: Source, known: Mapping[str, Source]) -> str:
         order = (home.name, nodes[0].lineno)
         own.append((order, _entry(home, nodes, text, name, f"{source.name}.{name}")))
     for module, names in sorted(elsewhere.items()):
-        links = ", ".join(_link(module, name, known) for name in sorted(names))
+        links = ", ".join(link(source, name, known) for name in sorted(names))
         lines += ["", f"From [`{module}`]({module}.md): {links}."]
     for _, entry in sorted(own, key=lambda each: each[0]):
         lines += ["", *entry]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _link(module: str, name: str, known: Mapping[str, Source]) -> str:
-    whole = f"{module}.{name}"
-    return f"[`{name}`]({whole}.md)" if whole in known else f"[`{name}`]({module}.md#{name.lower()})"
+def link(source: Source, name: str, known: Mapping[str, Source]) -> str:
+    """A link to where a name that `source` has is described.
+
+    Args:
+        source: A module.
+        name: A name in it.
+        known: All modules, by name.
+    """
+    place, home, original = _home(source, name, known)
+    whole = f"{home.name}.{original}"
+    return f"[`{name}`]({whole}.md)" if whole in known else f"[`{name}`]({place.name}.md#{name.lower()})"
 
 
 def _entry(source: Source, nodes: list[Definition], text: str | None, name: str, anchor: str) -> list[str]:

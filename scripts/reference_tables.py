@@ -13,7 +13,8 @@ from mcp_core.errors import ErrorCode
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits
 from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, Method, NotificationRow
 from mcp_core.revisions import REVISIONS, Revision
-from reference_pages import field_texts
+from mcp_core.tolerance import REPAIRS
+from reference_pages import field_texts, link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,13 +35,14 @@ def tables(sources: Mapping[str, Source]) -> dict[str, str]:
         sources: All modules, for the texts that stand under fields and members.
     """
     return {
-        "methods.md": _methods(),
-        "notifications.md": _notifications(),
+        "methods.md": _methods(sources),
+        "notifications.md": _notifications(sources),
         "revisions.md": _revisions(sources),
         "capabilities.md": _capabilities(),
         "error-codes.md": _error_codes(sources),
         "limits.md": _limits(sources),
         "lifecycle.md": _lifecycle(),
+        "repairs.md": _repairs(sources),
     }
 
 
@@ -56,21 +58,18 @@ def _page(title: str, text: str, *parts: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _class_link(kind: object) -> str:
+def _class_link(kind: object, sources: Mapping[str, Source]) -> str:
     if (members := get_args(kind)) != ():
-        return ", ".join(_class_link(member) for member in members)
+        return ", ".join(_class_link(member, sources) for member in members)
     name = getattr(kind, "__name__", str(kind))
-    module = getattr(kind, "__module__", "")
-    # What is defined in a private module has its place on the page of the package.
-    page = "mcp_core.types" if "._" in module else module
-    return f"[`{name}`]({page}.md#{name.lower()})" if hasattr(types, name) else f"`{name}`"
+    return link(sources["mcp_core.types"], name, sources) if hasattr(types, name) else f"`{name}`"
 
 
 def _path(path: tuple[str, ...] | None) -> str:
     return f"`{'.'.join(path)}`" if path else ""
 
 
-def _methods() -> str:
+def _methods(sources: Mapping[str, Source]) -> str:
     def cell(row: Method[object, object], revision: Revision) -> str:
         if revision in row.revisions:
             return _YES
@@ -82,8 +81,8 @@ def _methods() -> str:
             row.sender.value,
             *(cell(row, revision) for revision in _REVISIONS),
             _path(row.server_capability) or _path(row.client_capability),
-            _class_link(row.params),
-            _class_link(row.result),
+            _class_link(row.params, sources),
+            _class_link(row.result, sources),
         ]
         for row in METHODS
     ]
@@ -97,13 +96,13 @@ def _methods() -> str:
     )
 
 
-def _notifications() -> str:
+def _notifications(sources: Mapping[str, Source]) -> str:
     rows = [
         [
             f"`{row.name}`",
             *(row.sender_in(revision).value if revision in row.revisions else _NO for revision in _REVISIONS),
             _path(row.server_capability) or _path(row.client_capability),
-            _class_link(row.params),
+            _class_link(row.params, sources),
         ]
         for row in NOTIFICATIONS
     ]
@@ -184,6 +183,19 @@ def _limits(sources: Mapping[str, Source]) -> str:
         "The bounds on what a peer may make this side do. Pass `limits=Limits(...)` to `Server` or to `open_stdio`. An error\n"
         "that tells of a limit names the setting. From `mcp_core.limits`.",
         _table(["setting", "server", "client", "bounds"], rows),
+    )
+
+
+def _repairs(sources: Mapping[str, Source]) -> str:
+    rows = [
+        [_class_link(repair.cls, sources), "any" if repair.member == "*" else f"`{repair.member}`", repair.note]
+        for repair in REPAIRS
+    ]
+    return _page(
+        "Repairs",
+        "What peers in the field are known to send wrongly, and how it is read all the same. A value is read strictly first; only\n"
+        "what fails comes here. We never send any of it. From `mcp_core.tolerance.REPAIRS`.",
+        _table(["class", "member", "what is repaired"], rows),
     )
 
 

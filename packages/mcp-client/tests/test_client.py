@@ -432,7 +432,7 @@ async def test_too_many_questions_at_once_are_refused(autojump_clock: trio.testi
 
 @pytest.mark.parametrize("shielded", [False, True])
 async def test_a_handler_that_outlives_the_connection_harms_nobody(
-    shielded: bool, autojump_clock: trio.testing.MockClock
+    shielded: bool, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def stubborn() -> list[Root]:
         with trio.CancelScope(shield=shielded):
@@ -447,6 +447,7 @@ async def test_a_handler_that_outlives_the_connection_harms_nobody(
 
     async with open_in_memory(scripted(script), handlers=Handlers(roots=stubborn)) as client:
         await client.wait_ended()
+    assert not caplog.records
 
 
 async def test_a_cancelled_member_of_a_batch_is_left_out_of_the_reply(
@@ -815,6 +816,7 @@ async def test_a_subscription_that_is_refused_or_not_acknowledged_is_an_error(
             async with client.listen(tools=True):
                 raise AssertionError("it was not acknowledged")
         assert caught.value.circumstances.request_id == 3
+        assert trio.current_time() == 7
 
 
 async def test_two_tasks_may_wait_for_the_same_changes(autojump_clock: trio.testing.MockClock) -> None:

@@ -8,7 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, Grace, open_stdio, open_stream
+import mcp_client
+from mcp_client import Client, Deadlines, Grace, Handlers, open_stdio, open_stream
+from mcp_client._open import DEFAULT_INFO
 from mcp_client.testing import Faults, ScriptedPeer, Transcript, open_in_memory, replayed, scripted
 from mcp_core.errors import (
     ConnectionEnded,
@@ -51,6 +53,10 @@ PATIENT = Grace(close_stdin=60, terminate=60, kill=60)
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code]
+
+
+def test_a_client_says_which_version_it_is() -> None:
+    assert DEFAULT_INFO.version == mcp_client.__version__
 
 
 async def silence(peer: ScriptedPeer) -> None:
@@ -235,8 +241,6 @@ async def test_a_notification_right_before_the_end_is_not_lost(autojump_clock: t
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()
         received.append(await peer.receive())
-
-    from mcp_client import Handlers
 
     async with open_in_memory(scripted(script), handlers=Handlers(roots=[])) as client:
         await client.roots_changed()

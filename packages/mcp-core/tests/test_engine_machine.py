@@ -79,9 +79,11 @@ DECLARATIONS: Final = st.sampled_from(
         t.ClientCapabilities(roots=t.RootsCapability(), elicitation=t.ElicitationCapability(url={}, form={})),
     ]
 )
-ANY_METHOD: Final = st.sampled_from([*METHODS, *[m.TOOLS_CALL] * 6, *[m.SUBSCRIPTIONS_LISTEN] * 3])
+ANY_METHOD: Final = st.sampled_from(
+    [*METHODS, *[m.TOOLS_CALL] * 25, *[m.SUBSCRIPTIONS_LISTEN] * 10, *[m.RESOURCES_SUBSCRIBE] * 4]
+)
 SERVER_METHODS: Final = st.sampled_from(
-    [*METHODS, *[m.SAMPLING_CREATE_MESSAGE, m.ELICITATION_CREATE, m.ROOTS_LIST, m.PING] * 3]
+    [*METHODS, *[m.SAMPLING_CREATE_MESSAGE, m.ELICITATION_CREATE, m.ROOTS_LIST, m.PING] * 6]
 )
 QUESTIONS: Final = st.sampled_from(
     [
@@ -91,6 +93,15 @@ QUESTIONS: Final = st.sampled_from(
     ]
 )
 CODES: Final = st.sampled_from([-1, -32002, -32020, -32021, -32022, -32042, -32050, -32602, -32603, 7])
+PROGRESS: Final = st.sampled_from([0.0, 1.0, 2.0, float("nan")])
+WANTED: Final = st.sampled_from(
+    [
+        FILTER,
+        t.SubscriptionFilter(tools_list_changed=True),
+        t.SubscriptionFilter(resource_subscriptions=(URI,)),
+        t.SubscriptionFilter(task_ids=("t",)),
+    ]
+)
 SIDES: Final = st.sampled_from(Role.CLIENT.__class__).filter(lambda role: role is not Role.BOTH)
 INDEX: Final = st.integers(0, 7)
 SIDE: Final[dict[Role, Side]] = {Role.CLIENT: "client", Role.SERVER: "server"}
@@ -116,7 +127,7 @@ class Conversation(RuleBasedStateMachine):
         declared=DECLARATIONS,
         level=st.sampled_from([None, *LOGGING_LEVELS]),
         room=st.sampled_from([0, 1, 1000]),
-        settle=st.booleans(),
+        settle=st.integers(0, 5).map(bool),
     )
     def connect(
         self,
@@ -132,10 +143,7 @@ class Conversation(RuleBasedStateMachine):
         )
         self.put(Role.CLIENT, self.pair.client.open())
         # Most conversations begin when both ends have met; some commands come before.
-        while settle and (self.pair.to_server or self.pair.to_client):
-            for role in (Role.SERVER, Role.CLIENT):
-                if self.pair.waiting(role):
-                    self.deliver(role)
+        self.settle(settle)
 
     # --- the wire --------------------------------------------------------------------------------------------------
 
@@ -191,9 +199,20 @@ class Conversation(RuleBasedStateMachine):
         self.ended[role][id] = how
 
     def pick(self, role: Role, index: int) -> RequestId:
-        """An id that is owed, or, now and then, one that is not."""
+        """An id that is owed, the newest more often than others; or, now and then, one that is not."""
         ids = list(self.owed[role])
-        return ids[index % len(ids)] if ids and index < 7 else "nothing"
+        return ids[-1 - index // 2 % len(ids)] if ids and index < 7 else "nothing"
+
+    def busy(self, role: Role) -> Role:
+        """The same side, or the other one if only that owes anything."""
+        return role if self.owed[role] or not self.owed[OTHER[role]] else OTHER[role]
+
+    def settle(self, now: bool) -> None:
+        """Everything on the way arrives, if it shall."""
+        while now and (self.pair.to_server or self.pair.to_client):
+            for role in (Role.SERVER, Role.CLIENT):
+                if self.pair.waiting(role):
+                    self.deliver(role)
 
     # --- rules -----------------------------------------------------------------------------------------------------
 
@@ -207,24 +226,25 @@ class Conversation(RuleBasedStateMachine):
     def client_receives(self) -> None:
         self.deliver(Role.CLIENT)
 
+    @precondition(lambda self: self.pair.to_server or self.pair.to_client)
     @rule()
     def everything_arrives(self) -> None:
-        while self.pair.to_server or self.pair.to_client:
-            for role in (Role.SERVER, Role.CLIENT):
-                if self.pair.waiting(role):
-                    self.deliver(role)
+        self.settle(True)
 
-    @rule(row=ANY_METHOD, progress=st.booleans(), task=st.integers(0, 9), named=st.booleans())
-    def client_calls(self, row: Method[object, object], progress: bool, task: int, named: bool) -> None:
+    @rule(row=ANY_METHOD, progress=st.booleans(), task=st.integers(0, 9), now=st.booleans())
+    def client_calls(self, row: Method[object, object], progress: bool, task: int, now: bool) -> None:
         params = PARAMS[row]
         if row is m.TOOLS_CALL and task == 0:
             params = t.evolve(params, task=t.TaskMetadata())
-        if row is m.SUBSCRIPTIONS_LISTEN and named:
-            params = t.SubscriptionsListenRequestParams(notifications=t.SubscriptionFilter(task_ids=("t",)))
         self.attempt(Role.CLIENT, lambda: self.pair.client.call(row, params, progress=progress))
+        self.settle(now)
 
-    @rule(row=SERVER_METHODS, index=INDEX, about=st.booleans(), url=st.booleans(), tools=st.booleans())
-    def server_asks(self, row: Method[object, object], index: int, about: bool, url: bool, tools: bool) -> None:
+    @rule(
+        row=SERVER_METHODS, index=INDEX, about=st.booleans(), url=st.booleans(), tools=st.booleans(), now=st.booleans()
+    )
+    def server_asks(
+        self, row: Method[object, object], index: int, about: bool, url: bool, tools: bool, now: bool
+    ) -> None:
         params = PARAMS[row]
         if row is m.ELICITATION_CREATE and url:
             params = t.ElicitRequestURLParams(message="go", url="https://example.com/", elicitation_id="e")
@@ -232,9 +252,12 @@ class Conversation(RuleBasedStateMachine):
             params = t.evolve(params, tools=())
         for_request = self.pick(Role.SERVER, index) if about else None
         self.attempt(Role.SERVER, lambda: self.pair.server.ask(row, params, for_request=for_request))
+        self.settle(now)
 
+    @precondition(lambda self: self.owed[Role.SERVER] or self.owed[Role.CLIENT])
     @rule(role=SIDES, index=INDEX)
     def respond(self, role: Role, index: int) -> None:
+        role = self.busy(role)
         id = self.pick(role, index)
         request = self.owed[role].get(id)
         result: object = {}
@@ -244,12 +267,15 @@ class Conversation(RuleBasedStateMachine):
         if self.attempt(role, lambda: self.pair.end_of(role).respond(id, result)):
             del self.owed[role][id]
 
+    @precondition(lambda self: self.owed[Role.SERVER] or self.owed[Role.CLIENT])
     @rule(role=SIDES, index=INDEX, other=ANY_METHOD)
     def respond_with_anything(self, role: Role, index: int, other: Method[object, object]) -> None:
+        role = self.busy(role)
         id = self.pick(role, index)
         if self.attempt(role, lambda: self.pair.end_of(role).respond(id, RESULTS[other])):
             del self.owed[role][id]
 
+    @precondition(lambda self: self.owed[Role.SERVER])
     @rule(index=INDEX, question=QUESTIONS, state=st.booleans(), asks=st.booleans())
     def need_input(self, index: int, question: t.InputRequest, state: bool, asks: bool) -> None:
         id = self.pick(Role.SERVER, index)
@@ -259,44 +285,66 @@ class Conversation(RuleBasedStateMachine):
         if self.attempt(Role.SERVER, lambda: self.pair.server.respond(id, result)):
             del self.owed[Role.SERVER][id]
 
+    @precondition(lambda self: self.owed[Role.SERVER] or self.owed[Role.CLIENT])
     @rule(role=SIDES, index=INDEX, code=CODES)
     def fail(self, role: Role, index: int, code: int) -> None:
+        role = self.busy(role)
         id = self.pick(role, index)
         if self.attempt(role, lambda: self.pair.end_of(role).fail(id, RequestFailed("no", code=code))):
             del self.owed[role][id]
 
-    @rule(role=SIDES, index=INDEX, value=st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, float("nan")]))
-    def progress(self, role: Role, index: int, value: float) -> None:
+    @precondition(lambda self: self.owed[Role.SERVER] or self.owed[Role.CLIENT])
+    @rule(role=SIDES, index=INDEX, values=st.lists(PROGRESS, min_size=1, max_size=3))
+    def progress(self, role: Role, index: int, values: list[float]) -> None:
+        role = self.busy(role)
         id = self.pick(role, index)
-        self.attempt(role, lambda: self.pair.end_of(role).progress(id, value, 5.0, "on it"))
+        for value in values:
+            self.attempt(role, lambda value=value: self.pair.end_of(role).progress(id, value, 5.0, "on it"))  # type: ignore[misc]  # a default binds the value
 
     @rule(index=INDEX, level=st.sampled_from(LOGGING_LEVELS), about=st.booleans())
     def log(self, index: int, level: t.LoggingLevel, about: bool) -> None:
         for_request = self.pick(Role.SERVER, index) if about else None
         self.attempt(Role.SERVER, lambda: self.pair.server.log(level, ["x"], for_request=for_request))
 
-    @rule(role=SIDES, index=INDEX)
-    def cancel(self, role: Role, index: int) -> None:
+    @precondition(lambda self: self.pair.client.asked or self.pair.server.asked)
+    @rule(role=SIDES, index=INDEX, now=st.booleans())
+    def cancel(self, role: Role, index: int, now: bool) -> None:
+        if not self.pair.end_of(role).asked:
+            role = OTHER[role]
         end = self.pair.end_of(role)
         id = [*end.asked, 99][index % (len(end.asked) + 1)]
         was_asked = id in end.asked
         if self.attempt(role, lambda: end.cancel(id, "enough")) and was_asked:
             self.finish(role, id, "cancelled")
             assert id not in end.asked
+        self.settle(now)
 
+    @precondition(lambda self: self.owed[Role.SERVER] or self.owed[Role.CLIENT])
     @rule(role=SIDES, index=INDEX)
     def withdraw(self, role: Role, index: int) -> None:
         """A handler ends after its request was cancelled."""
+        role = self.busy(role)
         id = self.pick(role, index)
         if id not in self.pair.end_of(role).owed:
             self.pair.end_of(role).withdraw(id)
             self.owed[role].pop(id, None)
 
-    @rule(index=INDEX, wanted=st.sampled_from([None, FILTER, t.SubscriptionFilter(tools_list_changed=True)]))
+    @precondition(lambda self: R2026_07_28 in self.ours and R2026_07_28 in self.theirs)
+    @rule(wanted=WANTED, at_most=st.none() | WANTED)
+    def subscription_begins(self, wanted: t.SubscriptionFilter, at_most: t.SubscriptionFilter | None) -> None:
+        params = t.SubscriptionsListenRequestParams(notifications=wanted)
+        if self.attempt(Role.CLIENT, lambda: self.pair.client.call(m.SUBSCRIPTIONS_LISTEN, params)):
+            self.settle(True)
+            id = self.pick(Role.SERVER, 0)
+            self.attempt(Role.SERVER, lambda: self.pair.server.acknowledge(id, at_most))
+
+    @precondition(lambda self: self.owed[Role.SERVER])
+    @rule(index=INDEX, wanted=st.none() | WANTED)
     def acknowledge(self, index: int, wanted: t.SubscriptionFilter | None) -> None:
         id = self.pick(Role.SERVER, index)
         self.attempt(Role.SERVER, lambda: self.pair.server.acknowledge(id, wanted))
 
+    @precondition(lambda self: self.owed[Role.SERVER])
     @rule(index=INDEX)
     def end_subscription(self, index: int) -> None:
         id = self.pick(Role.SERVER, index)
@@ -327,9 +375,9 @@ class Conversation(RuleBasedStateMachine):
             self.failed = self.failed or isinstance(reaction.event, NegotiationEnded)
             self.put(Role.CLIENT, reaction.reply)
 
-    @rule(index=INDEX)
-    def one_side_dies(self, index: int) -> None:
-        if index == 0:
+    @rule(now=st.integers(0, 25))
+    def one_side_dies(self, now: int) -> None:
+        if now == 25 and not self.over:
             self.close()
 
     def close(self) -> None:
@@ -398,11 +446,13 @@ def _names(revisions: tuple[Revision, ...]) -> str:
 )
 def test_every_conversation_obeys_the_specification(ours: tuple[Revision, ...], theirs: tuple[Revision, ...]) -> None:
     profile = settings()
-    # There are many pairs, so each gets a part of the examples that the profile allows.
-    examples = max(20, profile.max_examples // 4)
+    # Two sides that cannot agree have little to say.
+    agree = any(revision in theirs for revision in ours)
+    examples = profile.max_examples if agree else max(10, profile.max_examples // 10)
+    steps = max(80, profile.stateful_step_count)
 
     class Ours(Conversation):
         def __init__(self) -> None:
             super().__init__(ours, theirs)
 
-    run_state_machine_as_test(Ours, settings=settings(profile, max_examples=examples))
+    run_state_machine_as_test(Ours, settings=settings(profile, max_examples=examples, stateful_step_count=steps))

@@ -376,6 +376,7 @@ async def test_a_change_that_cannot_be_told_is_left_out() -> None:
         return ""
 
     async with connected(gate.server, R2025_06_18) as client:
+        await client.call("ping")  # the server has read that the session is open
         # Resources were not offered when the session began, so that the client does not expect to hear of them.
         gate.server.add_resource(read, "x://y")
         gate.server.remove_tool("hold")

@@ -1,13 +1,9 @@
 """A client of the Model Context Protocol, for trio.
 
-import trio
-from mcp_client import open_stdio
-
-async def main() -> None:
     async with open_stdio(["weather-server"]) as client:
         print(await client.call_tool("forecast", {"city": "Ghent"}))
 
-trio.run(main)
+`open_stdio` starts a server and talks to it, `open_stream` talks over bytes that are there.
 """
 
 from __future__ import annotations

@@ -35,12 +35,8 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
         alone = told[0]
     else:
         return
-    context = alone.__context__
-    try:
-        raise alone
-    finally:
-        # The group that it came in is no part of its story.
-        alone.__context__ = context
+    # Raised out here, so that the group does not become a part of its story.
+    raise alone
 
 
 def _is_cancellation(error: BaseException) -> bool:

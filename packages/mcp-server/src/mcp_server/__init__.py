@@ -1,11 +1,13 @@
 """A Model Context Protocol server on trio.
 
-server = Server("weather", version="1.2")
+    server = Server("weather", version="1.2")
 
-@server.tool
-async def forecast(city: str, days: int = 3) -> str: ...
+    @server.tool
+    async def forecast(city: str, days: int = 3) -> str: ...
 
-trio.run(serve_stdio, server)
+    trio.run(serve_stdio, server)
+
+Functions are registered on a `Server`, which `serve_stdio` or `serve_stream` then serves.
 """
 
 from __future__ import annotations

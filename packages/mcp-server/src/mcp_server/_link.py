@@ -1,8 +1,8 @@
 """One connection alive: the engine, an outlet and a nursery; answering.
 
-    reader -> Link.deliver -> engine.receive -> a task per request -> Service.answer -> engine.respond -> Outlet
+    reader -> Link.deliver -> engine.receive -> Workers -> Service.answer -> engine.respond -> Outlet
 
-`deliver` never waits: it starts a task for a request and does everything else at once. So cancellations, answers and
+`deliver` never waits: it hands requests to workers and does everything else at once. So cancellations, answers and
 notifications are never behind a busy handler. Requests beyond `Limits.running_requests` wait, read but not started, in
 a bounded room; when that is full, the reader stops and the pipe pushes back.
 
@@ -12,7 +12,6 @@ Whatever a handler does, its request gets one outcome: a result, an error, or no
 from __future__ import annotations
 
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -32,6 +31,7 @@ from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
+from mcp_server._workers import Workers
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import Reaction
@@ -119,10 +119,7 @@ class Link:
         self._outlet: Final = outlet
         self._nursery: Final = nursery
         self._calls: dict[RequestId, Call] = {}
-        self._running = 0
-        self._waiting: deque[tuple[Call, int]] = deque()
-        self._waiting_bytes = 0
-        self._room = trio.Event()
+        self._workers: Final = Workers(nursery, connection.limits, self._serve)
         self._batches: dict[RequestId, BatchReply] = {}
         self._asked: dict[RequestId, _Waiter] = {}
         self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
@@ -153,14 +150,11 @@ class Link:
     @property
     def crowded(self) -> bool:
         """Whether the room for waiting requests is full."""
-        limits = self.connection.limits
-        return len(self._waiting) > limits.waiting_requests or self._waiting_bytes > limits.waiting_bytes
+        return self._workers.crowded
 
     async def wait_for_room(self) -> None:
         """Returns when another message may be read. The reader calls it when it is crowded."""
-        while self.crowded:
-            self._room = trio.Event()
-            await self._room.wait()
+        await self._workers.wait_for_room()
 
     def _deliver_batch(self, batch: Batch, size: int) -> None:
         refusal = self.connection.refuse_batch()
@@ -199,30 +193,11 @@ class Link:
 
     def _start(self, call: Call, size: int) -> None:
         self._calls[call.request.id] = call
-        # A subscription holds no slot: it does nothing but wait, and there may be many.
+        # A subscription holds no place: it does nothing but wait, and there may be many.
         if call.request.row is SUBSCRIPTIONS_LISTEN:
             self._nursery.start_soon(self._serve, call)
-        elif self._running < self.connection.limits.running_requests:
-            self._running += 1
-            self._nursery.start_soon(self._serve_in_slot, call)
         else:
-            self._waiting.append((call, size))
-            self._waiting_bytes += size
-
-    async def _serve_in_slot(self, call: Call) -> None:
-        try:
-            await self._serve(call)
-        finally:
-            self._free_slot()
-
-    def _free_slot(self) -> None:
-        self._running -= 1
-        if self._waiting and self._running < self.connection.limits.running_requests:
-            call, size = self._waiting.popleft()
-            self._waiting_bytes -= size
-            self._running += 1
-            self._nursery.start_soon(self._serve_in_slot, call)
-            self._room.set()
+            self._workers.submit(call, size)
 
     async def _serve(self, call: Call) -> None:
         """Runs the handler and sends its outcome."""
@@ -284,13 +259,9 @@ class Link:
             return
         _log.debug("request %r was cancelled: %s", event.id, event.reason)
         call.scope.cancel()
-        for index, (waiting, size) in enumerate(self._waiting):
-            if waiting is call:
-                del self._waiting[index]
-                self._waiting_bytes -= size
-                del self._calls[event.id]
-                self._withdraw(event.id)
-                break
+        if self._workers.drop(call):
+            del self._calls[event.id]
+            self._withdraw(event.id)
 
     def _withdraw(self, id: RequestId) -> None:
         """Nothing more is sent for a request. It may have been answered, then there is nothing left to do."""
@@ -305,7 +276,7 @@ class Link:
     async def _send(self, outgoing: Outgoing) -> None:
         joined = self._join(outgoing.message)
         if joined is not None:
-            await self._outlet.send(joined, outgoing.for_request, more=self._running > 1)
+            await self._outlet.send(joined, outgoing.for_request, more=self._workers.several)
 
     def _send_nowait(self, outgoing: Outgoing) -> None:
         joined = self._join(outgoing.message)
@@ -331,7 +302,7 @@ class Link:
     async def ask(self, row: Method[object, object], params: object, *, for_request: RequestId | None) -> object:
         """Sends the client a request and waits for its answer (legacy).
 
-        The caller's slot is free meanwhile, so that handlers which wait for the client cannot keep others out.
+        The caller's place is free meanwhile, so that handlers which wait for the client cannot keep others out.
 
         Args:
             row: The method.
@@ -350,7 +321,7 @@ class Link:
         outgoing = self.connection.ask(row, params, for_request=for_request)
         id = outgoing.message.id if isinstance(outgoing.message, Request) else 0
         waiter = self._asked[id] = _Waiter()
-        self._free_slot()
+        self._workers.release()
         try:
             await self._send(outgoing)
             await waiter.done.wait()
@@ -358,7 +329,7 @@ class Link:
             self._give_up(id)
             raise
         finally:
-            self._running += 1
+            self._workers.resume()
             self._asked.pop(id, None)
         if isinstance(waiter.outcome, AnswerReceived):
             return waiter.outcome.result
@@ -423,4 +394,4 @@ class Link:
         self._ended = True
         self.connection.end()
         self._batches.clear()
-        self._waiting.clear()
+        self._workers.clear()
