@@ -20,32 +20,19 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
+from markdown_blocks import FENCE, blocks, pages
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "changelog.d" not in path.parts)]
-WRITTEN = [path for path in PAGES if "reference" not in path.parts]
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WRITTEN = pages(ROOT)
+PAGES = [*WRITTEN, *sorted((DOCS / "reference").glob("*.md"))]
 FILE = re.compile(r"# (\w+\.py)(, continued)?\n")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 UNTRIED = ("python -m pip install",)
 """Commands that would change the environment of whoever runs the tests."""
-
-
-@attrs.frozen
-class Block:
-    """A fenced block of a page."""
-
-    page: Path
-    language: str
-    text: str
-
-
-def blocks(page: Path) -> list[Block]:
-    return [Block(page, language, text) for language, text in FENCE.findall(page.read_text())]
 
 
 def name_of(page: Path) -> str:
@@ -84,8 +71,7 @@ def test_the_python_of_a_page_runs(page: Path, folder: Path) -> None:
     sys.modules[module.__name__] = module
     for block in blocks(page):
         if block.language == "python":
-            lines_before = page.read_text().partition(block.text)[0].count("\n")
-            code = compile("\n" * lines_before + block.text, str(page), "exec")
+            code = compile("\n" * block.line + block.text, str(page), "exec")
             exec(code, module.__dict__)
     for name, function in list(vars(module).items()):
         if name.startswith("test_"):

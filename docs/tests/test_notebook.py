@@ -180,7 +180,7 @@ def test_the_demonstration_shows_everything_in_every_revision() -> None:
 
 
 def test_the_demonstration_says_what_failed_and_fails(tmp_path: Path) -> None:
-    for name in ("demo.py", "features.py"):
+    for name in ("demo.py", "features.py", "session.py"):
         (tmp_path / name).write_text((NOTEBOOK / name).read_text())
     (tmp_path / "server.py").write_text("raise SystemExit('this server is broken')")
     done = subprocess.run(

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import trio
 
-from features import CLOSE, FEATURES, Feature, Session
+from features import CLOSE, FEATURES
 from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS, Revision
+from session import Feature, Session
 
 NOTES = {
     "house.md": "# The house\n\nThe roof leaks over the *kitchen*. Ask the roofer in May.\n",

@@ -165,9 +165,9 @@ class Slow:
         self.taken: list[bytes] = []
         self.go = trio.Event()
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         await self.go.wait()
-        self.taken.append(data)
+        self.taken.append(bytes(data))
 
 
 async def test_what_waits_is_written_at_once(autojump_clock: trio.testing.MockClock) -> None:

@@ -18,6 +18,7 @@ from engine_pair import (
     make_client,
     make_server,
     opened,
+    pair,
     received,
     wire_of,
 )
@@ -550,6 +551,13 @@ def test_a_request_for_a_task_is_answered_by_the_task() -> None:
     assert isinstance(event, AnswerReceived)
     assert isinstance(event.result, t.CreateTaskResult)
     assert event.result.task.task_id == "t"
+    with pytest.raises(LocalProtocolError, match="CallToolResult"):
+        both.server.respond(both.call(m.TOOLS_CALL, params).id, DONE)
+    # Who offers none answers as ever.
+    plain = make_server(R2025_11_25, capabilities=t.ServerCapabilities(tools=t.ToolsCapability()))
+    pair(R2025_11_25, plain).open()
+    plain.receive(Request("t", "tools/call", {"name": "x", "task": {}}))
+    assert plain.respond("t", DONE) is not None
     # Who asked for none gets none.
     with pytest.raises(LocalProtocolError, match="CreateTaskResult"):
         both.server.respond(both.call(m.TOOLS_CALL).id, t.CreateTaskResult(task=TASK))

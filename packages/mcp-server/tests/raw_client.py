@@ -168,6 +168,12 @@ class RawClient:
         """The result of a tool."""
         return await self.call("tools/call", {"name": name, "arguments": arguments})
 
+    async def crash(self, name: str, /, **arguments: JsonValue) -> None:
+        """Calls a tool, which has to fail without saying why."""
+        result = await self.tool(name, **arguments)
+        assert result["isError"] is True, result
+        assert text_of(result) == f"The tool {name} failed. Why is in the log of the server."
+
     async def text(self, name: str, /, **arguments: JsonValue) -> str:
         """The text of the only content block of a tool's result."""
         return text_of(await self.tool(name, **arguments))

@@ -176,7 +176,7 @@ async def test_a_form_that_a_revision_cannot_say_is_an_error_that_names_the_fiel
 ) -> None:
     async with connected(server, revision, answers={"elicitation/create": lambda _: accept(likes=["tea"])}) as client:
         if revision is R2025_06_18:
-            assert (await client.fail("tools/call", {"name": "drink"}))["code"] == ErrorCode.INTERNAL_ERROR
+            await client.crash("drink")
             assert "likes" in caplog.text
         else:
             assert await client.text("drink") == "['tea']"
@@ -264,7 +264,7 @@ async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCapture
         return ""
 
     async with connected(server, R2026_07_28) as client:
-        assert (await client.fail("tools/call", {"name": "ping"}))["code"] == ErrorCode.INTERNAL_ERROR
+        await client.crash("ping")
         assert "a server cannot ask ping" in caplog.text
     async with connected(server, R2025_06_18, answers={"ping": lambda _: {}}) as client:
         assert await client.text("ping") == ""
@@ -442,7 +442,7 @@ async def test_what_is_kept_by_once_has_to_be_json(revision: Revision, caplog: p
     async with connected(server, revision) as client:
         while values:
             caplog.clear()
-            assert (await client.fail("tools/call", {"name": "keep"}))["code"] == ErrorCode.INTERNAL_ERROR
+            await client.crash("keep")
             assert "under the key 'key' of Context.once" in caplog.text
             values.pop(0)
 
@@ -459,7 +459,7 @@ async def test_a_function_under_once_cannot_ask(revision: Revision, caplog: pyte
         return await context.once("key", ask)
 
     async with connected(server, revision) as client:
-        assert (await client.fail("tools/call", {"name": "nested"}))["code"] == ErrorCode.INTERNAL_ERROR
+        await client.crash("nested")
         assert "cannot ask the client" in caplog.text
 
 
@@ -473,7 +473,7 @@ async def test_a_question_in_a_shielded_scope_is_a_clear_error(caplog: pytest.Lo
         return "never"
 
     async with connected(server, R2026_07_28) as client:
-        assert (await client.fail("tools/call", {"name": "stubborn"}))["code"] == ErrorCode.INTERNAL_ERROR
+        await client.crash("stubborn")
         assert "ask outside of the shielded scope" in caplog.text
 
 

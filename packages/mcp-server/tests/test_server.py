@@ -213,14 +213,14 @@ async def test_an_unknown_tool_is_an_error_that_suggests_the_closest(server: Ser
 
 
 @ALL
+@pytest.mark.spec("tools.execution-error-in-result", "tools.execution-error-is-error")
 async def test_a_crash_tells_the_client_nothing_and_the_log_everything(
     server: Server, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(server, revision) as client:
-        error = await client.fail("tools/call", {"name": "crash"})
-    assert error == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
+        await client.crash("crash")
     assert "swordfish" in caplog.text
-    assert "'crash'" in caplog.text or "tools/call" in caplog.text
+    assert "'crash'" in caplog.text
 
 
 @ALL
@@ -310,8 +310,7 @@ async def test_an_exception_group_around_one_tool_error_is_that_error() -> None:
 
     async with connected(server, R2025_06_18) as client:
         assert await client.text("grouped", count=1) == "broken 0"
-        error = await client.fail("tools/call", {"name": "grouped", "arguments": {"count": 2}})
-        assert error["code"] == ErrorCode.INTERNAL_ERROR
+        await client.crash("grouped", count=2)
 
 
 async def test_a_tool_may_fail_the_request_itself() -> None:
@@ -341,8 +340,8 @@ async def test_a_result_put_together_by_hand_has_to_fit_the_output_schema(
 
     async with connected(server, R2025_06_18) as client:
         for _ in range(2):
-            message = await client.ask("tools/call", {"name": "forecast"})
-            assert ("result" in message) == fine
+            result = await client.tool("forecast")
+            assert ("isError" not in result) == fine
 
 
 async def test_an_error_put_together_by_hand_needs_no_structured_content() -> None:

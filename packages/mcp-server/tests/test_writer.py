@@ -33,6 +33,11 @@ class Sink:
         return min(self.taken, len(data))
 
 
+def overdue(writer: JoiningWriter) -> bool:
+    """Asked anew each time: a type checker takes a property for a constant."""
+    return writer.overdue
+
+
 async def test_what_waits_is_written_at_once() -> None:
     sink = Sink()
     writer = JoiningWriter(sink.send_all, 100)
@@ -88,8 +93,8 @@ async def test_a_message_waits_for_others_that_are_about_to_come() -> None:
     sink = Sink(100)
     sink.open.set()
     writer = JoiningWriter(sink.send_all, 100, sink.write_now)
-    writer.put_nowait(b"a", more=True)
-    writer.put_nowait(b"b")
+    await writer.put(b"a", more=True)
+    await writer.put(b"b")
     writer.close()
     await writer.run()
     assert sink.writes == [b"ab"]
@@ -101,16 +106,53 @@ async def test_when_the_other_end_is_gone_nobody_waits() -> None:
     writer = JoiningWriter(sink.send_all, 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
-        nursery.start_soon(writer.put, b"a")
+        for _ in range(3):
+            nursery.start_soon(writer.put, b"a")
         await trio.testing.wait_all_tasks_blocked()
         sink.open.set()
+        await writer.wait_over()
     assert writer.broken
     await writer.put(b"dropped")
 
 
-async def test_a_pipe_that_breaks_at_once_is_noticed_too() -> None:
+async def test_when_the_writer_is_cancelled_nobody_waits() -> None:
+    sink = Sink()
+    writer = JoiningWriter(sink.send_all, 0)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(writer.put, b"a")
+        async with trio.open_nursery() as inner:
+            inner.start_soon(writer.run)
+            await trio.testing.wait_all_tasks_blocked()
+            inner.cancel_scope.cancel()
+    assert not writer.broken
+
+
+async def test_a_pipe_that_breaks_at_once_is_noticed_by_the_task_that_writes() -> None:
     sink = Sink(100)
     sink.broken = True
+    sink.open.set()
     writer = JoiningWriter(sink.send_all, 100, sink.write_now)
     writer.put_nowait(b"a")
+    await writer.run()
     assert writer.broken
+
+
+async def test_what_nobody_waits_for_is_counted() -> None:
+    sink = Sink()
+    writer = JoiningWriter(sink.send_all, 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        writer.put_nowait(b"a")
+        await trio.testing.wait_all_tasks_blocked()
+        writer.put_nowait(b"bbb")
+        assert not overdue(writer)
+        writer.put_nowait(b"c")
+        assert overdue(writer)
+        nursery.start_soon(writer.wait_while_overdue)
+        await trio.testing.wait_all_tasks_blocked()
+        sink.open.set()
+        await writer.wait_while_overdue()
+        assert not overdue(writer)
+        writer.close()
+    assert sink.writes == [b"a", b"bbbc"]

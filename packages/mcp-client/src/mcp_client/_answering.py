@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_core.errors import ErrorCode, RemoteProtocolError, RequestFailed
+from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.methods import NOTIFICATIONS_MESSAGE
 from mcp_core.types import (
     CreateMessageRequestParams,
@@ -49,10 +49,6 @@ T = TypeVar("T")
 _ROOTS: Final = ListRootsRequestParams()
 
 
-class _NotOfferedError(Exception):
-    """There is no handler. The engine refuses such requests; the questions in a result are seen here first."""
-
-
 class Answering:
     """Calls the application's handlers.
 
@@ -74,18 +70,8 @@ class Answering:
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
 
     async def fulfil(self, question: InputRequest) -> InputResponse:
-        """The answer to a question in a result.
-
-        Raises what the handler raises, since no error can be sent for it; and `RemoteProtocolError` when the server
-        asks for something that was not declared.
-        """
-        try:
-            return await self._ask(_ROOTS if isinstance(question, ListRootsRequest) else question.params)
-        except _NotOfferedError:
-            raise RemoteProtocolError(
-                f"the server asked for {question.method}, which this client did not declare",
-                anchor="basic/patterns/mrtr",
-            ) from None
+        """The answer to a question in a result. Raises what the handler raises, since no error can be sent for it."""
+        return await self._ask(_ROOTS if isinstance(question, ListRootsRequest) else question.params)
 
     async def _ask(self, params: object) -> InputResponse:
         handlers = self._handlers
@@ -98,7 +84,8 @@ class Answering:
             return _checked(await handlers.elicit_url(params), ElicitResult)
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return _checked(await handlers.sample(params), CreateMessageResult)
-        raise _NotOfferedError
+        # Not reached as long as the engine refuses what was not declared, in a request or in a result.
+        raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
 
     def log(self, event: NotificationReceived) -> None:
         """A log message of the server goes to the application, or to a logger."""

@@ -103,8 +103,7 @@ class Serving:
         try:
             with scope:
                 outcome = await self._answering.answer(event.row, event.params)
-                if not self._over:
-                    await self._send(event, outcome)
+                await self._send(event, outcome)
         finally:
             del self._running[event.id]
             self._connection.withdraw(event.id)

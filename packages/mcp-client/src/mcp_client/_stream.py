@@ -132,9 +132,10 @@ class StreamTransport:
         if self._writer.broken:
             self._reading.deadline = trio.current_time() + _LAST_WORDS
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes | memoryview) -> None:
         try:
-            await self._stream.send_all(data)
+            # A view comes only from a writer that writes at once, which this one does not.
+            await self._stream.send_all(bytes(data))
         except ConnectionEnded as ended:
             self._ended = ended
             raise trio.BrokenResourceError from ended

@@ -3,7 +3,9 @@
 A lock around each write would cost one system call and one task switch a message. Here whoever has something to say
 puts it down; a single task takes all that has come and writes it. What may wait is bounded: beyond the bound `put` does
 not return until there is room, so a slow reader slows those who write to it, and nobody else. What cannot wait itself
-(`put_nowait`: answers to pings, cancellations) is counted, so that whoever causes it can be slowed: see `overdue`.
+(`put_nowait`: refusals, answers to pings) is counted, so that whoever causes it can be slowed: see `overdue`.
+
+Client and server each have this module, word for word: neither may import the other, and the core has no trio.
 """
 
 from __future__ import annotations
@@ -24,14 +26,23 @@ class JoiningWriter:
     Args:
         send_all: Writes bytes, all of them.
         limit: How many bytes may wait.
+        write_now: Writes as many bytes as the other end takes at once and returns their number, or raises
+            `BlockingIOError`; `None` where there is no such thing.
     """
 
-    def __init__(self, send_all: Callable[[bytes], Awaitable[None]], limit: int) -> None:
+    def __init__(
+        self,
+        send_all: Callable[[bytes | memoryview], Awaitable[None]],
+        limit: int,
+        write_now: Callable[[bytes], int] | None = None,
+    ) -> None:
         self._send_all: Final = send_all
         self._limit: Final = limit
-        self._waiting: list[bytes] = []
+        self._write_now: Final = write_now
+        self._waiting: list[bytes | memoryview] = []
         self._size = 0
         self._unbidden = 0
+        self._busy = False
         self._closed = False
         self._broken = False
         self._wake = trio.Event()
@@ -60,26 +71,47 @@ class JoiningWriter:
         data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting.clear()
         self._size = self._unbidden = 0
-        await self._send_all(data)
+        self._busy = True
+        try:
+            await self._send_all(data)
+        finally:
+            self._busy = False
         self._room.set()
 
     def put_nowait(self, data: bytes) -> None:
-        """Puts `data` down to be written soon. It is dropped when nothing is written any more."""
-        self._unbidden += len(data)
-        self._put(data)
+        """Puts whole messages down to be written soon. They are dropped when nothing is written any more."""
+        self._unbidden += self._put(data, more=False)
 
-    async def put(self, data: bytes) -> None:
-        """The same, and waits while more than the limit is waiting."""
-        self._put(data)
+    async def put(self, data: bytes, *, more: bool = False) -> None:
+        """The same, and waits while more than the limit is waiting.
+
+        Args:
+            data: Whole messages with their ends.
+            more: Others are about to put something down too, so that it is worth waiting for them.
+        """
+        self._put(data, more=more)
         while self._size > self._limit and not self._closed:
             await self._wait_for_room()
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes, *, more: bool) -> int:
+        """Writes at once what can be; gives the number of bytes that have to wait."""
         if self._closed:
-            return
-        self._waiting.append(data)
-        self._size += len(data)
+            return 0
+        written = 0
+        if not more and self._write_now is not None and not self._busy and not self._waiting:
+            try:
+                written = self._write_now(data)
+            except OSError:
+                # Full, or broken: the task that writes will find out which.
+                written = 0
+        if written == len(data):
+            return 0
+        # A view: to copy the rest of a long message would cost as much as to write it.
+        rest = memoryview(data)[written:] if written else data
+        self._waiting.append(rest)
+        self._size += len(rest)
         self._wake.set()
+        return len(rest)
 
     @property
     def overdue(self) -> bool:
@@ -102,11 +134,11 @@ class JoiningWriter:
         self._room.set()
         self._wake.set()
 
-    async def wait_over(self) -> None:
-        """Waits until `run` has ended."""
-        await self._over.wait()
-
     @property
     def broken(self) -> bool:
         """The other end is gone."""
         return self._broken
+
+    async def wait_over(self) -> None:
+        """Waits until `run` has ended."""
+        await self._over.wait()

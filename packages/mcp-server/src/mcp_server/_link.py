@@ -224,8 +224,6 @@ class Link:
             return await self._service.answer(call)
         except RequestFailed as failure:
             return failure
-        except McpError as error:
-            return self._internal(call, error)
         except Exception as error:  # noqa: BLE001 -- the one place where a handler is called: logged, and told in general
             return self._internal(call, error)
 
@@ -239,6 +237,9 @@ class Link:
             return self.connection.fail(id, outcome)
         try:
             return self.connection.respond(id, outcome)
+        except RequestFailed as failure:
+            # A question in the result that the client did not declare to answer.
+            return self.connection.fail(id, failure)
         except McpError:
             # The handler's result cannot be said in the peer's revision, or at all.
             _log.exception("the result of request %r cannot be sent", id)
@@ -388,10 +389,12 @@ class Link:
             while self._calls:
                 self._idle = trio.Event()
                 await self._idle.wait()
+        for call in self._calls.values():
+            call.scope.cancel()
 
     def end(self) -> None:
         """The connection is over. Nothing is sent any more."""
         self._ended = True
         self.connection.end()
         self._batches.clear()
-        self._workers.clear()
+        self._workers.stop()

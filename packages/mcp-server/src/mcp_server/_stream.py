@@ -85,15 +85,16 @@ async def serve_stream(
         if on_link is not None:
             on_link(link)
         try:
-            await _read(link, stream)
+            await _read(link, stream, writer)
             await link.drain(_END_GRACE)
         finally:
             link.end()
         writer.close()
+        # A reader that does not read on must not keep us alive.
         nursery.cancel_scope.deadline = trio.current_time() + _END_GRACE
 
 
-async def _read(link: Link, stream: ByteStream) -> None:
+async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
     limits = link.connection.limits
     framer = LineFramer(limits)
     while True:
@@ -114,6 +115,8 @@ async def _read(link: Link, stream: ByteStream) -> None:
             link.deliver(message, len(line))
             if link.crowded:
                 await link.wait_for_room()
+            if writer.overdue:
+                await writer.wait_while_overdue()
         if not data:
             return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Final, Unpack, cast
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from mcp_server._service import Handler
 
 __all__ = ["Tools"]
+
+_log: Final = logging.getLogger("mcp_server")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -152,13 +155,20 @@ class Tools:
             raise RequestFailed(f"tool {params.name!r}: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
         try:
             value = await entry.function(call, arguments)
+            result = entry.results.to_result(value)
+            if result is value:
+                entry.check(result)
         except ToolError as error:
             return _error(error.message)
         except InvalidAnswer as bad:
             return _error(bad.message)
-        result = entry.results.to_result(value)
-        if result is value:
-            entry.check(result)
+        except RequestFailed:
+            raise
+        except Exception:  # noqa: BLE001 -- the author's function was called; logged, and told in general
+            # The specification wants failures of a tool in a result, where a model sees them. What it may know of this
+            # one is that it happened: the text of an exception was not written for it.
+            _log.exception("tool %r failed (request %r)", params.name, request.id)
+            return _error(f"The tool {params.name} failed. Why is in the log of the server.")
         return fit_result(result, revision)
 
 

@@ -43,11 +43,13 @@ class Workers(Generic[C]):
         self._nursery: Final = nursery
         self._limits: Final = limits
         self._run: Final = run
+        self._clean: Final = copy_context()
         self._waiting: deque[tuple[C, int]] = deque()
         self._waiting_bytes = 0
         self._running = 0
         self._idle: list[trio.lowlevel.Task] = []
         self._coming = False
+        self._stopped = False
         self._room = trio.Event()
 
     def submit(self, call: C, size: int) -> None:
@@ -66,10 +68,13 @@ class Workers(Generic[C]):
                 return True
         return False
 
-    def clear(self) -> None:
-        """Nothing that waits is begun any more."""
+    def stop(self) -> None:
+        """Nothing that waits is begun any more; the workers end."""
+        self._stopped = True
         self._waiting.clear()
         self._waiting_bytes = 0
+        while self._idle:
+            trio.lowlevel.reschedule(self._idle.pop())
 
     @property
     def several(self) -> bool:
@@ -84,7 +89,8 @@ class Workers(Generic[C]):
     async def wait_for_room(self) -> None:
         """Returns when another call may come."""
         while self.crowded:
-            self._room = trio.Event()
+            if self._room.is_set():
+                self._room = trio.Event()
             await self._room.wait()
 
     def release(self) -> None:
@@ -98,16 +104,16 @@ class Workers(Generic[C]):
 
     def _summon(self) -> None:
         """Sees to it that a worker comes, if there is something to do for one."""
-        if self._coming or not self._waiting or self._running >= self._limits.running_requests:
+        if self._stopped or self._coming or not self._waiting or self._running >= self._limits.running_requests:
             return
         self._coming = True
         if self._idle:
             trio.lowlevel.reschedule(self._idle.pop())
         else:
-            self._nursery.start_soon(self._work)
+            # Handlers summon too, and what they did to their context is not for others.
+            self._clean.run(self._nursery.start_soon, self._work)
 
     async def _work(self) -> None:
-        clean = copy_context()
         while True:
             self._coming = False
             while self._waiting and self._running < self._limits.running_requests:
@@ -120,10 +126,10 @@ class Workers(Generic[C]):
                     await self._run(call)
                 finally:
                     self._running -= 1
-                if copy_context() != clean:
+                if copy_context() != self._clean:
                     self._summon()
                     return
-            if len(self._idle) >= _SPARE:
+            if self._stopped or len(self._idle) >= _SPARE:
                 return
             await self._wait_for_work()
 

@@ -2,7 +2,10 @@
 
 A lock around each write would cost one system call and one task switch a message. Here whoever has something to say
 puts it down; a single task takes all that has come and writes it. What may wait is bounded: beyond the bound `put` does
-not return until there is room, so a slow reader slows those who write to it, and nobody else.
+not return until there is room, so a slow reader slows those who write to it, and nobody else. What cannot wait itself
+(`put_nowait`: refusals, answers to pings) is counted, so that whoever causes it can be slowed: see `overdue`.
+
+Client and server each have this module, word for word: neither may import the other, and the core has no trio.
 """
 
 from __future__ import annotations
@@ -38,11 +41,13 @@ class JoiningWriter:
         self._write_now: Final = write_now
         self._waiting: list[bytes | memoryview] = []
         self._size = 0
+        self._unbidden = 0
         self._busy = False
         self._closed = False
-        self._broken: BaseException | None = None
+        self._broken = False
         self._wake = trio.Event()
         self._room = trio.Event()
+        self._over = trio.Event()
 
     async def run(self) -> None:
         """Writes until cancelled, until `close` was called and all is written, or until the stream breaks."""
@@ -54,14 +59,18 @@ class JoiningWriter:
                     return
                 self._wake = trio.Event()
                 await self._wake.wait()
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
-            self._broken = broken
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._broken = True
+        finally:
+            # Nobody writes any more, so whoever waits for room must not.
+            self._closed = True
             self._room.set()
+            self._over.set()
 
     async def _write(self) -> None:
         data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting.clear()
-        self._size = 0
+        self._size = self._unbidden = 0
         self._busy = True
         try:
             await self._send_all(data)
@@ -69,46 +78,67 @@ class JoiningWriter:
             self._busy = False
         self._room.set()
 
-    def put_nowait(self, data: bytes, *, more: bool = False) -> None:
-        """Puts `data` down to be written soon.
+    def put_nowait(self, data: bytes) -> None:
+        """Puts whole messages down to be written soon. They are dropped when nothing is written any more."""
+        self._unbidden += self._put(data, more=False)
+
+    async def put(self, data: bytes, *, more: bool = False) -> None:
+        """The same, and waits while more than the limit is waiting.
 
         Args:
             data: Whole messages with their ends.
             more: Others are about to put something down too, so that it is worth waiting for them.
         """
-        if self._broken is not None or self._closed:
-            return
-        rest: bytes | memoryview = data
+        self._put(data, more=more)
+        while self._size > self._limit and not self._closed:
+            await self._wait_for_room()
+
+    def _put(self, data: bytes, *, more: bool) -> int:
+        """Writes at once what can be; gives the number of bytes that have to wait."""
+        if self._closed:
+            return 0
+        written = 0
         if not more and self._write_now is not None and not self._busy and not self._waiting:
             try:
                 written = self._write_now(data)
-            except BlockingIOError:
+            except OSError:
+                # Full, or broken: the task that writes will find out which.
                 written = 0
-            except OSError as broken:
-                self._broken = broken
-                self._wake.set()
-                return
-            if written == len(data):
-                return
-            # A view: to copy the rest of a long message would cost as much as to write it.
-            rest = memoryview(data)[written:]
+        if written == len(data):
+            return 0
+        # A view: to copy the rest of a long message would cost as much as to write it.
+        rest = memoryview(data)[written:] if written else data
         self._waiting.append(rest)
         self._size += len(rest)
         self._wake.set()
+        return len(rest)
 
-    async def put(self, data: bytes, *, more: bool = False) -> None:
-        """The same, and waits while more than the limit is waiting."""
-        self.put_nowait(data, more=more)
-        while self._size > self._limit and self._broken is None:
+    @property
+    def overdue(self) -> bool:
+        """More than the limit waits of what was put down by `put_nowait`: somebody asks and does not read."""
+        return self._unbidden > self._limit and not self._closed
+
+    async def wait_while_overdue(self) -> None:
+        """Waits until the other end has read on."""
+        while self.overdue:
+            await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        if self._room.is_set():
             self._room = trio.Event()
-            await self._room.wait()
+        await self._room.wait()
 
     def close(self) -> None:
         """Nothing more will come; `run` ends when all is written."""
         self._closed = True
+        self._room.set()
         self._wake.set()
 
     @property
     def broken(self) -> bool:
-        """The other end is gone; what is put down is dropped."""
-        return self._broken is not None
+        """The other end is gone."""
+        return self._broken
+
+    async def wait_over(self) -> None:
+        """Waits until `run` has ended."""
+        await self._over.wait()

@@ -87,6 +87,7 @@ class ClientConnection(Connection):
         extensions: Methods and notifications beyond the specification.
     """
 
+    capabilities: ClientCapabilities
     role = Role.CLIENT
 
     def __init__(
@@ -101,7 +102,7 @@ class ClientConnection(Connection):
     ) -> None:
         super().__init__(revisions=revisions, limits=limits or Limits(), extensions=extensions)
         self.info: Final = info
-        self.capabilities: Final = capabilities
+        self.capabilities = capabilities
         self.log_level: LoggingLevel | None = log_level
         self._negotiation = Negotiation(revisions)
         self._probe: RequestId | None = None

@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING
 
 from mcp_core.convert import converter
-from mcp_core.engine.capabilities import as_object
+from mcp_core.engine.capabilities import as_object, declared
 from mcp_core.engine.events import Abandoned, ClientPeer, Outgoing
 from mcp_core.engine.in_flight import advance
 from mcp_core.engine.receiving import Extensions, Receiving
@@ -196,7 +196,10 @@ class Connection(Receiving):
 
     def _result_wire(self, owed: Owed, result: object) -> JsonObject:
         peer = owed.peer
-        check_result(owed.row, owed.params, peer.revision, result)
+        asks_for_task = peer.revision.core_tasks and getattr(owed.params, "task", None) is not None
+        # Who does not offer tasks answers as if none had been asked for.
+        as_task = asks_for_task and declared(self.capabilities, owed.row.task_capability or ())
+        check_result(owed.row, peer.revision, result, as_task=as_task)
         if isinstance(result, InputRequiredResult) and not result.input_requests and result.request_state is None:
             raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
         if isinstance(peer, ClientPeer):

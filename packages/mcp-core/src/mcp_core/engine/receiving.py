@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.methods import CapabilityPath, Method, NotificationRow
     from mcp_core.revisions import Revision
+    from mcp_core.types import ClientCapabilities, ServerCapabilities
 
 __all__ = ["Extensions", "Receiving"]
 
@@ -72,6 +73,8 @@ class Receiving(ABC):
     """The half of a connection that takes messages. `Connection` is the whole."""
 
     role: Role
+    capabilities: ClientCapabilities | ServerCapabilities
+    """What this side declared."""
     """Which end this is."""
 
     def __init__(self, *, revisions: tuple[Revision, ...], limits: Limits, extensions: Extensions | None) -> None:

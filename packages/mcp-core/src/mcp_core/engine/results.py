@@ -56,24 +56,27 @@ def undeclared_need(result: object, revision: Revision, capabilities: ClientCapa
     return None
 
 
-def check_result(row: Method[object, object], params: object, revision: Revision, result: object) -> None:
-    """Raises `LocalProtocolError` when `result` is not of a class that answers the request with these `params`."""
+def check_result(row: Method[object, object], revision: Revision, result: object, *, as_task: bool) -> None:
+    """Raises `LocalProtocolError` when `result` is not of a class that answers the method.
+
+    Args:
+        row: The method.
+        revision: The revision of the request.
+        result: The result.
+        as_task: The request asked for a task, and its receiver offers that (2025-11-25).
+    """
     kind = getattr(result, "result_type", "complete")
-    expected = row.results(revision).get(kind) if revision.result_type else row.result
-    if row is TASKS_RESULT:
+    if as_task:
+        expected: type[WireObject] | None = row.task_results[revision]
+    elif row is TASKS_RESULT:
         # It gives what the request behind the task would have been answered with.
         expected = Result
-    if expected is not None and isinstance(result, expected):
-        return
-    if (
-        revision.core_tasks
-        and getattr(params, "task", None) is not None
-        and isinstance(result, row.task_results[revision])
-    ):
-        return
-    raise LocalProtocolError(
-        f"{row.name} cannot be answered by {type(result).__name__} of resultType {kind!r} in revision {revision}"
-    )
+    else:
+        expected = row.results(revision).get(kind) if revision.result_type else row.results(revision)["complete"]
+    if expected is None or not isinstance(result, expected):
+        raise LocalProtocolError(
+            f"{row.name} cannot be answered by {type(result).__name__} of resultType {kind!r} in revision {revision}"
+        )
 
 
 _BY_TRAIT: Final[Mapping[int, str]] = {

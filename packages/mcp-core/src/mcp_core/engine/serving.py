@@ -65,6 +65,7 @@ __all__ = ["Serving", "require_client"]
 class Serving(Connection):
     """The half of a server's connection that takes messages. `ServerConnection` is the whole."""
 
+    capabilities: ServerCapabilities
     role = Role.SERVER
 
     def __init__(
@@ -79,7 +80,7 @@ class Serving(Connection):
     ) -> None:
         super().__init__(revisions=revisions, limits=limits or Limits(), extensions=extensions)
         self.info: Final = info
-        self.capabilities: Final = capabilities
+        self.capabilities = capabilities
         self.instructions: Final = instructions
         self._modern = frozenset(revision for revision in revisions if revision.era is Era.MODERN)
         self._legacy = tuple(revision for revision in revisions if revision.era is Era.LEGACY)
