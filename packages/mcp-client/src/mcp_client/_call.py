@@ -2,6 +2,11 @@
 
 Each ends exactly once: with an outcome, because the connection is over, by a deadline, or because its caller is
 cancelled.
+
+A cancel scope for each call would be the plain way to keep its deadlines, and cost as much as encoding and decoding its
+messages. So one task of the connection (`Watch`) looks after the deadlines of all calls, and a scope is opened only
+where a call does something else than wait for its answer: while it cannot be written, or an asynchronous progress
+handler runs.
 """
 
 from __future__ import annotations
@@ -9,75 +14,101 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
 import trio
 
 from mcp_core.errors import RequestTimeout
 from mcp_core.types import ProgressNotificationParams
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_client._deadlines import Deadlines
     from mcp_core.engine.events import AnswerReceived, FailureReceived
+    from mcp_core.jsonrpc.messages import RequestId
 
-__all__ = ["Call", "ProgressHandler"]
+__all__ = ["Call", "ProgressHandler", "Watch"]
 
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
 """Shows progress; a plain or an asynchronous function."""
 
 
-@attrs.define(eq=False)
 class Call:
-    """A request that waits for its answer."""
+    """A request that waits for its answer.
 
-    method: str
-    deadlines: Deadlines
-    on_progress: ProgressHandler | None = None
-    outcome: AnswerReceived | FailureReceived | None = None
-    """How it ended, if the server said so."""
-    _over: bool = False
-    _progress: ProgressNotificationParams | None = None
-    """The latest progress that was not shown yet. Older values are of no use to anybody."""
-    _waiting: trio.Event | None = None
-    _scope: trio.CancelScope = attrs.field(init=False)
-    _latest: float = math.inf
+    Args:
+        deadlines: How long it may wait.
+        on_progress: Shows its progress.
+        held: The server waits for us at the moment, see `hold`.
+    """
 
-    async def wait(self, send: Callable[[], Awaitable[None]], *, held: bool) -> None:
-        """Sends the request and waits until there is an outcome, or none can come any more.
+    __slots__ = (
+        "_deadlines",
+        "_latest",
+        "_on_progress",
+        "_over",
+        "_progress",
+        "_scope",
+        "_task",
+        "deadline",
+        "outcome",
+    )
 
-        Args:
-            send: Sends it.
-            held: The server waits for us at the moment, see `hold`.
+    def __init__(self, deadlines: Deadlines, on_progress: ProgressHandler | None, *, held: bool) -> None:
+        now = trio.current_time()
+        self.outcome: AnswerReceived | FailureReceived | None = None
+        """How it ended, if the server said so."""
+        self._deadlines: Final = deadlines
+        self._on_progress: Final = on_progress
+        self._latest: Final = now + deadlines.total
+        self.deadline = self._latest if held else min(self._latest, now + deadlines.idle)
+        """When it is given up, on trio's clock."""
+        self._over = False
+        self._progress: ProgressNotificationParams | None = None
+        self._scope: trio.CancelScope | None = None
+        self._task: trio.lowlevel.Task | None = None
+
+    async def send(self, send: Callable[[], Awaitable[None]]) -> None:
+        """Sends the request where that may have to wait. A deadline ends it."""
+        with trio.CancelScope(deadline=self.deadline) as self._scope:
+            await send()
+        self._scope = None
+
+    async def wait(self) -> None:
+        """Waits until there is an outcome, or none can come any more.
 
         Raises:
             RequestTimeout: A deadline passed.
         """
-        now = trio.current_time()
-        self._latest = now + self.deadlines.total
-        self._scope = trio.CancelScope(deadline=self._latest if held else min(self._latest, now + self.deadlines.idle))
-        with self._scope:
-            await send()
-            while True:
-                # What was reported before the answer is shown before it.
-                if self._progress is not None:
-                    await self._show()
-                elif self.outcome is not None or self._over:
-                    break
-                else:
-                    self._waiting = trio.Event()
-                    await self._waiting.wait()
-        if self.outcome is None and self._scope.cancelled_caught:
-            total = self._scope.deadline >= self._latest
-            which, seconds = ("total", self.deadlines.total) if total else ("idle", self.deadlines.idle)
-            raise RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
+        while True:
+            # What was reported before the answer is shown before it.
+            if self._progress is not None:
+                await self._show()
+            elif self.outcome is not None or self._over:
+                return
+            elif self.deadline <= trio.current_time():
+                total = self.deadline >= self._latest
+                which, seconds = ("total", self._deadlines.total) if total else ("idle", self._deadlines.idle)
+                raise RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
+            else:
+                self._task = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._leave)
+
+    def _leave(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def _show(self) -> None:
         progress, self._progress = self._progress, None
-        if self.on_progress is not None and progress is not None:
-            shown = self.on_progress(progress)
+        if self._on_progress is not None and progress is not None:
+            shown = self._on_progress(progress)
             if inspect.isawaitable(shown):
-                await shown
+                # No deadline can take an outcome back, however long the handler needs.
+                ended = self.outcome is not None or self._over
+                with trio.CancelScope(deadline=math.inf if ended else self.deadline) as self._scope:
+                    await shown
+                self._scope = None
 
     def settle(self, outcome: AnswerReceived | FailureReceived) -> None:
         """The server answered."""
@@ -90,26 +121,64 @@ class Call:
         self._finish()
 
     def _finish(self) -> None:
-        if self.on_progress is not None:
-            # No deadline can take the outcome back, however long the progress handler needs.
+        if self._scope is not None:
             self._scope.deadline = math.inf
-        self._wake()
+        self.wake()
 
     def progressed(self, progress: ProgressNotificationParams) -> None:
-        """The server reported progress."""
+        """The server reported progress. Only the latest is kept: older values are of no use to anybody."""
         self._progress = progress
-        self._wake()
+        self.wake()
 
     def alive(self) -> None:
         """The server shows that it is at work: the idle deadline starts anew."""
-        if self.outcome is None and not self._over:
-            self._scope.deadline = min(self._latest, trio.current_time() + self.deadlines.idle)
+        self._extend(min(self._latest, trio.current_time() + self._deadlines.idle))
 
     def hold(self) -> None:
         """The server waits for an answer of ours, so its silence means nothing: only the total deadline counts."""
-        if self.outcome is None and not self._over:
-            self._scope.deadline = self._latest
+        self._extend(self._latest)
 
-    def _wake(self) -> None:
-        if self._waiting is not None:
-            self._waiting.set()
+    def _extend(self, deadline: float) -> None:
+        if self.outcome is None and not self._over:
+            self.deadline = deadline
+            if self._scope is not None:
+                self._scope.deadline = deadline
+
+    def wake(self) -> None:
+        """Something has changed; the task that waits looks what."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task)
+
+
+class Watch:
+    """Wakes the calls whose deadline has passed.
+
+    Args:
+        calls: The calls that wait, as they come and go.
+    """
+
+    def __init__(self, calls: Mapping[RequestId, Call]) -> None:
+        self._calls: Final = calls
+        self._next = math.inf
+        self._earlier = trio.Event()
+
+    def expect(self, deadline: float) -> None:
+        """There is a call with this deadline. Later ones than the next cost nothing: they are seen when that passes."""
+        if deadline < self._next:
+            self._next = deadline
+            self._earlier.set()
+
+    async def run(self) -> None:
+        """Watches until cancelled."""
+        while True:
+            self._earlier = trio.Event()
+            with trio.CancelScope(deadline=self._next):
+                await self._earlier.wait()
+            now = trio.current_time()
+            self._next = math.inf
+            for call in tuple(self._calls.values()):
+                if call.deadline <= now:
+                    call.wake()
+                else:
+                    self._next = min(self._next, call.deadline)

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from mcp_client._answering import Answering
-from mcp_client._call import Call
+from mcp_client._call import Call, Watch
 from mcp_client._serving import Serving
 from mcp_core.engine.events import (
     AnswerReceived,
@@ -88,6 +88,7 @@ class Link:
         self.answering: Final = Answering(handlers)
         self._nursery: Final = nursery
         self._calls: dict[RequestId, Call] = {}
+        self._watch: Final = Watch(self._calls)
         self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold)
         self._listeners: dict[Callable[[NotificationReceived], None], Callable[[ConnectionEnded], None] | None] = {}
         self._agreed: Final = trio.Event()
@@ -110,6 +111,7 @@ class Link:
             RequestTimeout: The connect deadline passed.
         """
         self._nursery.start_soon(self._run)
+        self._nursery.start_soon(self._watch.run)
         try:
             with trio.move_on_after(self.deadlines.connect):
                 await self._negotiate()
@@ -230,18 +232,21 @@ class Link:
             id = cast("Request", outgoing.message).id  # a call is always a request
             if on_id is not None:
                 on_id(id)
-            call = Call(row.name, deadlines or self.deadlines, on_progress)
-            answer = await self._answer_of(id, call, outgoing)
+            call = Call(deadlines or self.deadlines, on_progress, held=self._serving.busy)
+            answer = await self._answer_of(id, call, outgoing.message)
         except McpError as error:
             self.explain(error, method=row.name, id=id, phase=Phase.REQUEST)
             raise
         # The engine has read the result as one of the row's result classes.
         return cast("R", answer.result), answer
 
-    async def _answer_of(self, id: RequestId, call: Call, outgoing: Outgoing) -> AnswerReceived:
+    async def _answer_of(self, id: RequestId, call: Call, message: Message) -> AnswerReceived:
         self._calls[id] = call
+        self._watch.expect(call.deadline)
         try:
-            await call.wait(partial(self.transport.send, outgoing.message), held=self._serving.busy)
+            if not self.transport.offer(message):
+                await call.send(partial(self.transport.send, message))
+            await call.wait()
         except LocalProtocolError:
             # It cannot be written, so the server has never heard of it.
             self.connection.forget(id)
@@ -294,6 +299,7 @@ class Link:
         """The server waits for the user, a model: meanwhile its silence means nothing."""
         for call in self._calls.values():
             (call.hold if busy else call.alive)()
+            self._watch.expect(call.deadline)
 
     # --- what comes ------------------------------------------------------------------------------------------------
 
@@ -371,6 +377,7 @@ class Link:
         if call is not None:
             if not self._serving.busy:
                 call.alive()
+                self._watch.expect(call.deadline)
             call.progressed(event.params)
 
     def _notified(self, event: NotificationReceived) -> None:

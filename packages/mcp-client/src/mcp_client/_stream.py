@@ -83,6 +83,12 @@ class StreamTransport:
             raise await self.why_ended()
         await self._writer.put(line)
 
+    def offer(self, message: Message | Batch) -> bool:
+        """Puts a message down to be written, if there is room for it."""
+        if self._ended is not None or self._closing:
+            return False
+        return self._writer.offer(self._line(message))
+
     def send_nowait(self, message: Message | Batch) -> None:
         """Puts a message down to be written."""
         self._writer.put_nowait(self._line(message))

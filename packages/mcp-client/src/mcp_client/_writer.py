@@ -93,6 +93,13 @@ class JoiningWriter:
         while self._size > self._limit and not self._closed:
             await self._wait_for_room()
 
+    def offer(self, data: bytes) -> bool:
+        """The same as `put`, if that needs no waiting; others may be about to put something down too. False if it does."""
+        if self._closed or self._size > self._limit:
+            return False
+        self._put(data, more=True)
+        return True
+
     def _put(self, data: bytes, *, more: bool) -> int:
         """Writes at once what can be; gives the number of bytes that have to wait."""
         if self._closed:
