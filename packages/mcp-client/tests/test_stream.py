@@ -229,3 +229,23 @@ async def test_nobody_waits_for_a_writer_that_has_ended(autojump_clock: trio.tes
         assert not writer.broken
         writer.put_nowait(b"12345")
         await writer.wait_while_overdue()
+
+
+async def test_a_request_that_cannot_be_written_is_given_up_at_its_deadline(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    wall = Wall(INITIALIZED)
+    limits, deadlines = Limits(outgoing_bytes=500), Deadlines(idle=60)
+    given_up: list[str] = []
+
+    async def call(client: Client) -> None:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("a", {"text": "x" * 400})
+        given_up.append(caught.value.deadline)
+
+    async with open_stream(wall, revisions=[R2025_11_25], limits=limits, deadlines=deadlines) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(call, client)
+        assert given_up == ["idle"] * 5
+    assert wall.heard == []

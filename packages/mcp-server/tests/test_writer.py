@@ -156,3 +156,19 @@ async def test_what_nobody_waits_for_is_counted() -> None:
         assert not overdue(writer)
         writer.close()
     assert sink.writes == [b"a", b"bbbc"]
+
+
+async def test_an_offer_is_taken_only_where_nobody_has_to_wait() -> None:
+    sink = Sink()
+    writer = JoiningWriter(sink.send_all, 2)
+    assert writer.offer(b"aa")
+    assert writer.offer(b"b")
+    assert not writer.offer(b"c")
+    sink.open.set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert writer.offer(b"d")
+        writer.close()
+        assert not writer.offer(b"e")
+    assert sink.writes == [b"aab", b"d"]

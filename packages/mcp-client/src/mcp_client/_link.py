@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mcp_client._handlers import Handlers
     from mcp_client._transport import Transport
     from mcp_core.engine.client import ClientConnection
-    from mcp_core.engine.events import Outgoing, Reaction, ServerPeer
+    from mcp_core.engine.events import Reaction, ServerPeer
     from mcp_core.jsonrpc.messages import Message, Request, RequestId
     from mcp_core.methods import Method, NotificationRow
 
