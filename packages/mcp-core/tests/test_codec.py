@@ -577,6 +577,57 @@ def test_a_broken_answer_says_which_request_it_was_meant_for(rest: str) -> None:
     assert caught.value.reply is None
 
 
+@pytest.mark.parametrize("value", [b"NaN", b"1e400", b'"\\ud800"', b'"\xff"', b"7" * 5_000, b"[" * 100_000, b'"\x00"'])
+@pytest.mark.parametrize("member", [b"result", b"error"])
+@pytest.mark.parametrize(
+    ("shape", "answers"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "%b": {"a": %b}}', 7),
+        (b' {"id":"caf\xc3\xa9","%b":{"a":%b}}', "caf\u00e9"),
+        (b'{"%b":{"a":%b},"jsonrpc":"2.0","id":-7}\r', -7),
+        (b'{"jsonrpc":"2.0","%b":{"a":%b},"id":7}', 7),
+        (b'\xef\xbb\xbf{"id":7,"%b":{"a":%b}}', 7),
+        (b'{"jsonrpc":"2.0","id":null,"%b":{"a":%b}}', None),
+        (b'{"jsonrpc":"2.0","id":' + b"7" * 500 + b',"%b":{"a":%b}}', None),
+        (b'{"jsonrpc":"2.0","id":"\xff","%b":{"a":%b}}', None),
+    ],
+)
+def test_an_answer_that_cannot_be_read_says_which_request_it_was_meant_for(
+    shape: bytes, answers: int | str | None, member: bytes, value: bytes
+) -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode(shape % (member, value))
+    assert caught.value.code == -32700
+    assert caught.value.answers == answers
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"a","result":NaN}',
+        b'{"jsonrpc":"2.0","method":"a","params":{"result":{"a":NaN},"id":7}}',
+        b'{"result":{"a":NaN,"id":7}}',
+        b'log: {"id":7,"result":NaN}',
+        b'{"result":NaN',
+    ],
+)
+def test_what_is_no_answer_or_has_no_id_answers_nothing(data: bytes) -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode(data)
+    assert caught.value.answers is None
+    assert caught.value.reply is not None
+
+
+def test_a_message_without_anything_but_an_id_may_be_an_answer() -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode(b'{"jsonrpc":"2.0","id":7}')
+    assert caught.value.answers == 7
+    assert caught.value.reply is not None
+    with pytest.raises(MalformedMessage) as caught:
+        decode(b'{"jsonrpc":"2.0","id":7,"method":null}')
+    assert caught.value.answers is None
+
+
 def test_a_broken_request_answers_nothing() -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(b'{"jsonrpc": "2.0", "id": 7, "method": "a", "params": 1}')

@@ -8,6 +8,7 @@ import inspect
 import pickle
 
 import pytest
+from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,3 +138,19 @@ def test_no_member_is_older_than_its_type() -> None:
                         each for form in member.form.forms for each in refs(form) if revision in each.__wire__.alive
                     ]
                     assert alive
+
+
+def test_a_value_cannot_be_made_without_what_it_needs_or_with_what_it_has_not() -> None:
+    with pytest.raises(TypeError, match=r"TextContent needs text"):
+        t.TextContent()  # type: ignore[call-arg]  # what is tested
+    with pytest.raises(TypeError, match=r"TextContent has no colour"):
+        t.TextContent(text="a", colour="red")  # type: ignore[call-arg]  # what is tested
+
+
+def test_a_value_cannot_be_changed() -> None:
+    content = t.TextContent(text="a")
+    with pytest.raises(FrozenInstanceError):
+        content.text = "b"  # type: ignore[misc]  # what is tested
+    with pytest.raises(FrozenInstanceError):
+        del content.text
+    assert content == t.TextContent(text="a")

@@ -1,0 +1,120 @@
+"""The tree of errors: blame, codes, circumstances."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_core import errors
+from mcp_core.errors import (
+    Circumstances,
+    ErrorCode,
+    HeaderMismatch,
+    InvalidValue,
+    LimitExceeded,
+    LocalProtocolError,
+    McpError,
+    MissingRequiredClientCapability,
+    NegotiationFailed,
+    Phase,
+    ProcessFailed,
+    ProtocolError,
+    RemoteProtocolError,
+    RequestFailed,
+    RequestTimeout,
+    ResourceNotFound,
+    UnsupportedProtocolVersion,
+    UrlElicitationRequired,
+    request_failed,
+)
+
+
+def test_every_error_is_below_one_root() -> None:
+    found = [getattr(errors, name) for name in errors.__all__]
+    exceptions = [each for each in found if isinstance(each, type) and issubclass(each, Exception)]
+    assert len(exceptions) > 15
+    assert all(issubclass(each, McpError) for each in exceptions)
+
+
+def test_the_blame_for_a_broken_rule_has_to_be_known() -> None:
+    with pytest.raises(TypeError, match="the blame has to be known"):
+        ProtocolError("somebody broke something")
+    assert LocalProtocolError("we did").code == ErrorCode.INVALID_REQUEST
+    remote = RemoteProtocolError("they did", code=ErrorCode.INVALID_PARAMS, anchor="basic#meta")
+    assert (remote.code, remote.anchor) == (ErrorCode.INVALID_PARAMS, "basic#meta")
+
+
+def test_an_error_tells_what_it_happened_to() -> None:
+    error = RequestFailed("no such city", code=7)
+    assert str(error) == "no such city [7]"
+    error.circumstances = Circumstances(
+        method="tools/call",
+        request_id="a",
+        peer="weather 1.2",
+        phase=Phase.REQUEST,
+        stderr_tail="Traceback\nKeyError\n",
+    )
+    assert str(error) == (
+        "no such city (method tools/call, id 'a', peer weather 1.2, phase request)\n"
+        "The end of its stderr:\nTraceback\nKeyError [7]"
+    )
+    assert Circumstances().describe() == ""
+
+
+def test_a_limit_names_its_setting() -> None:
+    error = LimitExceeded("line length in bytes", observed=12, allowed=10, setting="Limits.message_bytes")
+    assert str(error) == "line length in bytes: 12 is over the limit of 10; the setting is Limits.message_bytes"
+    assert (error.observed, error.allowed) == (12, 10)
+
+
+def test_an_invalid_value_says_where() -> None:
+    assert (
+        str(InvalidValue("expected a string", path="content[0].text", raw=[])) == "content[0].text: expected a string"
+    )
+    assert str(InvalidValue("expected an object")) == "expected an object"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (-32002, ResourceNotFound),
+        (-32020, HeaderMismatch),
+        (-32021, MissingRequiredClientCapability),
+        (-32022, UnsupportedProtocolVersion),
+        (-32042, UrlElicitationRequired),
+        (-32603, RequestFailed),
+        (12, RequestFailed),
+    ],
+)
+def test_a_received_error_has_the_most_telling_class(code: int, kind: type[RequestFailed]) -> None:
+    error = request_failed(code, "text", {"a": 1})
+    assert type(error) is kind
+    assert (error.code, error.message, error.data) == (code, "text", {"a": 1})
+
+
+@pytest.mark.spec("version.unsupported-data-supported", "version.unsupported-data-requested")
+def test_an_unsupported_version_names_what_there_is() -> None:
+    error = UnsupportedProtocolVersion.of("2030-01-01", ["2026-07-28", "2025-11-25"])
+    assert error.code == -32022
+    assert error.data == {"supported": ["2026-07-28", "2025-11-25"], "requested": "2030-01-01"}
+    assert error.supported == ("2026-07-28", "2025-11-25")
+    assert request_failed(-32022, "no", {"supported": ["a", 1]}).__class__ is UnsupportedProtocolVersion
+    assert UnsupportedProtocolVersion("no", data={"supported": ["a", 1]}).supported == ("a",)
+    assert UnsupportedProtocolVersion("no", data="?").supported == ()
+    assert UnsupportedProtocolVersion("no", data={"supported": "all"}).supported == ()
+
+
+@pytest.mark.spec("capability.missing-required-data")
+def test_a_missing_capability_and_a_missing_resource_are_named() -> None:
+    missing = MissingRequiredClientCapability.of({"sampling": {}}, "sampling/createMessage")
+    assert missing.data == {"requiredCapabilities": {"sampling": {}}}
+    assert "sampling/createMessage" in missing.message
+    assert ResourceNotFound.of("note://x").data == {"uri": "note://x"}
+
+
+def test_deadlines_negotiation_and_processes_say_what_failed() -> None:
+    assert (
+        str(RequestTimeout("no answer", deadline="idle", seconds=60)) == "no answer: the idle deadline of 60 s passed"
+    )
+    failed = NegotiationFailed("nothing in common", ours=["a"], theirs=["b"])
+    assert (failed.ours, failed.theirs) == (("a",), ("b",))
+    assert ProcessFailed("it ended", exit_code=3).exit_code == 3
