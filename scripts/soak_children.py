@@ -1,8 +1,9 @@
-"""Start and end many child processes at random moments, and prove that nothing of them is left.
+"""Start and end many servers at random moments, and prove that nothing of them is left.
 
     python scripts/soak_children.py --children 1000 --at-once 8
 
-Each child is ended in one of the ways of `PHASES`, at a random moment. Afterwards no process, no descriptor and no
+Each is a real server in a process of its own, spoken to by a real client and ended in one of the ways of `PHASES`, at a
+random moment. Afterwards no process, no descriptor and no
 temporary file may be left. The exit status is 0 when that is so, 1 when it is not. `--seed` repeats a choice of phases
 and moments, as far as the scheduling of the system allows.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import os
 import random
 import signal
@@ -23,140 +25,194 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from mcp_client._command import Grace, StdioParameters
-from mcp_client._process import ChildProcess
-from mcp_core.errors import ConnectionEnded
+from mcp_client import Deadlines, Grace, open_stdio
+from mcp_core.errors import McpError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# Echoes lines. A stubborn one does not exit at the end of its stdin; half of those have a grandchild.
-CHILD = """
-import signal, subprocess, sys
-stubborn, parent = "stubborn" in sys.argv, "parent" in sys.argv
-if parent:
+    from mcp_client import Client, Opening
+
+# A real server. A stubborn one does not exit at the end of its input; one that is a parent has a child of its own.
+SERVER = """
+import os, signal, subprocess, sys
+
+print(os.getpid(), file=sys.stderr, flush=True)
+
+import trio
+from mcp_server import Server, serve_stdio
+
+if "parent" in sys.argv:
     subprocess.Popen([sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"])
-for line in sys.stdin.buffer:
-    sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
-while stubborn:
+server = Server("soaked", version="1")
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+@server.tool
+async def hang() -> str:
+    await trio.sleep_forever()
+
+trio.run(serve_stdio, server)
+while "stubborn" in sys.argv:
     signal.pause()
 """
 # Short, so that every step of stopping is reached; a child that is slow to exit is ended by a signal, which is fine here.
 GRACE = Grace(close_stdin=0.1, terminate=0.5, kill=10.0)
-LATEST_MOMENT = 0.06
-"""Seconds. Starting the interpreter of a child takes about 0.02, so that the moments fall before, in and after that."""
+LATEST_CONNECTING = 0.6
+"""Seconds. To start a child and agree with it takes about half of that where several start at once."""
+LATEST_TALKING = 0.05
+"""Seconds. An exchange takes less than 0.001."""
 PATIENCE = 60.0
 """Seconds after which a single child counts as hanging."""
 
 
-@attrs.define
-class Target:
-    """What is soaked: one started child. The only place that knows how one is opened and spoken to."""
-
-    child: ChildProcess
-
-    @classmethod
-    async def open(cls, nursery: trio.Nursery, environment: dict[str, str], *words: str) -> Target:
-        """Start a child; `words` say how it behaves."""
-        command = [sys.executable, "-I", "-S", "-c", CHILD, *words]
-        parameters = StdioParameters(command=command, env=environment, grace=GRACE)
-        return cls(await ChildProcess.open(parameters, nursery))
-
-    async def exchange(self) -> None:
-        """One request and its answer."""
-        await self.child.send_all(b"hello\n")
-        received = b""
-        while not received.endswith(b"\n"):
-            data = await self.child.receive_some()
-            if not data:
-                raise await self.child.why_ended()
-            received += data
-
-    async def converse(self) -> None:
-        """Exchange until the connection ends."""
-        try:
-            while True:
-                await self.exchange()
-        except ConnectionEnded:
-            return
-
-
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Life:
-    """What is drawn for one child: its environment, how it behaves, and the moment of its end in seconds."""
+    """What is drawn for one child: its environment, how it behaves, and the moment of its end, from 0 to 1."""
 
     environment: dict[str, str]
     words: tuple[str, ...]
     moment: float
+    started: trio.Event = attrs.field(factory=trio.Event)
+    pid: int = 0
 
-    async def open(self, nursery: trio.Nursery) -> Target:
-        """Start the child that was drawn."""
-        return await Target.open(nursery, self.environment, *self.words)
+    def open(self) -> Opening:
+        """The child that was drawn, not yet started."""
+        command = [sys.executable, "-I", "-c", SERVER, *self.words]
+        return open_stdio(
+            command,
+            env=self.environment,
+            grace=GRACE,
+            deadlines=Deadlines(connect=PATIENCE / 2),
+            on_stderr=self.take_stderr,
+        )
 
-
-async def opening_cancelled(life: Life, nursery: trio.Nursery) -> None:
-    """Cancelled while it is started, or soon after."""
-    # The start itself takes about a millisecond; most moments have to fall in there.
-    nursery.cancel_scope.deadline = trio.current_time() + life.moment / 20
-    await life.open(nursery)
-    await trio.sleep_forever()
-
-
-async def closed_at_once(life: Life, nursery: trio.Nursery) -> None:
-    """Closed as soon as it is started."""
-    await (await life.open(nursery)).child.aclose()
-
-
-async def conversation_cancelled(life: Life, nursery: trio.Nursery) -> None:
-    """Cancelled in the middle of a conversation, or before it could begin."""
-    target = await life.open(nursery)
-    nursery.cancel_scope.deadline = trio.current_time() + life.moment
-    await target.converse()
+    def take_stderr(self, line: str) -> None:
+        """The first line is the process id."""
+        if not self.started.is_set():
+            self.pid = int(line)
+            self.started.set()
 
 
-async def conversation_closed(life: Life, nursery: trio.Nursery) -> None:
-    """Closed by another task in the middle of a conversation."""
-    target = await life.open(nursery)
-    nursery.start_soon(target.converse)
-    await trio.sleep(life.moment)
-    await target.child.aclose()
+async def converse(client: Client) -> None:
+    """Calls, one that hangs among them, until the connection ends."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call, client, "hang")
+        while await call(client, "echo", text="hello"):
+            pass
+        nursery.cancel_scope.cancel()
 
 
-async def closing_cancelled(life: Life, nursery: trio.Nursery) -> None:
-    """Closed after an exchange, and cancelled meanwhile."""
-    target = await life.open(nursery)
-    await target.exchange()
-    nursery.cancel_scope.deadline = trio.current_time() + life.moment
-    await target.child.aclose()
+async def call(client: Client, name: str, **arguments: str) -> bool:
+    """One call. False when the connection is over."""
+    try:
+        await client.call_tool(name, dict(arguments))
+    except McpError:
+        return False
+    return True
 
 
-async def killed(life: Life, nursery: trio.Nursery) -> None:
-    """Killed by somebody else in the middle of a conversation."""
-    target = await life.open(nursery)
-    nursery.start_soon(target.converse)
-    await trio.sleep(life.moment)
-    os.kill(target.child.pid, signal.SIGKILL)
-    await target.child.aclose()
+async def connect(opening: Opening) -> None:
+    """Connect and talk, if nobody is against it."""
+    try:
+        async with opening as client:
+            await converse(client)
+    except McpError:
+        # It was closed, or killed, before it was connected.
+        return
 
 
-async def finished(life: Life, nursery: trio.Nursery) -> None:
-    """Left alone after some exchanges, and closed."""
-    target = await life.open(nursery)
-    for _ in range(5):
-        await target.exchange()
-    await target.child.aclose()
+async def kill(life: Life, delay: float) -> None:
+    """Kill the child, as somebody else might, so long after it was started."""
+    await life.started.wait()
+    await trio.sleep(delay)
+    # It may have ended by itself.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(life.pid, signal.SIGKILL)
 
 
-PHASES: dict[str, Callable[[Life, trio.Nursery], Awaitable[None]]] = {
+async def opening_cancelled(life: Life) -> None:
+    """Cancelled while it is started and agreed with."""
+    with trio.move_on_after(life.moment * LATEST_CONNECTING):
+        await connect(life.open())
+
+
+async def opening_closed(life: Life) -> None:
+    """Closed by another task while it is started and agreed with."""
+    opening = life.open()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connect, opening)
+        await trio.sleep(life.moment * LATEST_CONNECTING)
+        await opening.aclose()
+
+
+async def opening_killed(life: Life) -> None:
+    """Killed by somebody else while it is agreed with."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connect, life.open())
+        await kill(life, life.moment * LATEST_CONNECTING)
+
+
+async def conversation_cancelled(life: Life) -> None:
+    """Cancelled in the middle of calls."""
+    async with life.open() as client:
+        with trio.move_on_after(life.moment * LATEST_TALKING):
+            await converse(client)
+
+
+async def conversation_closed(life: Life) -> None:
+    """Closed by another task in the middle of calls."""
+    async with life.open() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(converse, client)
+        await trio.sleep(life.moment * LATEST_TALKING)
+        await client.aclose()
+
+
+async def conversation_killed(life: Life) -> None:
+    """Killed by somebody else in the middle of calls."""
+    async with life.open() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(converse, client)
+        await kill(life, life.moment * LATEST_TALKING)
+
+
+async def closing_cancelled(life: Life) -> None:
+    """Closed after a call, and cancelled meanwhile."""
+    with trio.CancelScope() as scope:
+        async with life.open() as client:
+            await call(client, "echo", text="hello")
+            scope.deadline = trio.current_time() + life.moment * LATEST_TALKING
+            await client.aclose()
+
+
+async def closing_killed(life: Life) -> None:
+    """Closed after a call, and killed meanwhile."""
+    async with life.open() as client, trio.open_nursery() as nursery:
+        await call(client, "echo", text="hello")
+        nursery.start_soon(kill, life, life.moment * LATEST_TALKING)
+        await client.aclose()
+
+
+async def finished(life: Life) -> None:
+    """Left alone after some calls, and closed."""
+    async with life.open() as client:
+        for _ in range(5):
+            if not await call(client, "echo", text="hello"):
+                raise AssertionError("a server that was left alone has ended")
+
+
+PHASES: dict[str, Callable[[Life], Awaitable[None]]] = {
     phase.__name__: phase
     for phase in (
         opening_cancelled,
-        closed_at_once,
+        opening_closed,
+        opening_killed,
         conversation_cancelled,
         conversation_closed,
+        conversation_killed,
         closing_cancelled,
-        killed,
+        closing_killed,
         finished,
     )
 }
@@ -166,8 +222,7 @@ BEHAVIOURS: tuple[tuple[str, ...], ...] = ((), (), (), ("stubborn",), ("parent",
 async def live(life: Life, phase: str) -> None:
     """One child from its start to its end; an error when it hangs."""
     with trio.fail_after(PATIENCE):
-        async with trio.open_nursery() as nursery:
-            await PHASES[phase](life, nursery)
+        await PHASES[phase](life)
 
 
 async def soak(
@@ -186,9 +241,7 @@ async def soak(
 
     async with trio.open_nursery() as nursery:
         for _ in range(count):
-            life = Life(
-                environment=environment, words=chance.choice(BEHAVIOURS), moment=chance.uniform(0, LATEST_MOMENT)
-            )
+            life = Life(environment=environment, words=chance.choice(BEHAVIOURS), moment=chance.random())
             nursery.start_soon(one, chance.choice(sorted(PHASES)), life)
     return lived
 

@@ -223,6 +223,10 @@ def test_arguments_are_typed_by_the_schema_of_the_tool(run: Run) -> None:
         (["forecast", "--args", "{"], "--args is not JSON"),
         (["forecast", "--args", "[]"], "--args has to be a JSON object"),
         (["forecats"], "no tool 'forecats' (did you mean 'forecast'?)"),
+        (["nothing"], "no tool 'nothing'; there are: forecast, ask, visit, fail, kinds, exit"),
+        (["forecast", "--timeout", "soon"], "a number of seconds above 0, not 'soon'"),
+        (["forecast", "--revision", "2020"], "--revision: invalid choice: '2020'"),
+        ([], "required: name;"),
         (["x\x1by"], r"no tool 'x\x1by'"),
         (["forecast", "--env", "=a"], "--env has to be written"),
         (["forecast", "--timeout", "0"], "--timeout"),
@@ -233,6 +237,14 @@ def test_a_command_line_that_makes_no_sense_is_explained(words: list[str], compl
     code, out, err = run("call", *words)
     assert (code, out) == (2, "")
     assert complaint in err
+    assert err.startswith("mcp-client")
+    assert err.count("\n") == 1, "it has to be one line"
+
+
+def test_a_command_line_that_makes_no_sense_is_explained_to_machines(run: Run) -> None:
+    code, out, _ = run("call", "forecats", "--json")
+    message = "the server has no tool 'forecats' (did you mean 'forecast'?)"
+    assert (code, data(out)) == (2, {"error": {"type": "UsageError", "message": message}})
 
 
 def test_a_tool_that_fails_is_exit_code_one(run: Run) -> None:

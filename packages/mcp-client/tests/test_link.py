@@ -15,6 +15,7 @@ from mcp_core.errors import (
     ConnectionEnded,
     LimitExceeded,
     LocalProtocolError,
+    MalformedMessage,
     McpError,
     Phase,
     RemoteProtocolError,
@@ -39,7 +40,7 @@ OK: JsonObject = {"content": [{"type": "text", "text": "ok"}], "resultType": "co
 
 def progress(request: JsonObject, value: float, total: float | None = None) -> JsonObject:
     meta = request["params"]["_meta"]  # type: ignore[index,call-overload]  # a tools/call of ours
-    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}  # type: ignore[index,call-overload]
+    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}  # type: ignore[index,call-overload]  # what the client sent is known
     if total is not None:
         params["total"] = total
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
@@ -216,7 +217,7 @@ async def test_cancelling_the_caller_cancels_the_request_once(
         await begin(peer)
         request = await peer.receive("tools/call")
         cancelled = await peer.receive("notifications/cancelled")
-        assert cancelled["params"]["requestId"] == request["id"]  # type: ignore[index,call-overload]
+        assert cancelled["params"]["requestId"] == request["id"]  # type: ignore[index,call-overload]  # what the client sent is known
         # The answer crosses it, and harms nobody.
         await peer.answer(request, OK)
         await peer.answer(await peer.receive("tools/call"), OK)
@@ -320,6 +321,44 @@ async def test_a_broken_answer_ends_the_request_that_it_was_meant_for(
         with pytest.raises(RemoteProtocolError, match="a result must be an object"):
             await client.call_tool("a")
         assert trio.current_time() == start
+
+
+@pytest.mark.parametrize("rest", ['"result":{"a":NaN}', r'"result":{"a":"\ud800"}', '"result":' + "[" * 10_000])
+async def test_an_answer_that_cannot_be_read_ends_its_request_at_once(
+    rest: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        broken, fine = await peer.receive("tools/call"), await peer.receive("tools/call")
+        await peer.send_bytes(f'{{"jsonrpc":"2.0","id":{broken["id"]},{rest}}}\n'.encode())
+        await peer.answer(fine, OK)
+
+    async with open_in_memory(scripted(script)) as client, trio.open_nursery() as nursery:
+        start = trio.current_time()
+
+        async def fails() -> None:
+            with pytest.raises((MalformedMessage, LimitExceeded)) as caught:
+                await client.call_tool("a")
+            assert caught.value.circumstances.method == "tools/call"
+
+        nursery.start_soon(fails)
+        await trio.testing.wait_all_tasks_blocked()
+        assert text_of(await client.call_tool("b")) == "ok"
+    assert trio.current_time() == start
+
+
+async def test_an_answer_without_a_result_ends_its_request_and_is_not_answered(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        await peer.send({"jsonrpc": "2.0", "id": (await peer.receive("tools/call"))["id"]})
+        await peer.answer(await peer.receive("tools/call"), OK)
+
+    async with open_in_memory(scripted(script)) as client:
+        with pytest.raises(MalformedMessage, match="a method, a result or an error"):
+            await client.call_tool("a")
+        assert text_of(await client.call_tool("b")) == "ok"
 
 
 async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_client.testing import Faults, ScriptedPeer, Transcript, open_in_memory, replayed, scripted
-from mcp_core.errors import ConnectionEnded, RequestTimeout
+from mcp_core.errors import ConnectionEnded, MalformedMessage, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_11_25
 
@@ -123,7 +123,7 @@ async def test_one_byte_is_spoilt_where_it_is_wanted(autojump_clock: trio.testin
     async with open_in_memory(
         replayed(RECORDED), transcript=heard, to_client=Faults(corrupt=place, split=60), revisions=[R2025_11_25]
     ) as client:
-        with pytest.raises(RequestTimeout):
+        with pytest.raises(MalformedMessage):
             await client.call_tool("a")
     other = b"".join(line + b"\n" for direction, line in heard.lines if direction == "<")
     assert len(other) == len(said)

@@ -21,6 +21,7 @@ from engine_pair import (
 
 from mcp_core import methods as m
 from mcp_core import types as t
+from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import (
     AnswerReceived,
     FailureReceived,
@@ -500,8 +501,6 @@ def test_a_legacy_session_cannot_be_taken_over() -> None:
 
 
 def test_a_client_without_revisions_cannot_be_opened() -> None:
-    from mcp_core.engine.client import ClientConnection
-
     client = ClientConnection(t.Implementation(name="c", version="1"), NOTHING_DECLARED, revisions=())
     with pytest.raises(LocalProtocolError, match="no revision"):
         client.open()
@@ -579,3 +578,11 @@ def test_a_revision_is_probed_once() -> None:
     unsupported = UnsupportedProtocolVersion.of("2027-07-28", ["2026-07-28"])
     assert negotiation.refused(unsupported) == Probe(R2026_07_28)
     assert isinstance(negotiation.refused(unsupported), Failed)
+
+
+def test_a_log_level_that_does_not_exist_is_refused_where_it_is_set() -> None:
+    connection = ClientConnection(t.Implementation(name="c", version="1"), NOTHING_DECLARED, log_level="warning")
+    assert connection.log_level == "warning"
+    with pytest.raises(LocalProtocolError, match="no log level 'loud'"):
+        connection.log_level = "loud"  # type: ignore[assignment]  # what is tested
+    assert connection.log_level == "warning"

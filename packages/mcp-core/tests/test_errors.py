@@ -54,8 +54,8 @@ def test_an_error_tells_what_it_happened_to() -> None:
         stderr_tail="Traceback\nKeyError\n",
     )
     assert str(error) == (
-        "no such city (method tools/call, id 'a', peer weather 1.2, phase request)\n"
-        "The end of its stderr:\nTraceback\nKeyError [7]"
+        "no such city (method tools/call, id 'a', peer weather 1.2, phase request) [7]\n"
+        "The end of its stderr:\nTraceback\nKeyError"
     )
     assert Circumstances().describe() == ""
 

@@ -137,7 +137,6 @@ def test_one_bad_tool_does_not_hide_the_others() -> None:
         (None, ()),
         ({"type": "text", "text": "a"}, (t.TextContent(text="a"),)),
         ("a", (t.TextContent(text="a"),)),
-        (5, ()),
     ],
 )
 def test_structured_content_may_come_without_content(content: JsonValue, read: tuple[t.ContentBlock, ...]) -> None:
@@ -145,6 +144,11 @@ def test_structured_content_may_come_without_content(content: JsonValue, read: t
     assert found.content == read
     assert found.structured_content == {"a": 1}
     assert notes == ("content: the content is an array of blocks",)
+
+
+def test_content_that_is_nothing_like_blocks_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="content: expected an array, got a number"):
+        receive(R2025_06_18, {"content": 5}, t.CallToolResult)
 
 
 def test_structured_content_that_no_object_is_left_out_where_it_has_to_be_one() -> None:

@@ -143,8 +143,14 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("raised", "status"),
-    [(None, 0), (KeyboardInterrupt(), 130), (RuntimeError("broken"), 1)],
-    ids=["end", "^C", "failure"],
+    [
+        (None, 0),
+        (KeyboardInterrupt(), 130),
+        (BaseExceptionGroup("tasks", [BaseExceptionGroup("more", [KeyboardInterrupt()])]), 130),
+        (RuntimeError("broken"), 1),
+        (ExceptionGroup("tasks", [RuntimeError("broken")]), 1),
+    ],
+    ids=["end", "^C", "^C in a task", "failure", "failure in a task"],
 )
 def test_the_status_says_how_it_ended(
     folder: Path,

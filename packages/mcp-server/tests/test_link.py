@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 import trio
 import trio.testing
@@ -235,6 +236,21 @@ async def test_a_handler_that_waits_for_the_client_gives_its_slot_back(revision:
         assert text_of(await client.call("tools/call", echo("meanwhile"))) == "meanwhile"
         await client.send({"jsonrpc": "2.0", "id": client.asked[0]["id"], "result": {"roots": []}})
         assert text_of(as_object((await client.response(asking))["result"])) == "0"
+
+
+@pytest.mark.parametrize(
+    "rest", [b'"result":{"roots":NaN}', rb'"result":{"a":"\ud800"}', b'"result":5', b'"error":"no"']
+)
+async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(rest: bytes) -> None:
+    gate = Gate()
+    async with connected(gate.server, R2025_06_18) as client:
+        id = await client.start("tools/call", {"name": "look"})
+        await client.wait_for(lambda: len(client.asked) == 1)
+        asked = orjson.dumps(client.asked[0]["id"])
+        await client.stream.send_all(b'{"jsonrpc":"2.0","id":%b,%b}\n' % (asked, rest))
+        error = as_object((await client.response(id))["error"])
+        assert "the client's answer cannot be read" in str(error["message"])
+        assert text_of(await client.call("tools/call", echo("alive"))) == "alive"
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)

@@ -589,12 +589,17 @@ class BrokenDict(TypedDict):
     x: Absent
 
 
+class Refused:
+    def method(self, x: int) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
         (refused_star, ["'args'", "*args", "name each parameter"]),
         (refused_stars, ["'kwargs'", "**kwargs"]),
         (refused_slash, ["'x'", "remove the '/'"]),
+        (Refused.method, ["'self'", "instance.method"]),
         (refused_name, ["'x'", "Absent", "TYPE_CHECKING"]),
         (refused_deep, ["'x'", "Absent"]),
         (taking(Broken), ["'x'", "Broken", "Absent"]),
@@ -773,10 +778,10 @@ HINTS: st.SearchStrategy[object] = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
         inner.map(lambda hint: list[hint]),  # type: ignore[valid-type]  # made at run time
-        inner.map(lambda hint: dict[str, hint]),  # type: ignore[valid-type]
-        inner.map(lambda hint: tuple[hint, ...]),  # type: ignore[valid-type]
+        inner.map(lambda hint: dict[str, hint]),  # type: ignore[valid-type]  # made of values
+        inner.map(lambda hint: tuple[hint, ...]),  # type: ignore[valid-type]  # made of values
         st.tuples(inner, inner).map(lambda pair: tuple.__class_getitem__(pair)),
-        HASHABLE.map(lambda hint: frozenset[hint]),  # type: ignore[valid-type]
+        HASHABLE.map(lambda hint: frozenset[hint]),  # type: ignore[valid-type]  # made of values
         inner.map(lambda hint: hint | None),
     ),
     max_leaves=5,

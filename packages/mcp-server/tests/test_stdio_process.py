@@ -168,3 +168,27 @@ def test_a_slow_reader_gets_everything(command: list[str]) -> None:
         assert sorted(seen) == list(range(30))
         assert process.stdout.read() == b""
         assert process.wait(PATIENCE) == 0
+
+
+def test_it_ends_at_once_when_there_is_no_input(command: list[str]) -> None:
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
+@pytest.mark.parametrize(("redirection", "name"), [("<&-", "stdin"), (">&-", "stdout")])
+def test_it_says_so_when_a_descriptor_of_the_wire_is_closed(redirection: str, name: str) -> None:
+    program = "import trio; from mcp_server import Server, serve_stdio; trio.run(serve_stdio, Server('x', version='1'))"
+    shell = ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-c", program]
+    ended = subprocess.run(shell, input=b"", capture_output=True, timeout=PATIENCE, check=False)
+    assert ended.returncode != 0
+    assert f"{name} is closed" in ended.stderr.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
+def test_without_stderr_what_is_printed_goes_nowhere(command: list[str]) -> None:
+    shell = ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", *command]
+    given = lines(INITIALIZE, call(1, "echo", text="hi"))
+    ended = subprocess.run(shell, input=given, capture_output=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 0
+    assert set(answers(ended.stdout)) == {0, 1}

@@ -68,6 +68,12 @@ class Answering:
         except Exception:  # noqa: BLE001  the user's function: its failure is told to the server, and no more than that
             _log.exception("the handler of %s failed", row.name)
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
+        except BaseExceptionGroup as group:
+            # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
+            failed, rest = group.split(Exception)
+            if failed is not None:
+                _log.error("the handler of %s failed", row.name, exc_info=failed)
+            raise rest or group from None
 
     async def fulfil(self, question: InputRequest) -> InputResponse:
         """The answer to a question in a result. Raises what the handler raises, since no error can be sent for it."""

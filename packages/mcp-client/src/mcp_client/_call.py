@@ -50,6 +50,7 @@ class Call:
         "_over",
         "_progress",
         "_scope",
+        "_sending",
         "_task",
         "deadline",
         "outcome",
@@ -67,13 +68,16 @@ class Call:
         self._over = False
         self._progress: ProgressNotificationParams | None = None
         self._scope: trio.CancelScope | None = None
+        self._sending = False
         self._task: trio.lowlevel.Task | None = None
 
     async def send(self, send: Callable[[], Awaitable[None]]) -> None:
-        """Sends the request where that may have to wait. A deadline ends it."""
+        """Sends the request where that may have to wait. A deadline ends it, and so does an outcome."""
+        self._sending = True
         with trio.CancelScope(deadline=self.deadline) as self._scope:
             await send()
         self._scope = None
+        self._sending = False
 
     async def wait(self) -> None:
         """Waits until there is an outcome, or none can come any more.
@@ -121,7 +125,10 @@ class Call:
         self._finish()
 
     def _finish(self) -> None:
-        if self._scope is not None:
+        if self._sending and self._scope is not None:
+            # What still waits to be written was put down by others.
+            self._scope.cancel()
+        elif self._scope is not None:
             self._scope.deadline = math.inf
         self.wake()
 

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
@@ -14,7 +14,7 @@ import mcp_client
 from mcp_client._cli_arguments import UsageError, pairs
 from mcp_client._cli_commands import COMMANDS, Invocation
 from mcp_client._cli_forms import Forms
-from mcp_client._cli_screen import Screen, harmless
+from mcp_client._cli_screen import Screen
 from mcp_client._deadlines import Deadlines
 from mcp_client._handlers import Handlers
 from mcp_client._open import open_stdio
@@ -64,12 +64,23 @@ _HINTS: Final[dict[type[McpError], str]] = {
 }
 
 
-def _common() -> argparse.ArgumentParser:
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else here does; `--help` has the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: error: {message}; `{self.prog} --help` tells more\n")
+
+
+def _common() -> _Parser:
     """The options that every command has."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument("--json", action="store_true", help="results as JSON, one document a line")
     common.add_argument(
-        "--revision", action="append", choices=[*REVISIONS], help="speak only this revision (several: any of them)"
+        "--revision",
+        action="append",
+        choices=[*REVISIONS],
+        metavar="REVISION",
+        help=f"speak only this revision (several: any of them): {', '.join(REVISIONS)}",
     )
     common.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for the server, and for each answer"
@@ -78,13 +89,16 @@ def _common() -> argparse.ArgumentParser:
     common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
     common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="what the server writes to stderr")
     common.add_argument(
-        "--log-level", choices=[*LOGGING_LEVELS], help="show log messages of the server from this level"
+        "--log-level",
+        choices=[*LOGGING_LEVELS],
+        metavar="LEVEL",
+        help=f"show log messages of the server from this level: {', '.join(LOGGING_LEVELS)}",
     )
     return common
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="mcp-client",
         description="Talks to a server of the Model Context Protocol.",
         epilog=_CODES,
@@ -109,14 +123,16 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("kind", nargs="?", choices=["tools", "resources", "templates", "prompts"])
     call = command("call", "call a tool")
     call.add_argument("name")
-    call.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="arguments, typed by the tool's input schema")
+    call.add_argument(
+        "pairs", nargs="*", default=[], metavar="KEY=VALUE", help="arguments, typed by the tool's input schema"
+    )
     call.add_argument("--args", metavar="JSON", help="all arguments as a JSON object")
     read = command("read", "read a resource")
     read.add_argument("uri")
     read.add_argument("--output", metavar="FILE", help="write the contents to a file")
     prompt = command("prompt", "get a prompt")
     prompt.add_argument("name")
-    prompt.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="arguments of the prompt")
+    prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="arguments of the prompt")
     complete = command("complete", "complete an argument of a prompt or a resource template")
     complete.add_argument("ref", help="the name of a prompt, or a URI template (it has `{` or `://`)")
     complete.add_argument("argument", help="the argument to complete")
@@ -130,8 +146,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    Deadlines(connect=seconds)
+    try:
+        seconds = float(text)
+        Deadlines(connect=seconds)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"it has to be a number of seconds above 0, not {text!r}") from None
     return seconds
 
 
@@ -157,7 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return trio.run(_run, options, server, screen)
     except UsageError as error:
-        parser.error(harmless(str(error)))
+        if screen.json:
+            screen.data({"error": {"type": "UsageError", "message": str(error)}})
+        screen.note(f"{parser.prog}: error: {error}")
+        return USAGE
     except KeyboardInterrupt:
         screen.clear()
         return INTERRUPTED

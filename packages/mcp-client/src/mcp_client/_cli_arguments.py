@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["UsageError", "closest", "json_object", "pairs", "typed"]
 
 
+_SHOWN: Final = 10
+"""How many names an error lists."""
+
+
 class UsageError(Exception):
     """The command line makes no sense: what is wrong, and what would be right."""
 
@@ -56,7 +60,7 @@ def typed(words: dict[str, str], schema: JsonObject) -> JsonObject:
     arguments: JsonObject = {}
     for name, text in words.items():
         if name not in known and known and schema.get("additionalProperties") is False:
-            raise UsageError(f"there is no argument {name!r}{closest(name, known)}; there are: {', '.join(known)}")
+            raise UsageError(f"there is no argument {name!r}{closest(name, known)}")
         arguments[name] = _value(name, text, _types(known.get(name)))
     return arguments
 
@@ -102,6 +106,10 @@ def _value(name: str, text: str, types: Sequence[str]) -> JsonValue:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean ...?)`, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    """` (did you mean ...?)`, or where nothing is near, what there is."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    more = ", ..." if len(names) > _SHOWN else ""
+    return f"; there are: {', '.join(names[:_SHOWN])}{more}" if names else "; there are none"

@@ -198,6 +198,9 @@ class Client:
             uri: Which.
             on_progress: Is called with the progress that is reported.
             deadlines: How long to wait, if not as long as usual.
+
+        Returns:
+            The contents: one, or several where the URI stands for more, as a folder does.
         """
         return await self._with_input(RESOURCES_READ, ReadResourceRequestParams(uri=uri), on_progress, deadlines)
 
@@ -223,6 +226,9 @@ class Client:
             arguments: Its arguments; all are strings.
             on_progress: Is called with the progress that is reported.
             deadlines: How long to wait, if not as long as usual.
+
+        Returns:
+            The messages to begin a conversation with, and what the prompt is for.
         """
         params = GetPromptRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
         return await self._with_input(PROMPTS_GET, params, on_progress, deadlines)
@@ -256,11 +262,11 @@ class Client:
     # --- the connection --------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        """Asks for a sign of life. Legacy revisions only: 2026-07-28 has no such request."""
+        """Asks for a sign of life. Raises `LocalProtocolError` on 2026-07-28, which has no such request."""
         await self.request(PING, PingRequestParams())
 
     async def set_log_level(self, level: LoggingLevel) -> None:
-        """Sets the least level of log messages that the server shall send.
+        """Sets the least level of log messages that the server shall send: one of `mcp_core.types.LOGGING_LEVELS`.
 
         A legacy server is told now, for the session; a modern one with each request from here on.
         """

@@ -65,6 +65,9 @@ class Grace:
     """How long each step of stopping a child may take, in seconds.
 
     Spec: basic/lifecycle#stdio (2025-11-25), basic/transports/stdio#shutdown (2026-07-28)
+
+    Raises:
+        ValueError: One of them is negative or not finite.
     """
 
     close_stdin: float = attrs.field(default=2.0, validator=_finite)

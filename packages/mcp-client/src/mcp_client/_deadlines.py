@@ -12,7 +12,11 @@ __all__ = ["DEFAULT_DEADLINES", "Deadlines"]
 
 @attrs.frozen(kw_only=True)
 class Deadlines:
-    """How long to wait, in seconds. `math.inf` waits for ever."""
+    """How long to wait, in seconds. `math.inf` waits for ever.
+
+    Raises:
+        ValueError: One of them is not more than 0.
+    """
 
     connect: float = 30.0
     """From the start until era and revision are agreed. Package runners that download first need most of it."""

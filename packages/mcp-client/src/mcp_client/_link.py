@@ -326,7 +326,7 @@ class Link:
     def _deliver_malformed(self, bad: MalformedMessage) -> None:
         """No message, but perhaps meant as one: then somebody waits for it, or for our answer to it."""
         reply = bad.reply
-        if reply is not None:
+        if reply is not None and bad.answers not in self.connection.asked:
             # A line without an id may be a log line; and a modern client writes no responses at all.
             if reply.id is not None and self.connection.session is not None:
                 self._serving.reply(reply)

@@ -105,9 +105,11 @@ class Serving:
                 outcome = await self._answering.answer(event.row, event.params)
                 await self._send(event, outcome)
         finally:
-            del self._running[event.id]
-            self._connection.withdraw(event.id)
-            self._drop(event.id)
+            # Once the answer was put down, a server may have used the id again before it could be written.
+            if self._running.get(event.id) is scope:
+                del self._running[event.id]
+                self._connection.withdraw(event.id)
+                self._drop(event.id)
             if not self._running:
                 self._on_busy(False)  # noqa: FBT003  what it is told is whether we are
 

@@ -153,7 +153,11 @@ class StreamTransport:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
             for line in self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof():
-                deliver(self._decode(line))
+                message = self._decode(line)
+                if not data and isinstance(message, MalformedMessage):
+                    # Not a bad answer, but the beginning of one: who waits for it is told that the connection ended.
+                    message.answers = None
+                deliver(message)
                 if self._junk > self._limits.junk_lines:
                     return
             if not data:

@@ -37,8 +37,8 @@ def _no_object(value: Given) -> bool:
     return not isinstance(value, dict)
 
 
-def _no_array(value: Given) -> bool:
-    return not isinstance(value, list)
+def _loose_blocks(value: Given) -> bool:
+    return value is ABSENT or value is None or isinstance(value, str | dict)
 
 
 def _no_string(value: Given) -> bool:
@@ -201,7 +201,7 @@ REPAIRS: Final[tuple[Repair, ...]] = (
     ),
     Repair(t.Tool, "inputSchema", _bad_schema, _schema, _SCHEMA_NOTE),
     Repair(t.Tool, "outputSchema", _bad_output_schema, _output_schema, "an output schema is an object with a type"),
-    Repair(t.CallToolResult, "content", _no_array, _blocks, "the content is an array of blocks"),
+    Repair(t.CallToolResult, "content", _loose_blocks, _blocks, "the content is an array of blocks"),
     Repair(t.PromptMessage, "content", _is_string, _text, "the content is a block, not a string"),
     Repair(t.SamplingMessage, "content", _is_string, _text, "the content is a block, not a string"),
     Repair(t.CreateMessageResult, "content", _is_string, _text, "the content is a block, not a string"),

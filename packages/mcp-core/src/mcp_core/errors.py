@@ -147,10 +147,15 @@ class McpError(Exception):
         around = self.circumstances.describe()
         if around:
             lines[0] = f"{self.message} ({around})"
+        lines[0] += self._label()
         if self.circumstances.stderr_tail:
             lines.append("The end of its stderr:")
             lines.append(self.circumstances.stderr_tail.rstrip("\n"))
         return "\n".join(lines)
+
+    def _label(self) -> str:
+        """What stands behind the sentence, before the end of the stderr."""
+        return ""
 
 
 class ProtocolError(McpError):
@@ -198,7 +203,8 @@ class MalformedMessage(RemoteProtocolError):
         self.reply: ErrorResponse | None = reply
         """What JSON-RPC wants to be answered; `None` where an answer would be wrong (to an answer)."""
         self.answers: RequestId | None = answers
-        """The id of the request that it was meant to answer, if that can be read: nothing else will answer it."""
+        """The id of the request that it was meant to answer, if that can be read: nothing else will answer it. With a
+        `reply`, it is an answer only if there is such a request."""
         self.excerpt: bytes = excerpt
         """The beginning of the offending bytes."""
 
@@ -246,8 +252,8 @@ class RequestFailed(McpError):
         self.data: JsonValue = data
         """What the error object carried besides; `None` when it carried nothing."""
 
-    def __str__(self) -> str:
-        return f"{super().__str__()} [{self.code}]"
+    def _label(self) -> str:
+        return f" [{self.code}]"
 
 
 class UnsupportedProtocolVersion(RequestFailed):

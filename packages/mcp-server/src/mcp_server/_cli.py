@@ -113,6 +113,12 @@ def _run(server: Server) -> int:
         trio.run(serve_stdio, server)
     except KeyboardInterrupt:
         return 130
+    except BaseExceptionGroup as group:
+        # It is raised in whichever task runs, and so comes out of that task's nurseries.
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return 130
+        logging.getLogger("mcp_server").exception("the server failed")
+        return 1
     except Exception:
         logging.getLogger("mcp_server").exception("the server failed")
         return 1

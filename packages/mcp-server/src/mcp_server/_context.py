@@ -255,6 +255,9 @@ class Context:
 
         Returns:
             `Accepted` when the user agreed to go there, which does not mean that they are done; `Declined` or `Dismissed`.
+
+        Raises:
+            LocalProtocolError: The client's revision has no such question.
         """
         elicitation_id = elicitation_id or secrets.token_urlsafe(16)
         params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
@@ -321,7 +324,11 @@ class Context:
         return cast("CreateMessageResult", answer)  # read by the row of the method
 
     async def list_roots(self) -> tuple[Root, ...]:
-        """Asks the client for the folders that the server may work in. Spec: client/roots"""
+        """Asks the client for the folders that the server may work in. Spec: client/roots
+
+        Returns:
+            What the client names, which may be nothing. It is advice, and no permission of the operating system.
+        """
         answer = await self._ask(ROOTS_LIST, ListRootsRequestParams())
         return cast("ListRootsResult", answer).roots  # read by the row of the method
 

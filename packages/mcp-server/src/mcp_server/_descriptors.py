@@ -1,7 +1,7 @@
 """Bytes over two file descriptors, without threads where the system can say when they are ready.
 
-Pipes, terminals and sockets are non-blocking and waited for; regular files (`server < requests.txt`) and the pipes of
-Windows cannot be waited for, so a thread reads and writes those.
+Pipes, terminals and sockets are non-blocking and waited for; regular files (`server < requests.txt`), `/dev/null` and
+the pipes of Windows cannot be waited for, so a thread reads and writes those.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class DescriptorStream:
         self._closed = False
 
     async def receive_some(self) -> bytes:
-        """The next bytes; empty at the end of input."""
-        if not self._source_waits:
-            return await trio.to_thread.run_sync(os.read, self._source, _CHUNK, abandon_on_cancel=True)
+        """The next bytes; empty at the end of input. Raises `trio.BrokenResourceError` when they cannot be read."""
         while True:
-            # Waiting first costs no more than trying first: a request rarely lies ready when the last one was served.
-            await trio.lowlevel.wait_readable(self._source)
             try:
+                if not self._source_waits:
+                    return await trio.to_thread.run_sync(os.read, self._source, _CHUNK, abandon_on_cancel=True)
+                # Waiting first costs no more than trying first: a request rarely lies ready when the last was served.
+                await trio.lowlevel.wait_readable(self._source)
                 return os.read(self._source, _CHUNK)
             except BlockingIOError:
                 continue
@@ -97,7 +97,10 @@ class DescriptorStream:
 
 def _make_ready(descriptor: int) -> bool:
     """Makes a descriptor non-blocking if it can be waited for. False if a thread is needed."""
-    if sys.platform == "win32" or stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if sys.platform == "win32":
+        return False
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)):
         return False
     os.set_blocking(descriptor, False)
     return True

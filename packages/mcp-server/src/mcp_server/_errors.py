@@ -17,10 +17,14 @@ class RegistrationError(McpError):
 class ToolError(McpError):
     """Raised by a tool: it failed, and the model should read why.
 
-    The call is answered with a result that has `isError`, and the message as its text. Any other exception is
-    answered with an internal error without details. Spec: server/tools#error-handling
+    The call is answered with a result that has `isError`, and the message as its text. `RequestFailed` is sent as the
+    error that it is. Any other exception leads to a result with `isError` which says that the tool failed, and nothing
+    of the exception; that goes to the log. Spec: server/tools#error-handling
     """
 
 
 class InvalidResult(McpError):
-    """A function returned what its return annotation does not allow. The peer sees an internal error."""
+    """A function returned what its return annotation does not allow.
+
+    The peer is told that the tool failed, or, of a resource or prompt, "Internal error"; the log says why.
+    """

@@ -84,6 +84,8 @@ class Call:
     """What its handler runs in. Cancelled when the client cancels the request."""
     asking: Asking | None = None
     """How its handler asks the client, once it may want to."""
+    questions: int = 0
+    """How many answers of the client its handler waits for (legacy)."""
 
 
 @attrs.define(eq=False)
@@ -146,6 +148,10 @@ class Link:
         _log.debug("malformed message: %s", malformed.message)
         if malformed.reply is not None:
             self._outlet.send_nowait(malformed.reply, None)
+        elif malformed.answers is not None:
+            # The handler that asked waits for nothing else.
+            error = ErrorObject(int(malformed.code), f"the client's answer cannot be read: {malformed.message}")
+            self._react(self.connection.receive(ErrorResponse(malformed.answers, error)), 0)
 
     @property
     def crowded(self) -> bool:
@@ -213,8 +219,10 @@ class Link:
             if outgoing is not None:
                 await self._send_answer(id, outgoing)
         finally:
-            self._withdraw(id)
-            del self._calls[id]
+            # Once the answer was put down, a client may have used the id again before it could be written.
+            if self._calls.get(id) is call:
+                self._withdraw(id)
+                del self._calls[id]
             if not self._calls:
                 self._idle.set()
 
@@ -226,6 +234,12 @@ class Link:
             return failure
         except Exception as error:  # noqa: BLE001 -- the one place where a handler is called: logged, and told in general
             return self._internal(call, error)
+        except BaseExceptionGroup as group:
+            # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
+            failed, rest = group.split(Exception)
+            if failed is not None:
+                self._internal(call, failed)
+            raise rest or group from None
 
     def _internal(self, call: Call, error: Exception) -> RequestFailed:
         request = call.request
@@ -300,15 +314,15 @@ class Link:
         if outgoing is not None:
             await self._send(outgoing)
 
-    async def ask(self, row: Method[object, object], params: object, *, for_request: RequestId | None) -> object:
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
         """Sends the client a request and waits for its answer (legacy).
 
-        The caller's place is free meanwhile, so that handlers which wait for the client cannot keep others out.
+        The place of the call is free meanwhile, so that handlers which wait for the client cannot keep others out.
 
         Args:
             row: The method.
             params: Its parameters.
-            for_request: The client's request that it is about.
+            call: The client's request that it is about.
 
         Returns:
             The result.
@@ -319,10 +333,13 @@ class Link:
             LocalProtocolError: The revision or the state forbids it.
             ConnectionEnded: The client is gone.
         """
-        outgoing = self.connection.ask(row, params, for_request=for_request)
+        outgoing = self.connection.ask(row, params, for_request=call.request.id)
         id = outgoing.message.id if isinstance(outgoing.message, Request) else 0
         waiter = self._asked[id] = _Waiter()
-        self._workers.release()
+        # Several tasks of a handler may ask at once; it has one place all the same.
+        call.questions += 1
+        if call.questions == 1:
+            self._workers.release()
         try:
             await self._send(outgoing)
             await waiter.done.wait()
@@ -330,7 +347,9 @@ class Link:
             self._give_up(id)
             raise
         finally:
-            self._workers.resume()
+            call.questions -= 1
+            if not call.questions:
+                self._workers.resume()
             self._asked.pop(id, None)
         if isinstance(waiter.outcome, AnswerReceived):
             return waiter.outcome.result

@@ -76,6 +76,10 @@ class Image:
         data: Its bytes.
         mime_type: Its media type; guessed from the name of the file, else `image/png`.
         path: A file to read it from, instead of `data`.
+
+    Raises:
+        ValueError: Both `data` and `path` are given, or neither.
+        OSError: The file cannot be read.
     """
 
     def __init__(
@@ -99,6 +103,10 @@ class Audio:
         data: Its bytes.
         mime_type: Its media type; guessed from the name of the file, else `audio/wav`.
         path: A file to read it from, instead of `data`.
+
+    Raises:
+        ValueError: Both `data` and `path` are given, or neither.
+        OSError: The file cannot be read.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ class InSession:
         """See `Asking.ask`."""
         call = self._call
         _check(call, row, params)
-        return await call.link.ask(row, params, for_request=call.request.id)
+        return await call.link.ask(row, params, call)
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """See `Asking.once`."""

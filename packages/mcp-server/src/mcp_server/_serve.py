@@ -42,7 +42,9 @@ async def serve_stdio(server: Server) -> None:
     Args:
         server: What to serve.
 
-    *Closing.* Returns at the end of input, after the handlers that run had a second to finish; cancel it to stop.
+    *Closing.* Returns at the end of input, after the handlers that run had a second to finish; cancel it to stop. A
+    plain function in a worker thread cannot be interrupted, so one that never returns is waited for: let it look at
+    `trio.from_thread.check_cancelled()` now and then.
     """
     service = server._service  # noqa: SLF001  # one package
     with _told(service) as on_link:

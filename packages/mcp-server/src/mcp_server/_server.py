@@ -63,6 +63,9 @@ class Server:
         revisions: The revisions that it speaks; all of them by default.
         limits: The bounds on what one client may make it do.
         input_policy: How questions to the client are asked in rounds, on 2026-07-28.
+
+    Raises:
+        ValueError: It is to speak no revision at all.
     """
 
     def __init__(
@@ -257,6 +260,9 @@ class Server:
             resource: The template, which has to be registered before.
             thread: Whether a plain function runs in a worker thread; it does by default.
 
+        Returns:
+            The decorator; it returns the function unchanged.
+
         Raises:
             RegistrationError: There is no such argument, or the function takes something else.
         """
@@ -280,6 +286,9 @@ class Server:
         Args:
             row: The method. When it names an extension, the server declares that extension.
 
+        Returns:
+            The decorator; it returns the function unchanged.
+
         Raises:
             RegistrationError: The method is a part of the connection itself, or the function is no coroutine function.
         """
@@ -296,7 +305,7 @@ class Server:
 
             async def handle(call: Call) -> object:
                 # The engine has made the parameters by the row.
-                params: P = call.request.params  # type: ignore[assignment]
+                params: P = call.request.params  # type: ignore[assignment]  # the engine reads them by the row
                 context = self._service.context(call)
                 try:
                     return await function(params, context)

@@ -131,6 +131,8 @@ def _check_kind(compiler: Compiler, parameter: inspect.Parameter) -> None:
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise compiler.failure("arguments are given by name; remove the '/' from the signature")
+    if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
+        raise compiler.failure("this is a method of a class, not of an instance; register it as `instance.method`")
 
 
 def _injected_class(hint: object, scope: Scope, injected: Collection[type]) -> type | None:

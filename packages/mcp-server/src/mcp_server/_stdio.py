@@ -8,6 +8,7 @@ Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -33,13 +34,22 @@ async def serve_over_stdio(
 
 
 def _private_descriptors() -> DescriptorStream:
+    # Python has no object for a descriptor that was closed when it started. Its number may be anybody's by now.
+    for name, file in (("stdin", sys.__stdin__), ("stdout", sys.__stdout__)):
+        if file is None:
+            raise OSError(errno.EBADF, f"{name} is closed, but the messages of a stdio server go over stdin and stdout")
     # Whatever Python has buffered for stdout was meant for it before the wire began; it goes where prints go from now.
     source = os.dup(0)
     sink = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.dup2(2, 1)
+    if sys.__stderr__ is not None:
+        os.dup2(2, 1)
+    else:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
     if sys.stdout is not None:
         # Prints appear at once, in their order with what is written to stderr.
         _line_buffered()

@@ -122,5 +122,6 @@ async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
 
 
 def _too_long(limit: LimitExceeded) -> MalformedMessage:
-    error = ErrorObject(int(ErrorCode.INVALID_REQUEST), limit.message)
+    # The code that the codec gives for the same limit: it was not read, so nobody knows what it is.
+    error = ErrorObject(int(ErrorCode.PARSE_ERROR), limit.message)
     return MalformedMessage(limit.message, reply=ErrorResponse(None, error))

@@ -126,12 +126,19 @@ class Workers(Generic[C]):
                     await self._run(call)
                 finally:
                     self._running -= 1
-                if copy_context() != self._clean:
+                if not self._unchanged():
                     self._summon()
                     return
             if self._stopped or len(self._idle) >= _SPARE:
                 return
             await self._wait_for_work()
+
+    def _unchanged(self) -> bool:
+        """Whether the context of this task is as it was at first."""
+        try:
+            return copy_context() == self._clean
+        except Exception:  # noqa: BLE001  values compare themselves, and arrays, for one, refuse to say yes or no
+            return False
 
     async def _wait_for_work(self) -> None:
         me = trio.lowlevel.current_task()

@@ -56,6 +56,7 @@ from mcp_core.types import (
     InitializeRequestParams,
     InitializeResult,
 )
+from mcp_core.types.logging import LOGGING_LEVELS
 from mcp_core.types.meta import LOG_LEVEL
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ClientConnection(Connection):
         super().__init__(revisions=revisions, limits=limits or Limits(), extensions=extensions)
         self.info: Final = info
         self.capabilities = capabilities
-        self.log_level: LoggingLevel | None = log_level
+        self.log_level = log_level
         self._negotiation = Negotiation(revisions)
         self._probe: RequestId | None = None
         self._handshake: RequestId | None = None
@@ -111,6 +112,17 @@ class ClientConnection(Connection):
         self._envelopes: dict[Revision, JsonObject] = {}
         self._tasks = understands_tasks(capabilities)
         self._callable: set[Method[object, object]] = set()
+
+    @property
+    def log_level(self) -> LoggingLevel | None:
+        """The least level of log message that is wanted of modern servers. Raises `LocalProtocolError` for others."""
+        return self._log_level
+
+    @log_level.setter
+    def log_level(self, level: LoggingLevel | None) -> None:
+        if level is not None and level not in LOGGING_LEVELS:
+            raise LocalProtocolError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
+        self._log_level: LoggingLevel | None = level
 
     # --- opening ---------------------------------------------------------------------------------------------------
 

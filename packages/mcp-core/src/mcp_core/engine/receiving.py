@@ -73,9 +73,9 @@ class Receiving(ABC):
     """The half of a connection that takes messages. `Connection` is the whole."""
 
     role: Role
+    """Which end this is."""
     capabilities: ClientCapabilities | ServerCapabilities
     """What this side declared."""
-    """Which end this is."""
 
     def __init__(self, *, revisions: tuple[Revision, ...], limits: Limits, extensions: Extensions | None) -> None:
         self.revisions: Final = revisions

@@ -50,6 +50,15 @@ _SHORT_INTEGER: Final = 10**20
 _INTEGRAL: Final = re.compile(r"-?[0-9]{1,9}")
 """An error code that came as a string."""
 
+_ENVELOPE_BYTES: Final = 1_000
+"""Where the envelope of an unreadable answer is looked for: this far from its beginning and its end."""
+
+_VERSION: Final = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ID: Final = rb'"id"\s*:\s*("[^"\\]*"|-?(?:0|[1-9][0-9]*))\s*'
+_HEAD_OF_ANSWER: Final = re.compile(rb"\s*\{\s*" + _VERSION + _ID + rb',\s*"(?:result|error)"\s*:')
+_TAIL_OF_ANSWER: Final = re.compile(rb"\}\s*,\s*" + _VERSION + _ID + rb"\}\s*$")
+_BEGINS_AS_ANSWER: Final = re.compile(rb"\s*\{\s*" + _VERSION + rb'"(?:result|error)"\s*:\s*\{')
+
 
 def decode(
     data: bytes | memoryview, limits: Limits = SERVER_LIMITS, *, notes: list[str] | None = None
@@ -104,11 +113,27 @@ def _unreadable(reason: str, data: bytes, limits: Limits, notes: list[str]) -> M
     if len(behind_mark) < len(data) and not behind_mark.startswith(_BYTE_ORDER_MARK):
         notes.append("a byte order mark stands before the message")
         return _interpret(behind_mark, limits, notes)
+    # Of an answer only the envelope can be told: who waits for it need not wait until a deadline passes.
+    envelope = _envelope_of_answer(data, limits)
     if "limit" in reason:
-        return _over(depth_exceeded(limits.nesting_depth), None, limits, code=ErrorCode.PARSE_ERROR)
-    bad = _bad("the bytes are not JSON in UTF-8", None, limits, code=ErrorCode.PARSE_ERROR)
+        return _over(depth_exceeded(limits.nesting_depth), envelope, limits, code=ErrorCode.PARSE_ERROR)
+    bad = _bad("the bytes are not JSON in UTF-8", envelope, limits, code=ErrorCode.PARSE_ERROR)
     bad.message = f"{bad.message}: {reason}"
     return bad
+
+
+def _envelope_of_answer(data: bytes, limits: Limits) -> JsonValue:
+    """What can be told of an answer that cannot be read: its id, where peers write it, first or last."""
+    found = _HEAD_OF_ANSWER.match(data[:_ENVELOPE_BYTES])
+    if found is None and _BEGINS_AS_ANSWER.match(data[:_ENVELOPE_BYTES]):
+        found = _TAIL_OF_ANSWER.search(data[-_ENVELOPE_BYTES:])
+    if found is None:
+        return None
+    try:
+        request_id, bound, _ = read(found[1], limits)
+    except ValueError:
+        return None
+    return None if bound is not None else {"id": request_id, "result": None}
 
 
 def _batch(value: list[JsonValue], limits: Limits, notes: list[str]) -> Batch | MalformedMessage:
@@ -163,7 +188,11 @@ def _question(
 
 def _answer(value: JsonObject, limits: Limits, notes: list[str]) -> ResultResponse | ErrorResponse | MalformedMessage:
     if "result" not in value and "error" not in value:
-        return _bad("a message must have a method, a result or an error", value, limits)
+        bad = _bad("a message must have a method, a result or an error", value, limits)
+        if "method" not in value and bad.reply is not None:
+            # Some peers leave out a result that is empty.
+            bad.answers = bad.reply.id
+        return bad
     result, error = value.get("result"), value.get("error")
     if "result" in value and "error" in value:
         if (result is None) == (error is None):
