@@ -266,9 +266,9 @@ def main() -> None:
             compare(f"server CPU, echo of {size} MiB", "ms", 1.0, rounds, lambda s, n=size: large(s, n << 20, 8))  # type: ignore[misc]  # bound now
     if "client" in wanted:
         for revision in (LEGACY, MODERN):
-            for at_once in (1, 16):
+            for at_once, wished in ((1, None), (16, 4.0)):
                 title = f"client CPU, tools/call, {at_once} in flight, {revision}"
-                compare(title, "us", 4.0, rounds, lambda s, r=revision, n=at_once: client(s, r, n, number))  # type: ignore[misc]  # bound now
+                compare(title, "us", wished, rounds, lambda s, r=revision, n=at_once: client(s, r, n, number))  # type: ignore[misc]  # bound now
     if "start" in wanted:
         compare("server, start to first answer", "ms", 2.5, rounds + 2, lambda s: start(s)[0])
         compare("server, memory after the first answer", "MiB", 2.0, rounds, lambda s: start(s)[1])

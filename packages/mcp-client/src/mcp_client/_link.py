@@ -244,7 +244,7 @@ class Link:
         self._calls[id] = call
         self._watch.expect(call.deadline)
         try:
-            if not self.transport.offer(message):
+            if not self.transport.offer(message, more=len(self._calls) > 1):
                 await call.send(partial(self.transport.send, message))
             await call.wait()
         except LocalProtocolError:

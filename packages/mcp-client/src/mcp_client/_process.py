@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -136,6 +138,32 @@ class ChildProcess:
             return b""
         finally:
             self._receiving = None
+
+    async def _read(self) -> bytes:
+        if sys.platform == "win32" or not isinstance(self._stdout, trio.lowlevel.FdStream):
+            return bytes(await self._stdout.receive_some(_RECEIVE_BYTES))
+        # trio's stream would first let others run and then try to read; an answer is rarely there so soon. Waiting at
+        # once saves a turn of the scheduler for each.
+        descriptor = self._stdout.fileno()
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            try:
+                return os.read(descriptor, _RECEIVE_BYTES)
+            except BlockingIOError:
+                continue
+
+    def write_now(self, data: bytes) -> int:
+        """Write what the child takes at once to its stdin.
+
+        Returns:
+            How many bytes that was.
+
+        Raises:
+            OSError: None, or the child is gone; `send_all` says which.
+        """
+        if sys.platform == "win32" or self._stopping or not isinstance(self._stdin, trio.lowlevel.FdStream):
+            raise BlockingIOError
+        return os.write(self._stdin.fileno(), data)
 
     async def send_all(self, data: bytes) -> None:
         """Write all of `data` to the child's stdin, waiting while the child does not read.

@@ -60,7 +60,9 @@ class StreamTransport:
         self._limits: Final = limits
         self._name: Final = name
         self._on_junk: Final = on_junk
-        self._writer: Final = JoiningWriter(self._write, limits.outgoing_bytes)
+        self._writer: Final = JoiningWriter(
+            self._write, limits.outgoing_bytes, stream.write_now if isinstance(stream, ChildProcess) else None
+        )
         self._framer: Final = LineFramer(limits)
         self._reading: Final = trio.CancelScope()
         self._running = False
@@ -83,11 +85,11 @@ class StreamTransport:
             raise await self.why_ended()
         await self._writer.put(line)
 
-    def offer(self, message: Message | Batch) -> bool:
+    def offer(self, message: Message | Batch, *, more: bool) -> bool:
         """Puts a message down to be written, if there is room for it."""
         if self._ended is not None or self._closing:
             return False
-        return self._writer.offer(self._line(message))
+        return self._writer.offer(self._line(message), more=more)
 
     def send_nowait(self, message: Message | Batch) -> None:
         """Puts a message down to be written."""
@@ -140,8 +142,7 @@ class StreamTransport:
 
     async def _write(self, data: bytes | memoryview) -> None:
         try:
-            # A view comes only from a writer that writes at once, which this one does not.
-            await self._stream.send_all(bytes(data))
+            await self._stream.send_all(data if isinstance(data, bytes) else bytes(data))
         except ConnectionEnded as ended:
             self._ended = ended
             raise trio.BrokenResourceError from ended

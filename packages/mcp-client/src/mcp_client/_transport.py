@@ -38,8 +38,11 @@ class Transport(Protocol):
     async def send(self, message: Message | Batch) -> None:
         """Sends; waits while the server is slow. Raises `ConnectionEnded` when it is gone."""
 
-    def offer(self, message: Message | Batch) -> bool:
-        """Sends if that needs no waiting. False if it does, or cannot be done at all: `send` then waits, or raises."""
+    def offer(self, message: Message | Batch, *, more: bool) -> bool:
+        """Sends if that needs no waiting. False if it does, or cannot be done at all: `send` then waits, or raises.
+
+        `more`: others may be about to send too, so that it pays to wait for them.
+        """
 
     def send_nowait(self, message: Message | Batch) -> None:
         """Sends as far as that needs no waiting: cancellations, refusals. A server that is gone is no error."""

@@ -93,11 +93,11 @@ class JoiningWriter:
         while self._size > self._limit and not self._closed:
             await self._wait_for_room()
 
-    def offer(self, data: bytes) -> bool:
-        """The same as `put`, if that needs no waiting; others may be about to put something down too. False if it does."""
+    def offer(self, data: bytes, *, more: bool = False) -> bool:
+        """The same as `put`, if that needs no waiting. False if it does."""
         if self._closed or self._size > self._limit:
             return False
-        self._put(data, more=True)
+        self._put(data, more=more)
         return True
 
     def _put(self, data: bytes, *, more: bool) -> int:
