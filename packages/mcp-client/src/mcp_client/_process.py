@@ -139,19 +139,6 @@ class ChildProcess:
         finally:
             self._receiving = None
 
-    async def _read(self) -> bytes:
-        if sys.platform == "win32" or not isinstance(self._stdout, trio.lowlevel.FdStream):
-            return bytes(await self._stdout.receive_some(_RECEIVE_BYTES))
-        # trio's stream would first let others run and then try to read; an answer is rarely there so soon. Waiting at
-        # once saves a turn of the scheduler for each.
-        descriptor = self._stdout.fileno()
-        while True:
-            await trio.lowlevel.wait_readable(descriptor)
-            try:
-                return os.read(descriptor, _RECEIVE_BYTES)
-            except BlockingIOError:
-                continue
-
     def write_now(self, data: bytes) -> int:
         """Write what the child takes at once to its stdin.
 
