@@ -17,7 +17,10 @@
      ├─ NegotiationFailed               no revision or era in common
      └─ TransportError                  the channel to the peer
          ├─ ConnectionEnded             the peer is gone; what waited for it ends with this
-         └─ ProcessFailed               a child process did not start, or ended by itself
+         │   └─ SessionExpired          an HTTP server no longer knows the session
+         ├─ ProcessFailed               a child process did not start, or ended by itself
+         └─ HttpFailure                 an HTTP answer that is no answer of the protocol
+             └─ AccessDenied            401 or 403
 
 Blame is explicit: *Local* is the caller's fault, *Remote* the peer's. It is decided once, where a
 message crosses the boundary.
@@ -29,7 +32,7 @@ in `McpError.circumstances`, and shown by `str()`.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -39,10 +42,12 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import ErrorResponse, JsonValue, RequestId
 
 __all__ = [
+    "AccessDenied",
     "Circumstances",
     "ConnectionEnded",
     "ErrorCode",
     "HeaderMismatch",
+    "HttpFailure",
     "InvalidValue",
     "LimitExceeded",
     "LocalProtocolError",
@@ -57,11 +62,15 @@ __all__ = [
     "RequestFailed",
     "RequestTimeout",
     "ResourceNotFound",
+    "SessionExpired",
     "TransportError",
     "UnsupportedProtocolVersion",
     "UrlElicitationRequired",
     "request_failed",
 ]
+
+EXCERPT_BYTES: Final = 512
+"""How much of an answer that is none of ours an error quotes."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -366,6 +375,33 @@ class TransportError(McpError):
 
 class ConnectionEnded(TransportError):
     """The peer is gone. Whatever still waited for it ends with this error; whether it was processed is unknown."""
+
+
+class SessionExpired(ConnectionEnded):
+    """The HTTP server answered 404 to a request of a session: the session is gone, and the request was not processed.
+
+    Spec: basic/transports#session-management (legacy)
+    """
+
+
+class HttpFailure(TransportError):
+    """An HTTP answer that is no answer of the protocol: its status, and the beginning of its body."""
+
+    def __init__(self, message: str, *, status: int, body: bytes = b"") -> None:
+        super().__init__(message)
+        self.status: int = status
+        """The HTTP status."""
+        self.body: bytes = body[:EXCERPT_BYTES]
+        """The first 512 bytes of the body."""
+
+
+class AccessDenied(HttpFailure):
+    """The server wants (other) credentials: 401 or 403. Spec: basic/authorization"""
+
+    def __init__(self, message: str, *, status: int, body: bytes = b"", challenges: Sequence[str] = ()) -> None:
+        super().__init__(message, status=status, body=body)
+        self.challenges: tuple[str, ...] = tuple(challenges)
+        """The values of `WWW-Authenticate`, as they came."""
 
 
 class ProcessFailed(TransportError):

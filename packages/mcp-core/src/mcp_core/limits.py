@@ -77,6 +77,18 @@ class Limits:
     """Lines in a row that are no message, after which the peer is taken for something else; 0: the first one ends
     it. A banner or a traceback on stdout is survived."""
 
+    header_bytes: int = attrs.field(default=32 * _KIB, validator=_bounded(1_024))
+    """Bytes of the start line and all headers of one HTTP message. Tokens of 8 KiB and long cookies fit."""
+    connections: int = attrs.field(default=4_096, validator=_bounded(1))
+    """HTTP connections at a time. A server that has as many accepts no more until one ends; a client keeps no more."""
+    sessions: int = attrs.field(default=10_000, validator=_bounded(1))
+    """Sessions of legacy HTTP clients at a time. When there are as many, those that idle longest make room."""
+    replay_events: int = attrs.field(default=1_000, validator=_bounded(1))
+    """Events of one session that are kept to be sent again. With more the oldest go, but never an answer that was not
+    delivered yet."""
+    replay_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
+    """Bytes of the events that are kept so. A single larger event is kept alone."""
+
     @event_bytes.default
     def _event_bytes_default(self) -> int:
         return self.message_bytes + _EVENT_SLACK

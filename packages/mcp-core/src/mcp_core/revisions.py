@@ -91,6 +91,8 @@ class Revision:
     """HTTP: `Mcp-Session-Id`, and `DELETE` to end the session."""
     resumable: bool
     """HTTP: lost events of a stream can be had again with `Last-Event-ID`."""
+    priming_event: bool
+    """HTTP: a stream begins with an event that has an id and no data, and its server may close it before the answer."""
     version_header: bool
     """HTTP: `MCP-Protocol-Version` on each request after the first answer."""
     routing_headers: bool
@@ -128,6 +130,7 @@ R2024_11_05: Final = Revision(
     object_structured_content=True,
     sessions=False,
     resumable=False,
+    priming_event=False,
     version_header=False,
     routing_headers=False,
     disconnect_cancels=False,
@@ -149,6 +152,7 @@ R2025_11_25: Final = attrs.evolve(
     core_tasks=True,
     cancel_names_request=False,
     error_without_id=True,
+    priming_event=True,
     missing_url_elicitation=ErrorCode.URL_ELICITATION_REQUIRED,
     bad_arguments_in_result=True,
 )
@@ -173,6 +177,7 @@ R2026_07_28: Final = attrs.evolve(
     object_structured_content=False,
     sessions=False,
     resumable=False,
+    priming_event=False,
     routing_headers=True,
     disconnect_cancels=True,
 )
