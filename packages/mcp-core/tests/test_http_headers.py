@@ -1,0 +1,586 @@
+"""The headers that repeat parts of a message: what a client writes, a server agrees with, and with nothing else."""
+
+from __future__ import annotations
+
+import base64
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_core.errors import ErrorCode, LocalProtocolError
+from mcp_core.http.headers import (
+    MCP_METHOD,
+    MCP_NAME,
+    MCP_PROTOCOL_VERSION,
+    NAME_PARAMS,
+    decode_value,
+    encode_value,
+    mirrored,
+    mismatch,
+    name_params,
+)
+from mcp_core.http.messages import Headers
+from mcp_core.http.param_headers import ParamHeader
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request
+from mcp_core.methods import METHODS, PING
+from mcp_core.revisions import LATEST, LEGACY, R2025_06_18, R2025_11_25
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+META: JsonObject = {PROTOCOL_VERSION: LATEST.name}
+SAFE = 2**53 - 1
+
+REGION = ParamHeader("Region", ("region",), "string")
+LIMIT = ParamHeader("Limit", ("limit",), "integer")
+FORCE = ParamHeader("Force", ("force",), "boolean")
+INNER = ParamHeader("Inner", ("outer", "inner"), "string")
+DESIGNATED = (REGION, LIMIT, FORCE, INNER)
+
+
+def _encoded(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def _call_with(arguments: JsonObject, name: str = "search") -> Request:
+    return Request(1, "tools/call", {"name": name, "arguments": arguments, "_meta": META})
+
+
+def _call(name: str = "search", **arguments: JsonValue) -> Request:
+    return _call_with(dict(arguments), name)
+
+
+def _headers(*pairs: tuple[str, str], method: str = "tools/call", name: str | None = "search") -> Headers:
+    named = [] if name is None else [("Mcp-Name", name)]
+    return Headers([("MCP-Protocol-Version", LATEST.name), ("Mcp-Method", method), *named, *pairs])
+
+
+def _complaint(headers: Headers, message: Request | Notification, *designated: ParamHeader) -> str | None:
+    found = mismatch(headers, message, designated)
+    if found is None:
+        return None
+    assert found.code == ErrorCode.HEADER_MISMATCH
+    assert found.message.isascii()
+    assert found.message.isprintable()
+    assert len(found.message) < 400
+    return found.message
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("header.param-string-as-is", "header.mcp-name-encoded")
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "us-west1", "a b  c", "file:///a%20b", "=?base64?", "?=", "=?BASE64?eA==?=", "=?base64?eA==", "~!\"#'\\"],
+)
+def test_safe_text_is_sent_as_it_is(text: str) -> None:
+    assert encode_value(text) == text
+    assert decode_value(text) == text
+
+
+@pytest.mark.spec("header.param-base64-unsafe", "header.param-injection-safe", "header.sentinel-literal-encoded")
+@pytest.mark.parametrize(
+    "text",
+    [
+        " a", "a ", "\ta", "a\t", "a\tb", " ", "a\r\nX-Evil: 1", "\n", "\x00", "\x7f", "é", "日本", "\u2028", "\u00a0",
+        "=?base64?SGVsbG8=?=", "=?base64??=", "=?base64?no base64?=", "=?base64?=",
+    ],
+)  # fmt: skip
+def test_unsafe_text_is_sent_encoded(text: str) -> None:
+    assert encode_value(text) == _encoded(text)
+    assert decode_value(encode_value(text)) == text
+
+
+@pytest.mark.property
+@given(st.text())
+@example("=?base64?=")
+@example("\u00ff")
+def test_what_was_encoded_is_decoded_and_arrives_on_one_line(text: str) -> None:
+    sent = encode_value(text)
+    assert sent.isascii()
+    assert sent.isprintable() or sent == ""
+    assert sent == sent.strip()
+    arrived = Headers.from_raw(Headers([("mcp-name", sent)]).raw()).all("mcp-name")[0]
+    assert decode_value(arrived) == text
+
+
+@pytest.mark.property
+@given(st.text() | st.text(st.characters(max_codepoint=255)).map(lambda text: f"=?base64?{text}?="))
+def test_any_value_is_decoded_or_refused(value: str) -> None:
+    try:
+        text = decode_value(value)
+    except ValueError:
+        pass
+    else:
+        assert (
+            text == value.strip(" \t")
+            or encode_value(text) == value.strip(" \t")
+            or _encoded(text) == value.strip(" \t")
+        )
+
+
+def test_a_lone_surrogate_cannot_be_encoded() -> None:
+    with pytest.raises(ValueError, match="surrogate"):
+        encode_value("\ud800")
+
+
+@pytest.mark.spec("header.base64-markers-exact")
+@pytest.mark.parametrize(
+    "value", ["=?base64?SGVsbG8=", "base64?SGVsbG8=?=", "=?Base64?SGVsbG8=?=", "=?base64?=", "=?base64", "SGVsbG8="]
+)
+def test_a_value_without_both_marks_is_literal(value: str) -> None:
+    assert decode_value(value) == value
+
+
+@pytest.mark.spec("header.value-ows-trimmed")
+def test_blanks_around_a_value_do_not_count() -> None:
+    assert decode_value(" \t a b \t") == "a b"
+    assert decode_value(f"  {_encoded(' a ')} ") == " a "
+
+
+@pytest.mark.spec("header.base64-invalid-rejected", "header.param-invalid-chars-rejected")
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("=?base64?SGVsbG8?=", "no base64"),
+        ("=?base64?SGVs!!!bG8=?=", "no base64"),
+        ("=?base64?SGVsbG8==?=", "no base64"),
+        ("=?base64?=SGVsbG8?=", "no base64"),
+        ("=?base64?SGVs bG8=?=", "no base64"),
+        ("=?base64?__--?=", "no base64"),
+        ("=?base64?a?=", "no base64"),
+        ("=?base64?SGVsbG9=?=", "not exact base64"),
+        ("=?base64?/w==?=", "no UTF-8"),
+        ("=?base64?7aCA?=", "no UTF-8"),
+        ("é", "characters that a header must not have"),
+        ("a\nb", "characters that a header must not have"),
+        ("a\x00", "characters that a header must not have"),
+        ("\x7f", "characters that a header must not have"),
+    ],
+)
+def test_a_value_that_encoding_does_not_give_is_refused(value: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        decode_value(value)
+
+
+def test_a_tab_within_a_value_is_survived() -> None:
+    assert decode_value("a\tb") == "a\tb"
+
+
+# --- What a client sends ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("header.protocol-version-present", "header.mcp-method-required", "http.metadata-headers-on-post")
+@pytest.mark.spec("header.mcp-name-tools-call", "header.mcp-name-resources-read", "header.mcp-name-prompts-get")
+@pytest.mark.spec("tasks.mcp-name-header")
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/list", None, None),
+        ("tools/list", {"name": "x"}, None),
+        ("tools/call", {"name": "x", "uri": "y"}, "x"),
+        ("prompts/get", {"name": "x"}, "x"),
+        ("resources/read", {"uri": "test://x/ü"}, _encoded("test://x/ü")),
+        ("tasks/get", {"taskId": "t-1"}, "t-1"),
+        ("tasks/update", {"taskId": "t-1"}, "t-1"),
+        ("tasks/cancel", {"taskId": "t-1"}, "t-1"),
+        ("tools/call", {"name": 5}, None),
+        ("tools/call", {}, None),
+        ("vendor/own", {"name": "x"}, None),
+    ],
+)
+def test_a_modern_request_repeats_version_method_and_name(
+    method: str, params: JsonObject | None, name: str | None
+) -> None:
+    sent = dict(mirrored(Request(1, method, params), LATEST))
+    expected = {MCP_PROTOCOL_VERSION: "2026-07-28", MCP_METHOD: method}
+    assert sent == expected | ({} if name is None else {MCP_NAME: name})
+
+
+@pytest.mark.spec("http.protocol-version-header")
+def test_a_legacy_message_has_the_version_at_most() -> None:
+    sent = {revision.name: mirrored(_call(region="x"), revision, [REGION]) for revision in LEGACY}
+    assert sent == {
+        "2024-11-05": [],
+        "2025-03-26": [],
+        "2025-06-18": [(MCP_PROTOCOL_VERSION, R2025_06_18.name)],
+        "2025-11-25": [(MCP_PROTOCOL_VERSION, R2025_11_25.name)],
+    }
+
+
+@pytest.mark.spec("header.param-feature-supported", "header.param-mirrored", "header.param-nested-path")
+@pytest.mark.spec("header.param-integer-decimal", "header.param-boolean-lowercase", "header.param-only-designated")
+def test_designated_arguments_are_repeated_and_no_others() -> None:
+    message = _call(region="a b", limit=-7, force=True, outer={"inner": "é"}, query="q", inner="no")
+    sent = mirrored(message, LATEST, DESIGNATED)[3:]
+    assert sent == [
+        ("mcp-param-region", "a b"),
+        ("mcp-param-limit", "-7"),
+        ("mcp-param-force", "true"),
+        ("mcp-param-inner", _encoded("é")),
+    ]
+
+
+@pytest.mark.spec("header.param-absent-omitted", "header.param-null-omitted")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"region": None, "limit": None, "outer": {"inner": None}},
+        {"outer": None},
+        {"outer": "text"},
+        {"outer": []},
+        {"outer": {"inner": {"deeper": 1}}},
+        {"region": ["a"], "limit": 1.5, "force": {}},
+        {"limit": float("inf")},
+    ],
+)
+def test_an_argument_that_is_not_there_or_no_text_has_no_header(arguments: JsonObject) -> None:
+    assert len(mirrored(_call_with(arguments), LATEST, DESIGNATED)) == 3
+
+
+def test_arguments_that_are_missing_or_no_object_have_no_headers() -> None:
+    assert len(mirrored(Request(1, "tools/call", {"name": "x"}), LATEST, DESIGNATED)) == 3
+    assert len(mirrored(Request(1, "tools/call", {"name": "x", "arguments": ["y"]}), LATEST, DESIGNATED)) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(42, "42"), (42.0, "42"), (-0.0, "0"), (False, "false"), ("", ""), (SAFE, str(SAFE)), (-SAFE, str(-SAFE))],
+)
+def test_each_value_has_one_spelling(value: JsonValue, text: str) -> None:
+    assert mirrored(_call(region=value), LATEST, [REGION])[-1] == ("mcp-param-region", text)
+
+
+@pytest.mark.spec("header.xmcp-integer-safe-range")
+@pytest.mark.parametrize("value", [SAFE + 1, -SAFE - 1, 1e300, pytest.param(10**5000, id="5001 digits")])
+def test_an_integer_that_others_would_round_is_not_sent(value: JsonValue) -> None:
+    with pytest.raises(LocalProtocolError, match=r"'limit' is beyond 9007199254740991, which Mcp-Param-Limit"):
+        mirrored(_call(limit=value), LATEST, [LIMIT])
+
+
+@pytest.mark.spec("http.notification-headers-undefined")
+def test_a_notification_repeats_version_and_method() -> None:
+    sent = mirrored(Notification("notifications/cancelled", {"requestId": 1}), LATEST)
+    assert sent == [(MCP_PROTOCOL_VERSION, LATEST.name), (MCP_METHOD, "notifications/cancelled")]
+
+
+@pytest.mark.parametrize("method", ["a\r\nX: y", " a", "é", "\ud800", "=?base64?eA==?="])
+def test_a_method_that_no_header_can_say_is_not_sent(method: str) -> None:
+    with pytest.raises(LocalProtocolError, match="the method"):
+        mirrored(Request(1, method), LATEST)
+
+
+def test_a_lone_surrogate_is_not_sent() -> None:
+    with pytest.raises(LocalProtocolError, match=r"params\.name has a lone surrogate"):
+        mirrored(_call("\udfff"), LATEST)
+    with pytest.raises(LocalProtocolError, match=r"the argument 'outer\.inner' has a lone surrogate"):
+        mirrored(_call(outer={"inner": "\ud800"}), LATEST, [INNER])
+
+
+def test_an_extension_names_the_member_that_is_repeated() -> None:
+    row = attrs.evolve(PING, name="vendor/open", name_param="door", extension="vendor/doors")
+    names = name_params([*METHODS, row])
+    assert names == {**NAME_PARAMS, "vendor/open": "door"}
+    message = Request(1, "vendor/open", {"door": "left", "_meta": META})
+    sent = Headers(mirrored(message, LATEST, names=names))
+    assert sent.get(MCP_NAME) == "left"
+    assert mismatch(sent, message, (), names=names) is None
+    other = Request(1, "vendor/open", {"door": "right", "_meta": META})
+    assert mismatch(sent, other, ()) is None
+    found = mismatch(sent, other, (), names=names)
+    assert found is not None
+    assert found.message == "the header Mcp-Name says 'left', the body says 'right'"
+
+
+# --- What a server compares -------------------------------------------------------------------------------------------
+
+
+def _without(name: str) -> Headers:
+    return Headers((key, value) for key, value in _headers() if key != name)
+
+
+def test_headers_that_agree_are_accepted() -> None:
+    assert _complaint(_headers(), _call()) is None
+
+
+@pytest.mark.spec("header.name-case-insensitive", "header.value-ows-trimmed")
+def test_neither_the_case_of_names_nor_blanks_around_values_matter() -> None:
+    pairs = [("MCP-PROTOCOL-VERSION", f" {LATEST.name}"), ("mcp-METHOD", "\ttools/call "), ("mcp-name", "  search  ")]
+    assert _complaint(Headers(pairs), _call()) is None
+
+
+@pytest.mark.spec("header.mcp-method-missing-rejected", "header.mcp-name-missing-rejected")
+@pytest.mark.spec("header.protocol-version-missing-rejected", "header.mismatch-error-code")
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (MCP_PROTOCOL_VERSION, "the header MCP-Protocol-Version is missing; the body says '2026-07-28'"),
+        (MCP_METHOD, "the header Mcp-Method is missing; the body says 'tools/call'"),
+        (MCP_NAME, "the header Mcp-Name is missing; the body says 'search'"),
+    ],
+)
+def test_a_request_without_a_standard_header_is_refused(name: str, sentence: str) -> None:
+    assert _complaint(_without(name), _call()) == sentence
+
+
+@pytest.mark.spec("header.mcp-method-mismatch-rejected", "header.mcp-name-mismatch-rejected")
+@pytest.mark.spec("header.protocol-version-mismatch-rejected", "header.value-case-sensitive")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (MCP_PROTOCOL_VERSION, "2025-11-25"),
+        (MCP_METHOD, "tools/list"),
+        (MCP_METHOD, "TOOLS/CALL"),
+        (MCP_METHOD, ""),
+        (MCP_METHOD, _encoded("tools/call")),
+        (MCP_METHOD, "tools/call, tools/call"),
+        (MCP_NAME, "Search"),
+        (MCP_NAME, ""),
+        (MCP_NAME, _encoded("other")),
+    ],
+)
+def test_a_header_that_differs_is_refused(name: str, value: str) -> None:
+    complaint = _complaint(Headers([*_without(name), (name, value)]), _call())
+    assert complaint is not None
+    assert f"says {value!r}, the body says" in complaint
+    assert name in complaint.lower()
+
+
+@pytest.mark.parametrize("name", [MCP_PROTOCOL_VERSION, MCP_METHOD, MCP_NAME])
+def test_a_header_that_came_twice_is_refused_even_if_equal(name: str) -> None:
+    value = _headers().get(name)
+    assert value is not None
+    complaint = _complaint(Headers([*_headers(), (name, value)]), _call())
+    assert complaint is not None
+    assert f"came 2 times: '{value}, {value}'" in complaint
+
+
+@pytest.mark.spec("header.base64-decoded-before-compare", "header.base64-mcp-name-accepted")
+@pytest.mark.spec("header.intermediary-decodes", "tasks.mcp-name-accepted")
+def test_an_encoded_name_is_decoded_before_it_is_compared() -> None:
+    assert _complaint(_headers(name=_encoded("search")), _call()) is None
+    assert _complaint(_headers(name=_encoded("süß")), _call("süß")) is None
+    task = Request(1, "tasks/get", {"taskId": "t", "_meta": META})
+    assert _complaint(_headers(method="tasks/get", name="t"), task) is None
+
+
+@pytest.mark.spec("header.invalid-characters-rejected", "header.base64-invalid-rejected")
+@pytest.mark.parametrize("name", ["s\xfc\xdf", "a\x01", "=?base64?eA=?="])
+def test_a_name_that_is_malformed_is_refused_even_if_the_body_has_the_same_text(name: str) -> None:
+    complaint = _complaint(_headers(name=name), _call(name))
+    assert complaint is not None
+    assert complaint.startswith("the header Mcp-Name ")
+
+
+def test_a_name_that_looks_encoded_stands_for_what_it_encodes() -> None:
+    assert _complaint(_headers(name=_encoded("x")), _call(_encoded("x"))) is not None
+
+
+def test_a_request_whose_body_has_no_name_is_left_to_the_reader_of_the_body() -> None:
+    message = Request(1, "tools/call", {"_meta": META})
+    assert _complaint(_headers(name=None), message) is None
+    assert (
+        _complaint(_headers(), message)
+        == "the header Mcp-Name says 'search', the body says nothing that a header could repeat"
+    )
+
+
+def test_a_name_that_only_an_extension_asks_for_may_be_missing_but_not_differ() -> None:
+    message = Request(1, "tasks/get", {"taskId": "t", "_meta": META})
+    assert _complaint(_headers(method="tasks/get", name=None), message) is None
+    assert _complaint(_headers(method="tasks/get", name="u"), message) is not None
+
+
+def test_a_body_without_revision_is_left_to_its_reader() -> None:
+    bodies: list[JsonObject | None] = [None, {}, {"_meta": None}, {"_meta": {}}, {"_meta": {PROTOCOL_VERSION: 5}}]
+    for params in bodies:
+        assert _complaint(_headers(method="tools/list", name=None), Request(1, "tools/list", params)) is None
+        assert (
+            _complaint(Headers([("mcp-method", "tools/list")]), Request(1, "tools/list", params))
+            == "the header MCP-Protocol-Version is missing"
+        )
+
+
+@pytest.mark.spec("http.notification-headers-undefined")
+def test_a_notification_needs_no_headers_but_those_that_come_must_agree() -> None:
+    message = Notification("notifications/cancelled", {"requestId": 1, "_meta": META})
+    assert _complaint(Headers(), message) is None
+    assert _complaint(_headers(method="notifications/cancelled"), message) is None
+    assert _complaint(Headers([("mcp-method", "tools/call")]), message) is not None
+    assert _complaint(Headers([("mcp-protocol-version", "2025-11-25")]), message) is not None
+
+
+@pytest.mark.spec("header.param-mismatch-rejected")
+@pytest.mark.parametrize(
+    ("argument", "header", "agrees"),
+    [
+        ("us", "us", True),
+        ("us", _encoded("us"), True),
+        ("", "", True),
+        ("é", _encoded("é"), True),
+        ("=?base64?eA==", "=?base64?eA==", True),
+        ("42", "42", True),
+        ("us", "US", False),
+        ("us", "", False),
+        ("é", "\xe9", False),
+        ("us", "=?base64?dXM?=", False),
+        ("42", "42.0", False),
+        (True, "true", True),
+        (False, "false", True),
+        (True, "True", False),
+        (True, "1", False),
+        (False, "true", False),
+        (["us"], "us", False),
+        ({"us": "us"}, "us", False),
+        (1.5, "1.5", False),
+    ],
+)
+def test_a_designated_argument_must_agree_with_its_header(argument: JsonValue, header: str, *, agrees: bool) -> None:
+    complaint = _complaint(_headers(("Mcp-Param-Region", header)), _call(region=argument), REGION)
+    assert (complaint is None) is agrees
+    assert complaint is None or "Mcp-Param-Region" in complaint
+
+
+@pytest.mark.spec("header.integer-compared-numerically")
+@pytest.mark.parametrize(
+    ("argument", "header", "agrees"),
+    [
+        (42, "42", True),
+        (42, "42.0", True),
+        (42.0, "42", True),
+        (42, _encoded("42"), True),
+        (-7, "-7.00", True),
+        (0, "-0", True),
+        (SAFE, str(SAFE), True),
+        (42, "43", False),
+        (42, "42.5", False),
+        (42, "4.2e1", False),
+        (42, "42x", False),
+        (42, "42.", False),
+        (42, "0x2a", False),
+        (42, "\u0664\u0662", False),
+        (42, "", False),
+        (42, "+42", False),
+        (42, "1" * 5000, False),
+        (1, "true", False),
+        ("42", "42.0", False),
+    ],
+)
+def test_integers_are_compared_as_numbers(argument: JsonValue, header: str, *, agrees: bool) -> None:
+    complaint = _complaint(_headers(("mcp-param-limit", header)), _call(limit=argument), LIMIT)
+    assert (complaint is None) is agrees
+
+
+@pytest.mark.spec("header.param-missing-but-in-body-rejected")
+def test_a_designated_argument_without_its_header_is_refused() -> None:
+    each: list[JsonObject] = [
+        {"region": "us"},
+        {"region": ""},
+        {"limit": 0},
+        {"force": False},
+        {"outer": {"inner": "x"}},
+    ]
+    for arguments in each:
+        complaint = _complaint(_headers(), _call_with(arguments), *DESIGNATED)
+        assert complaint is not None
+        assert "is missing; the body says" in complaint
+
+
+@pytest.mark.spec("header.param-null-not-expected")
+def test_an_argument_that_is_null_or_absent_needs_no_header_and_must_have_none() -> None:
+    nothing: list[JsonObject] = [{}, {"region": None}]
+    for arguments in nothing:
+        assert _complaint(_headers(), _call_with(arguments), REGION) is None
+        # A gateway would have decided by a value that the server does not see.
+        assert _complaint(_headers(("mcp-param-region", "us")), _call_with(arguments), REGION) is not None
+
+
+def test_an_argument_that_no_header_can_carry_is_left_to_the_validation_of_the_arguments() -> None:
+    assert _complaint(_headers(), _call(region=["us"], limit=1.5), REGION, LIMIT) is None
+
+
+@pytest.mark.spec("header.xmcp-integer-safe-range")
+@pytest.mark.parametrize("value", [SAFE + 1, 1e300, pytest.param(-(10**5000), id="5001 digits")])
+def test_an_integer_that_a_gateway_may_have_rounded_is_refused(value: JsonValue) -> None:
+    for pairs in ([], [("mcp-param-limit", str(SAFE + 1))]):
+        complaint = _complaint(_headers(*pairs), _call(limit=value), LIMIT)
+        assert complaint == "Mcp-Param-Limit must not carry the argument 'limit': it is beyond 9007199254740991"
+
+
+@pytest.mark.spec("header.param-invalid-chars-rejected")
+def test_a_designated_header_that_came_twice_is_refused() -> None:
+    pairs = [("mcp-param-region", "us"), ("Mcp-Param-Region", "us")]
+    complaint = _complaint(_headers(*pairs), _call(region="us"), REGION)
+    assert complaint == "the header Mcp-Param-Region came 2 times: 'us, us'"
+
+
+@pytest.mark.spec("header.param-unknown-ignored", "header.param-intermediary-forward")
+def test_a_header_that_no_parameter_designates_is_ignored() -> None:
+    pairs = [("mcp-param-other", "\xff"), ("mcp-param-other", "x"), ("mcp-param-limit", "1")]
+    assert _complaint(_headers(*pairs), _call(limit=2), REGION) is None
+
+
+def test_the_first_difference_is_told() -> None:
+    complaint = _complaint(_headers(), _call(region="a", limit=1), REGION, LIMIT)
+    assert complaint is not None
+    assert "Mcp-Param-Region" in complaint
+
+
+# --- Both together ----------------------------------------------------------------------------------------------------
+
+_SCALARS: st.SearchStrategy[JsonValue] = (
+    st.none() | st.booleans() | st.integers(-SAFE, SAFE) | st.floats(-1e6, 1e6) | st.text()
+)
+_OUTER: st.SearchStrategy[JsonValue] = st.dictionaries(st.just("inner"), _SCALARS)
+_ARGUMENTS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
+    {}, optional={"region": _SCALARS, "limit": _SCALARS, "force": _SCALARS, "outer": _SCALARS | _OUTER}
+)
+_METHOD_NAMES = st.sampled_from([row.name for row in METHODS]) | st.text("abcxyz/_-$.~", min_size=1)
+
+
+@st.composite
+def _messages(draw: st.DrawFn) -> Request | Notification:
+    params: JsonObject = {"_meta": META}
+    for member in ("name", "uri", "taskId"):
+        if draw(st.booleans()):
+            params[member] = draw(st.text() | st.sampled_from([None, 5]))
+    params["arguments"] = draw(_ARGUMENTS)
+    method = draw(_METHOD_NAMES)
+    return Request(1, method, params) if draw(st.booleans()) else Notification(method, params)
+
+
+@pytest.mark.property
+@pytest.mark.spec("header.protocol-version-matches-meta")
+@given(_messages())
+def test_a_server_agrees_with_what_a_client_sends(message: Request | Notification) -> None:
+    sent = mirrored(message, LATEST, DESIGNATED)
+    arrived = Headers.from_raw(Headers(sent).raw())
+    assert mismatch(arrived, message, DESIGNATED) is None
+
+
+@pytest.mark.property
+@given(_ARGUMENTS, _ARGUMENTS, st.sampled_from(["a", "b"]), st.sampled_from(["a", "b"]))
+def test_headers_of_another_call_agree_only_if_they_say_the_same(
+    ours: JsonObject, theirs: JsonObject, our_name: str, their_name: str
+) -> None:
+    sent = mirrored(_call_with(ours, our_name), LATEST, DESIGNATED)
+    other = _call_with(theirs, their_name)
+    if mismatch(Headers(sent), other, DESIGNATED) is None:
+        said = mirrored(other, LATEST, DESIGNATED)
+        assert sent == said
+
+
+@pytest.mark.property
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["mcp-method", "mcp-name", "mcp-protocol-version", "mcp-param-region", "mcp-param-limit"]),
+            st.text(st.characters(max_codepoint=255)),
+        )
+    ),
+    _messages(),
+)
+def test_no_header_makes_the_comparison_fail(pairs: list[tuple[str, str]], message: Request | Notification) -> None:
+    _complaint(Headers(pairs), message, *DESIGNATED)

@@ -1,0 +1,392 @@
+"""Host, Origin and Sec-Fetch-Site: a web page from elsewhere does not come in, whatever its browser is made to say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_core.http.messages import Headers, HttpRequest
+from mcp_core.http.origin import (
+    LOOPBACK_HOSTS,
+    check_allowed,
+    cors_headers,
+    is_loopback,
+    preflight_headers,
+    refusal,
+)
+
+APP = "https://app.example"
+LISTED = (APP, "http://localhost:3000", "vscode-webview://1a2b")
+
+
+def _request(
+    *pairs: tuple[str, str], host: str | None = "localhost:8000", target: str = "/mcp", method: str = "POST"
+) -> HttpRequest:
+    named = [] if host is None else [("Host", host)]
+    return HttpRequest(method=method, target=target, headers=Headers([*named, *pairs]))
+
+
+def _refusal(
+    request: HttpRequest, hosts: tuple[str, ...] | None = LOOPBACK_HOSTS, origins: tuple[str, ...] = ()
+) -> str | None:
+    sentence = refusal(request, hosts, origins)
+    assert sentence is None or (sentence.isascii() and sentence.isprintable() and len(sentence) < 300)
+    return sentence
+
+
+# --- Host -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost", "localhost:8000", "LocalHost:1", "localhost.", "localhost.:8000", "127.0.0.1", "127.0.0.1:8000",
+        "[::1]", "[::1]:8000", "[0:0:0:0:0:0:0:1]:8000", "localhost:",
+    ],
+)  # fmt: skip
+def test_a_loopback_name_is_allowed_on_any_port(host: str) -> None:
+    assert _refusal(_request(host=host)) is None
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "evil-localhost",
+        "0.0.0.0", "0.0.0.0:8000", "[::]", "127.0.0.2", "127.1", "2130706433", "0x7f000001", "[::ffff:127.0.0.1]",
+        "::1", "[::1", "[::1]x", "[:::1]", "[fe80::1%25eth0]", "localhost..", ".localhost", "", " ", "localhost localhost",
+        "localhost,localhost", "localhost@evil.example", "evil.example@localhost", "localhost:80:80", "localhost:x",
+        "localhost:123456", "localhost/", "http://localhost", "localhost\x00", "l\xf6calhost", "a" * 1000,
+    ],
+)  # fmt: skip
+def test_another_name_is_refused_and_told(host: str, method: str) -> None:
+    sentence = _refusal(_request(host=host, method=method))
+    assert sentence is not None
+    assert sentence.startswith("Host ")
+    assert "the setting is EndpointPolicy.allowed_hosts" in sentence
+
+
+def test_a_request_must_have_one_host() -> None:
+    assert _refusal(_request(host=None)) == "Host '' is missing; the setting is EndpointPolicy.allowed_hosts"
+    assert _refusal(_request(("host", "localhost:8000"))) == (
+        "Host 'localhost:8000, localhost:8000' came more than once; the setting is EndpointPolicy.allowed_hosts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "allowed"),
+    [
+        ("/mcp", True),
+        ("*", True),
+        ("//evil.example/mcp", True),
+        ("/mcp?to=http://evil.example/", True),
+        ("http://localhost:8000/mcp", True),
+        ("http://LOCALHOST.:8000", True),
+        ("https://localhost:8000?x", True),
+        ("http://evil.example/mcp", False),
+        ("http://localhost:8001/mcp", False),
+        ("http://localhost/mcp", False),
+        ("http://localhost:8000@evil.example/mcp", False),
+        ("http://evil.example#localhost:8000", False),
+        ("http:///mcp", False),
+        ("://", False),
+    ],
+)
+def test_an_absolute_target_must_name_the_same_host(target: str, *, allowed: bool) -> None:
+    sentence = _refusal(_request(target=target))
+    assert (sentence is None) is allowed
+    assert sentence is None or "names another host than Host 'localhost:8000'" in sentence
+
+
+@pytest.mark.parametrize(
+    ("listed", "host", "allowed"),
+    [
+        ("mcp.example", "mcp.example", True),
+        ("MCP.Example.", "mcp.example:8443", True),
+        ("mcp.example:8443", "mcp.example:8443", True),
+        ("mcp.example:8443", "mcp.example", False),
+        ("mcp.example:8443", "mcp.example:8444", False),
+        ("mcp.example:443", "mcp.example", True),
+        ("mcp.example:80", "mcp.example", True),
+        ("mcp.example:443", "mcp.example:8443", False),
+        ("mcp.example", "sub.mcp.example", False),
+        ("mcp.example", "localhost", False),
+        ("::1", "[::1]:5", True),
+        ("[2001:DB8::1]:80", "[2001:db8:0::1]:80", True),
+        ("my_host", "my_host", True),
+    ],
+)
+def test_a_listed_host_may_have_a_port(listed: str, host: str, *, allowed: bool) -> None:
+    assert (_refusal(_request(host=host), (listed,)) is None) is allowed
+
+
+def test_none_switches_the_check_off_and_an_empty_list_allows_nobody() -> None:
+    for host in ("evil.example", "", None):
+        assert _refusal(_request(host=host), None) is None
+    assert _refusal(_request(target="http://evil.example/"), None) is None
+    assert _refusal(_request(), ()) is not None
+
+
+# --- Origin -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.origin-absent-ok")
+def test_a_program_that_sends_no_origin_comes_in() -> None:
+    assert _refusal(_request()) is None
+
+
+@pytest.mark.spec("http.origin-validated")
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("localhost:8000", "http://localhost:8000"),
+        ("localhost:8000", "https://localhost:8000"),
+        ("LOCALHOST:8000", "http://localhost:8000"),
+        ("localhost", "http://localhost"),
+        ("localhost", "https://localhost"),
+        ("localhost:80", "http://localhost"),
+        ("localhost:443", "https://localhost"),
+        ("[::1]:8000", "http://[::1]:8000"),
+    ],
+)
+def test_a_page_of_the_server_itself_comes_in(host: str, origin: str) -> None:
+    assert _refusal(_request(("Origin", origin), ("Sec-Fetch-Site", "same-origin"), host=host)) is None
+
+
+@pytest.mark.spec("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
+@pytest.mark.spec("http-sse.origin-validate")
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example", "http://evil.example:8000", "null", "", "http://localhost:8001", "http://localhost",
+        "http://127.0.0.1:8000", "http://localhost.evil.example:8000", "http://evil.example@localhost:8000",
+        "http://localhost:8000/", "http://localhost:8000#", "localhost:8000", "//localhost:8000", "http://", "*",
+        "http://localhost:8000 http://evil.example", "http://localhost:8000,http://evil.example", "app.example",
+        "http://app.example", "https://app.example:444", "https://app.example.evil.example", "file://", "x" * 1000,
+    ],
+)  # fmt: skip
+def test_another_origin_is_refused_and_told(origin: str, method: str) -> None:
+    sentence = _refusal(_request(("Origin", origin), method=method), origins=LISTED)
+    assert sentence is not None
+    assert sentence.startswith("Origin ")
+    assert "the setting is EndpointPolicy.allowed_origins" in sentence
+
+
+def test_several_origins_are_refused_even_if_each_is_allowed() -> None:
+    sentence = _refusal(_request(("Origin", APP), ("Origin", APP)), origins=LISTED)
+    assert sentence == (
+        "Origin 'https://app.example, https://app.example' came more than once; "
+        "the setting is EndpointPolicy.allowed_origins"
+    )
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://app.example",
+        "https://app.example:443",
+        "HTTPS://APP.example",
+        "http://localhost:3000",
+        "vscode-webview://1a2b",
+    ],
+)
+def test_a_listed_origin_comes_in_even_from_another_site(origin: str) -> None:
+    assert _refusal(_request(("Origin", origin), ("Sec-Fetch-Site", "cross-site")), origins=LISTED) is None
+
+
+def test_a_listed_origin_does_not_excuse_a_foreign_host() -> None:
+    sentence = _refusal(_request(("Origin", APP), host="evil.example"), origins=LISTED)
+    assert sentence is not None
+    assert sentence.startswith("Host ")
+
+
+def test_an_origin_is_never_the_same_as_a_host_that_cannot_be_read() -> None:
+    for pairs in ([], [("Host", "a"), ("Host", "a")], [("Host", "a b")]):
+        request = _request(("Origin", "http://a"), *pairs, host=None)
+        assert _refusal(request, None) is not None
+    assert _refusal(_request(("Origin", "http://a"), host="a"), None) is None
+
+
+def test_an_unknown_scheme_has_no_port_of_its_own() -> None:
+    assert _refusal(_request(("Origin", "app://localhost"), host="localhost")) is None
+    assert _refusal(_request(("Origin", "app://localhost"), host="localhost:80")) is not None
+
+
+@pytest.mark.parametrize(
+    ("site", "allowed"),
+    [
+        ("same-origin", True),
+        ("none", True),
+        ("unheard-of", True),
+        ("same-site", False),
+        ("cross-site", False),
+        (" Cross-Site ", False),
+    ],
+)
+def test_a_page_from_another_site_does_not_come_in_without_its_origin(site: str, *, allowed: bool) -> None:
+    sentence = _refusal(_request(("Sec-Fetch-Site", site), method="GET"), origins=LISTED)
+    assert (sentence is None) is allowed
+    assert sentence is None or sentence.startswith("Sec-Fetch-Site ")
+
+
+def test_any_of_several_sites_counts() -> None:
+    assert _refusal(_request(("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "cross-site"))) is not None
+
+
+def test_a_page_of_the_same_host_on_another_scheme_is_another_site_where_the_browser_says_so() -> None:
+    pairs = [("Origin", "http://localhost"), ("Sec-Fetch-Site", "cross-site")]
+    assert _refusal(_request(*pairs, host="localhost")) is not None
+
+
+# --- The settings -----------------------------------------------------------------------------------------------------
+
+
+def test_what_can_be_meant_is_accepted() -> None:
+    check_allowed(None, ())
+    check_allowed(LOOPBACK_HOSTS, LISTED)
+    check_allowed(("mcp.example:8443", "::1"), ())
+    check_allowed(("a" * 300,), ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("*", "there is no wildcard; None switches the check off"),
+        ("*.example", "is no host"),
+        ("https://mcp.example", "is no host"),
+        ("mcp.example/mcp", "is no host"),
+        ("", "is no host"),
+        ("m\xfcp.example", "is no host"),
+        ("\u212a.example", "is no host"),
+        ("mcp.example:https", "is no host"),
+        ("1:2:3", "is no host"),
+        pytest.param("a" * 301, "is no host", id="301 characters"),
+        ("0.0.0.0", "is an address to listen on"),
+        ("0.0.0.0:8000", "is an address to listen on"),
+        ("::", "is an address to listen on"),
+        ("[::]:8000", "is an address to listen on"),
+    ],
+)
+def test_a_host_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -> None:
+    with pytest.raises(ValueError, match="allowed_hosts") as caught:
+        check_allowed(("localhost", entry), ())
+    assert str(caught.value).startswith(f"EndpointPolicy.allowed_hosts: {entry!a}")
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("*", "any web page"),
+        ("null", "any web page"),
+        ("app.example", "is no origin"),
+        ("https://app.example/", "is no origin"),
+        ("https://app.example/path", "is no origin"),
+        ("https://*.example", "is no origin"),
+        ("https://", "is no origin"),
+        ("", "is no origin"),
+    ],
+)
+def test_an_origin_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -> None:
+    with pytest.raises(ValueError, match="allowed_origins") as caught:
+        check_allowed(None, (entry,))
+    assert problem in str(caught.value)
+
+
+# --- What browsers are told -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("origin", ["https://app.example", "HTTPS://app.example:443"])
+def test_a_listed_origin_is_repeated_exactly(origin: str) -> None:
+    assert dict(cors_headers(Headers([("Origin", origin)]), LISTED)) == {
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers": "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
+        "vary": "Origin",
+    }
+
+
+@pytest.mark.parametrize(
+    "given_origins", [[], ["https://evil.example"], ["null"], [""], [APP, APP], ["http://localhost:8000"]]
+)
+def test_nobody_else_is_told_anything(given_origins: list[str]) -> None:
+    headers = Headers([("Host", "localhost:8000"), *(("Origin", origin) for origin in given_origins)])
+    assert cors_headers(headers, LISTED) == ()
+    assert cors_headers(headers, ()) == ()
+
+
+def _preflight(*pairs: tuple[str, str], method: str = "OPTIONS", origin: str = APP) -> dict[str, str] | None:
+    found = preflight_headers(_request(("Origin", origin), *pairs, method=method), LISTED)
+    return None if found is None else dict(found)
+
+
+def test_a_browser_is_told_what_a_page_of_a_listed_origin_may_send() -> None:
+    asked = "content-type, MCP-Protocol-Version,mcp-param-region , x-other, mcp-\x00, mcp-a b"
+    assert _preflight(("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", asked)) == {
+        "access-control-allow-origin": APP,
+        "access-control-allow-methods": "GET, POST, DELETE",
+        "access-control-allow-headers": (
+            "accept, authorization, content-type, last-event-id, mcp-param-region, mcp-protocol-version"
+        ),
+        "access-control-max-age": "600",
+        "vary": "Origin",
+    }
+
+
+def test_a_browser_that_asks_for_no_headers_is_told_the_common_ones() -> None:
+    found = _preflight(("Access-Control-Request-Method", "GET"))
+    assert found is not None
+    assert found["access-control-allow-headers"] == "accept, authorization, content-type, last-event-id"
+
+
+def test_what_is_no_preflight_of_a_listed_origin_is_not_answered() -> None:
+    asks = ("Access-Control-Request-Method", "POST")
+    assert _preflight(asks, method="POST") is None
+    assert _preflight() is None
+    assert _preflight(asks, origin="https://evil.example") is None
+    assert preflight_headers(_request(asks, method="OPTIONS"), LISTED) is None
+
+
+@pytest.mark.property
+@given(
+    st.text(st.characters(max_codepoint=255)),
+    st.text(st.characters(max_codepoint=255)),
+    st.text(st.characters(max_codepoint=255)),
+)
+def test_no_header_makes_the_checks_fail_or_brings_a_wildcard(host: str, origin: str, asked: str) -> None:
+    pairs = [("Origin", origin), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", asked)]
+    request = _request(*pairs, host=host, target=asked, method="OPTIONS")
+    assert _refusal(request, origins=LISTED) is not None
+    assert cors_headers(request.headers, LISTED) == ()
+    found = dict(preflight_headers(_request(("Origin", APP), *pairs[1:], method="OPTIONS"), LISTED) or ())
+    assert "*" not in found["access-control-allow-origin"]
+    assert "credentials" not in "".join(found)
+    assert all(char not in value for value in found.values() for char in "\r\n\0")
+
+
+# --- Where a server listens -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.bind-localhost", "http-sse.bind-localhost")
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("LOCALHOST.", True),
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.0.0.1", False),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
+        ("127.1", False),
+    ],
+)
+def test_it_is_known_which_addresses_only_this_machine_reaches(host: str, *, expected: bool) -> None:
+    assert is_loopback(host) is expected
