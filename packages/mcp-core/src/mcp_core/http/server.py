@@ -1,0 +1,306 @@
+"""The server's decisions about one HTTP request: whether it comes in, what it says, how its response begins.
+
+    exchange = ServerExchange(request, policy, limits, revisions)
+    refusal = exchange.admit()                      # before the body is read; also GET and DELETE
+    outcome = exchange.read(body, designated)       # of a POST: Refusal | Post
+    refusal = exchange.check(outcome, revision)     # of a session, when it was found
+
+Nothing is remembered from one request to the next, so a request that is refused leaves nothing behind.
+
+*The era* of a POST is told by the POST alone. It is modern if its version header names a modern revision, or its body
+has a version in `_meta`; whatever is wrong with the two is then said in the modern way, by the comparison of headers
+here or by the engine. All else is legacy: `initialize`, which opens a session, or a message of the session that
+`Mcp-Session-Id` names. A server that has no legacy revision with sessions takes no legacy message: it answers 400, names
+what it speaks, and has neither GET nor DELETE.
+
+*The version header* of a legacy message may be missing, for the session knows its revision, and may name another one
+than was negotiated, as long as this server speaks it: that is not forbidden, and most servers take it. One that it does
+not speak is refused with 400, also on `initialize`.
+
+Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28); RFC 9110 section 15.5.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_core.errors import ErrorCode, HeaderMismatch, LimitExceeded, MalformedMessage, UnsupportedProtocolVersion
+from mcp_core.http.headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, NAME_PARAMS, mismatch
+from mcp_core.http.media import EVENT_STREAM, JSON, accepts, is_json
+from mcp_core.http.origin import preflight_headers, refusal
+from mcp_core.http.responses import Post, Refusal, Responses, id_of
+from mcp_core.jsonrpc.codec import decode
+from mcp_core.jsonrpc.messages import Batch, Notification, Request
+from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN, TOOLS_CALL
+from mcp_core.revisions import MODERN, REVISIONS, Era
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from mcp_core.errors import RequestFailed
+    from mcp_core.http.messages import HttpRequest
+    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.jsonrpc.messages import Message, RequestId
+    from mcp_core.limits import Limits
+    from mcp_core.revisions import Revision
+
+__all__ = ["Post", "Refusal", "ServerExchange"]
+
+_MODERN_NAMES: Final = frozenset(revision.name for revision in MODERN)
+_SESSION_METHODS: Final = frozenset({"GET", "DELETE"})
+_CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_QUOTED: Final = 100
+"""How many characters of a version that nobody knows are repeated."""
+
+_NO_SESSION: Final = (
+    "Mcp-Session-Id is missing: open a session with initialize, or make each request complete in itself, with"
+    " MCP-Protocol-Version and _meta as revision 2026-07-28 has them"
+)
+
+
+@attrs.frozen
+class _Spoken:
+    """What follows from the revisions that a server speaks."""
+
+    names: tuple[str, ...]
+    """Their names, the oldest first."""
+    modern: bool
+    """Whether one of them is modern."""
+    sessions: bool
+    """Whether one of them has sessions: else no legacy message is taken."""
+    version_header: bool
+    """Whether all of them have the version header: who sends none belongs to none of them."""
+
+
+@lru_cache(maxsize=64)
+def _spoken(revisions: frozenset[Revision]) -> _Spoken:
+    return _Spoken(
+        tuple(name for name, revision in REVISIONS.items() if revision in revisions),
+        modern=any(revision.era is Era.MODERN for revision in revisions),
+        sessions=any(revision.sessions for revision in revisions),
+        version_header=all(revision.version_header for revision in revisions),
+    )
+
+
+class ServerExchange(Responses):
+    """One request, and the responses that it may get.
+
+    Args:
+        request: The request, without its body.
+        policy: What the endpoint allows.
+        limits: The bounds that hold here: `message_bytes`, and those of `decode`.
+        revisions: What the server speaks. As a frozenset, the same each time, it costs the least.
+    """
+
+    __slots__ = ("_modern", "_spoken", "last_event_id", "session_id", "version")
+
+    session_id: str | None
+    """`Mcp-Session-Id`; `None` when there is none, and in a modern request, where it is ignored."""
+    last_event_id: str | None
+    """`Last-Event-ID`; `None` when there is none, and in a modern request, where it is ignored."""
+    version: str | None
+    """`MCP-Protocol-Version`; `None` when there is none."""
+
+    def __init__(
+        self, request: HttpRequest, policy: EndpointPolicy, limits: Limits, revisions: Collection[Revision]
+    ) -> None:
+        super().__init__(request, policy, limits)
+        headers = request.headers
+        self._spoken = _spoken(revisions if isinstance(revisions, frozenset) else frozenset(revisions))
+        self.version = headers.get(MCP_PROTOCOL_VERSION)
+        self._modern = self._spoken.modern and self.version in _MODERN_NAMES
+        # An empty value is what some proxies make of none.
+        self.session_id = None if self._modern else headers.get(MCP_SESSION_ID) or None
+        self.last_event_id = None if self._modern else headers.get(LAST_EVENT_ID) or None
+
+    @property
+    def accepts_json(self) -> bool:
+        """Whether the client takes an answer in JSON."""
+        return accepts(self._request.headers, JSON) > 0
+
+    @property
+    def accepts_stream(self) -> bool:
+        """Whether the client takes a stream of events."""
+        return accepts(self._request.headers, EVENT_STREAM) > 0
+
+    # --- what comes ------------------------------------------------------------------------------------------------
+
+    def admit(self) -> Refusal | None:
+        """Looks at all but the body.
+
+        That is: who sends it to whom (403), the method (405), of a POST what it brings (411 to 415), what the client takes
+        in return (406), of a GET or DELETE the session id and the version (400).
+
+        Returns:
+            `None` when it may come in. A preflight request of a listed origin is granted by a refusal of status 204.
+        """
+        request = self._request
+        policy = self._policy
+        foreign = refusal(request, policy.allowed_hosts, policy.allowed_origins)
+        if foreign is not None:
+            return self.refuse(403, foreign)
+        if request.method == "POST":
+            return self._admit_post()
+        if request.method in _SESSION_METHODS and self._spoken.sessions and not self._modern:
+            return self._admit_session()
+        granted = preflight_headers(request, policy.allowed_origins)
+        if granted is not None:
+            return Refusal(status=204, error=None, headers=granted, reason="a preflight request of a listed origin")
+        allowed = "POST" if self._modern or not self._spoken.sessions else "GET, POST, DELETE"
+        return self.refuse(
+            405, f"{request.method[:20]!a} is not allowed here, but {allowed}", headers=(("allow", allowed),)
+        )
+
+    def _admit_post(self) -> Refusal | None:
+        headers = self._request.headers
+        if not is_json(headers.get("content-type")):
+            # It also keeps out what a web page may send without asking first: forms, plain text.
+            return self.refuse(
+                415, f"Content-Type must be {JSON}, not {headers.get('content-type') or 'nothing'!a:.80}"
+            )
+        coding = headers.get("content-encoding")
+        if coding is not None and coding.lower() != "identity":
+            only = (("accept-encoding", "identity"),)
+            return self.refuse(415, f"Content-Encoding {coding!a:.80} is not supported: send it as it is", headers=only)
+        length = headers.get("content-length")
+        if length is not None:
+            if _CONTENT_LENGTH.fullmatch(length) is None:
+                return self.refuse(400, f"Content-Length {length!a:.80} is no number of bytes")
+            if int(length) > self._limits.message_bytes:
+                return self.too_large(int(length))
+        if not (self.accepts_stream or self.accepts_json):
+            return self._unacceptable(f"neither {JSON} nor {EVENT_STREAM}")
+        return None
+
+    def _admit_session(self) -> Refusal | None:
+        if self._request.method == "GET" and not self.accepts_stream:
+            return self._unacceptable(f"no {EVENT_STREAM}")
+        return self._foreign_version(None) or self._bad_session_id(None)
+
+    def read(
+        self,
+        body: bytes,
+        designated: Callable[[str], Sequence[ParamHeader]],
+        *,
+        names: Mapping[str, str] = NAME_PARAMS,
+    ) -> Refusal | Post:
+        """Looks at the body of a POST that was admitted.
+
+        Args:
+            body: All of it.
+            designated: The parameters of a tool, by its name, that headers repeat; none for a tool that does not exist.
+            names: See `mcp_core.http.headers.mismatch`.
+        """
+        notes: list[str] = []
+        try:
+            message = decode(body, self._limits, notes=notes)
+        except MalformedMessage as bad:
+            return self._malformed(bad)
+        if self._modern or (self._spoken.modern and _is_enveloped(message)):
+            self._modern = True
+            self.session_id = self.last_event_id = None
+            return self._read_modern(message, tuple(notes), designated, names)
+        foreign = self._foreign_version(message) or self._without_legacy(message) or self._outside_session(message)
+        return foreign or Post(message=message, era=Era.LEGACY, notes=tuple(notes))
+
+    def _read_modern(
+        self,
+        message: Message | Batch,
+        notes: tuple[str, ...],
+        designated: Callable[[str], Sequence[ParamHeader]],
+        names: Mapping[str, str],
+    ) -> Refusal | Post:
+        if not isinstance(message, (Request, Notification)):
+            what = "a batch" if isinstance(message, Batch) else "a response"
+            return self.refuse(400, f"{what} cannot be sent under revision {self.version}: one request or notification")
+        repeated: Sequence[ParamHeader] = ()
+        if message.method == TOOLS_CALL.name and message.params is not None:
+            tool = message.params.get("name")
+            repeated = designated(tool) if isinstance(tool, str) else ()
+        different = mismatch(self._request.headers, message, repeated, names=names)
+        if different is not None:
+            return self._failed(different, message)
+        if message.method == SUBSCRIPTIONS_LISTEN.name and not self.accepts_stream:
+            return self._unacceptable(f"no {EVENT_STREAM}", id=id_of(message))
+        return Post(message=message, era=Era.MODERN, notes=notes)
+
+    def check(self, post: Post, negotiated: Revision) -> Refusal | None:
+        """Looks at a legacy message again, now that its session was found.
+
+        Args:
+            post: What `read` returned.
+            negotiated: The revision of the session.
+        """
+        if type(post.message) is Batch and not negotiated.batching:
+            return self.refuse(400, f"revision {negotiated} has no batches: send each message by itself")
+        return None
+
+    def _malformed(self, bad: MalformedMessage) -> Refusal:
+        cause = bad.__cause__
+        if isinstance(cause, LimitExceeded) and cause.setting == "Limits.message_bytes":
+            return self.too_large(cause.observed)
+        id = None if bad.reply is None else bad.reply.id
+        return self.refuse(400, bad.message, code=bad.code, id=id)
+
+    def _foreign_version(self, message: Message | Batch | None) -> Refusal | None:
+        """Refuses a version header that names nothing that is spoken here."""
+        spoken = self._spoken
+        if self.version is None or self.version in spoken.names:
+            return None
+        unsupported = UnsupportedProtocolVersion.of(self.version[:_QUOTED], spoken.names)
+        if spoken.sessions:
+            # The code is one of 2026-07-28, and nothing says that the client knows it.
+            unsupported.code = ErrorCode.INVALID_REQUEST
+        return self._failed(unsupported, message)
+
+    def _without_legacy(self, message: Message | Batch) -> Refusal | None:
+        """Refuses what belongs to no revision that is spoken here, before it is said which."""
+        spoken = self._spoken
+        if spoken.sessions:
+            return None
+        if type(message) is Request and message.method == INITIALIZE.name:
+            asked = (message.params or {}).get("protocolVersion")
+            requested = asked if isinstance(asked, str) else ""
+            return self._failed(UnsupportedProtocolVersion.of(requested[:_QUOTED], spoken.names), message)
+        return self._failed(HeaderMismatch(_no_version(spoken)), message)
+
+    def _outside_session(self, message: Message | Batch) -> Refusal | None:
+        """Refuses what needs a session and names none."""
+        if self.session_id is None and type(message) is Request and message.method == INITIALIZE.name:
+            return None
+        if self.session_id is None and self.version is None and self._spoken.version_header:
+            return self._failed(HeaderMismatch(_no_version(self._spoken)), message)
+        return self._bad_session_id(id_of(message))
+
+    def _bad_session_id(self, id: RequestId | None) -> Refusal | None:
+        if self.session_id is None:
+            return self.refuse(400, _NO_SESSION, id=id)
+        if len(self._request.headers.all(MCP_SESSION_ID)) > 1:
+            return self.refuse(400, "Mcp-Session-Id came more than once", id=id)
+        return None
+
+    def _unacceptable(self, lacks: str, *, id: RequestId | None = None) -> Refusal:
+        given = ", ".join(self._request.headers.all("accept"))
+        return self.refuse(406, f"Accept {given!a:.80} has {lacks}", id=id)
+
+    def _failed(self, failure: RequestFailed, message: Message | Batch | None) -> Refusal:
+        id = None if message is None else id_of(message)
+        return self.refuse(400, failure.message, code=failure.code, id=id, data=failure.data)
+
+
+def _is_enveloped(message: Message | Batch) -> bool:
+    """Whether `_meta` names a revision, as every modern request does and nothing of a legacy client."""
+    if not isinstance(message, (Request, Notification)) or message.params is None:
+        return False
+    meta = message.params.get("_meta")
+    return isinstance(meta, dict) and PROTOCOL_VERSION in meta
+
+
+def _no_version(spoken: _Spoken) -> str:
+    return f"MCP-Protocol-Version is missing: it must name one of {', '.join(spoken.names)}, as _meta does"

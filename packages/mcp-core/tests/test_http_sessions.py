@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import tracemalloc
+from typing import TypeAlias
+
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.http.sessions import Departed, Departure, SessionTable
+from mcp_core.limits import Limits
+
+IDLE = 100.0
+
+
+def table(sessions: int = 3) -> SessionTable[str]:
+    return SessionTable(Limits(sessions=sessions), idle=IDLE)
+
+
+def test_a_session_is_found_by_its_id_and_its_principal() -> None:
+    sessions = table()
+    assert sessions.add("a", "anna", "hers", 0) is None
+    assert sessions.find("a", "anna", 1) == "hers"
+
+
+@pytest.mark.parametrize("other", ["bert", None, "", "ANNA"])
+def test_another_principal_finds_nothing_just_as_with_an_unknown_id(other: str | None) -> None:
+    sessions = table()
+    sessions.add("a", "anna", "hers", 0)
+    assert sessions.find("a", other, 1) is None
+    assert sessions.find("b", other, 1) is None
+    sessions.busy("a")
+    assert sessions.find("a", other, 1) is None
+    assert sessions.find("a", "anna", 1) == "hers"
+
+
+def test_a_principal_does_not_find_the_session_of_nobody() -> None:
+    sessions = table()
+    sessions.add("a", None, "of nobody", 0)
+    assert sessions.find("a", "anna", 1) is None
+    assert sessions.find("a", None, 1) == "of nobody"
+
+
+@pytest.mark.spec("session.terminate-any-time")
+def test_a_session_that_is_not_used_expires() -> None:
+    sessions = table()
+    sessions.add("a", None, "one", 0)
+    assert sessions.expire(99.9) == []
+    assert sessions.expire(100) == [Departed("a", "one", Departure.IDLE)]
+    assert len(sessions) == 0
+    assert sessions.expired == 1
+
+
+@pytest.mark.spec("session.terminated-404")
+def test_a_session_whose_time_is_over_is_not_found_even_before_it_is_taken_out() -> None:
+    sessions = table()
+    sessions.add("a", None, "one", 0)
+    assert sessions.find("a", None, 100) is None
+    assert [departed.value for departed in sessions.expire(100)] == ["one"]
+
+
+def test_to_look_it_up_is_a_use() -> None:
+    sessions = table()
+    sessions.add("a", None, "one", 0)
+    assert sessions.find("a", None, 60) == "one"
+    assert sessions.expire(159) == []
+    assert len(sessions.expire(160)) == 1
+
+
+def test_the_wrong_principal_does_not_keep_a_session_alive() -> None:
+    sessions = table()
+    sessions.add("a", "anna", "hers", 0)
+    sessions.find("a", "bert", 60)
+    assert len(sessions.expire(100)) == 1
+
+
+def test_time_stands_still_while_a_request_runs() -> None:
+    sessions = table()
+    sessions.add("a", None, "one", 0)
+    sessions.busy("a")
+    sessions.busy("a")
+    assert sessions.running == 1
+    assert sessions.expire(10_000) == []
+    sessions.idle("a", 10_000)
+    assert sessions.expire(20_000) == []
+    assert sessions.find("a", None, 20_000) == "one"
+    sessions.idle("a", 20_000)
+    assert sessions.running == 0
+    assert sessions.expire(20_099) == []
+    assert len(sessions.expire(20_100)) == 1
+
+
+def test_the_longest_unused_makes_room() -> None:
+    sessions = table(2)
+    sessions.add("a", None, "one", 0)
+    sessions.add("b", None, "two", 1)
+    sessions.find("a", None, 2)
+    assert sessions.add("c", None, "three", 3) == Departed("b", "two", Departure.CROWDED_OUT)
+    assert sorted(sessions) == ["one", "three"]
+    assert (sessions.opened, sessions.crowded_out, sessions.expired) == (3, 1, 0)
+
+
+def test_a_session_in_which_a_request_runs_makes_no_room() -> None:
+    sessions = table(2)
+    sessions.add("a", None, "one", 0)
+    sessions.add("b", None, "two", 1)
+    sessions.busy("a")
+    departed = sessions.add("c", None, "three", 2)
+    assert departed is not None
+    assert departed.id == "b"
+
+
+def test_when_a_request_runs_in_each_the_new_one_is_refused() -> None:
+    sessions = table(1)
+    sessions.add("a", None, "one", 0)
+    sessions.busy("a")
+    with pytest.raises(LimitExceeded, match=r"2 is over the limit of 1; the setting is Limits.sessions"):
+        sessions.add("b", None, "two", 1)
+    assert sessions.find("b", None, 1) is None
+    assert list(sessions) == ["one"]
+    assert sessions.opened == 1
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_an_id_is_not_given_twice(running: bool) -> None:
+    sessions = table()
+    sessions.add("a", "anna", "hers", 0)
+    if running:
+        sessions.busy("a")
+    with pytest.raises(LocalProtocolError):
+        sessions.add("a", "bert", "his", 0)
+    assert sessions.find("a", "anna", 0) == "hers"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_what_was_taken_out_is_gone(running: bool) -> None:
+    sessions = table()
+    sessions.add("a", None, "one", 0)
+    if running:
+        sessions.busy("a")
+    assert sessions.remove("a") == "one"
+    assert sessions.remove("a") is None
+    assert sessions.find("a", None, 0) is None
+    sessions.busy("a")
+    sessions.idle("a", 0)
+    assert len(sessions) == 0
+
+
+def test_ten_thousand_sessions_need_little_memory() -> None:
+    ids = [f"session-{n:040}" for n in range(10_000)]
+    sessions = table(10_000)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for id in ids:
+        sessions.add(id, None, "", 0.0)
+    used = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert used / len(ids) < 400
+
+
+@attrs.define
+class Known:
+    principal: str | None
+    value: int
+    used: float
+    running: int = 0
+
+
+Principal: TypeAlias = str | None
+ids = st.sampled_from("abcdef")
+principals = st.sampled_from([None, "anna", "bert"])
+
+
+class Sessions(RuleBasedStateMachine):
+    """The table beside a plain dictionary in the order of use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: SessionTable[int] = SessionTable(Limits(sessions=3), idle=IDLE)
+        self.model: dict[str, Known] = {}
+        self.now = 0.0
+        self.count = 0
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 40.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    def longest_unused(self) -> str | None:
+        return next((id for id, known in self.model.items() if not known.running), None)
+
+    def use(self, id: str) -> None:
+        self.model[id].used = self.now
+        self.model[id] = self.model.pop(id)
+
+    @rule(id=ids, principal=principals)
+    def add(self, id: str, principal: Principal) -> None:
+        self.count += 1
+        if id in self.model:
+            with pytest.raises(LocalProtocolError):
+                self.table.add(id, principal, self.count, self.now)
+            return
+        victim = self.longest_unused()
+        if len(self.model) == 3 and victim is None:
+            with pytest.raises(LimitExceeded):
+                self.table.add(id, principal, self.count, self.now)
+            return
+        departed = self.table.add(id, principal, self.count, self.now)
+        if len(self.model) == 3:
+            assert victim is not None
+            assert departed == Departed(victim, self.model.pop(victim).value, Departure.CROWDED_OUT)
+        else:
+            assert departed is None
+        self.model[id] = Known(principal, self.count, self.now)
+
+    @rule(id=ids, principal=principals)
+    def find(self, id: str, principal: Principal) -> None:
+        known = self.model.get(id)
+        found = self.table.find(id, principal, self.now)
+        if known is None or known.principal != principal or (not known.running and self.now - known.used >= IDLE):
+            assert found is None
+        else:
+            assert found == known.value
+            self.use(id)
+
+    @rule(id=ids)
+    def busy(self, id: str) -> None:
+        self.table.busy(id)
+        if id in self.model:
+            self.model[id].running += 1
+
+    @rule(id=ids)
+    def idle(self, id: str) -> None:
+        self.table.idle(id, self.now)
+        if id in self.model and self.model[id].running:
+            self.model[id].running -= 1
+            if not self.model[id].running:
+                self.use(id)
+
+    @rule(id=ids)
+    def remove(self, id: str) -> None:
+        known = self.model.pop(id, None)
+        assert self.table.remove(id) == (None if known is None else known.value)
+
+    @rule()
+    def expire(self) -> None:
+        over = [id for id, known in self.model.items() if not known.running and self.now - known.used >= IDLE]
+        gone = [Departed(id, self.model.pop(id).value, Departure.IDLE) for id in over]
+        assert self.table.expire(self.now) == gone
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        assert sorted(self.table) == sorted(known.value for known in self.model.values())
+        assert len(self.table) == len(self.model) <= 3
+        assert self.table.running == sum(1 for known in self.model.values() if known.running)
+        assert self.table.opened - self.table.expired - self.table.crowded_out >= len(self.model)
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
