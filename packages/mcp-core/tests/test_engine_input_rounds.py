@@ -17,7 +17,7 @@ from mcp_core import types as t
 from mcp_core.convert import converter
 from mcp_core.engine.events import AnswerReceived
 from mcp_core.engine.input_rounds import Ledger, Rounds, Sealer, State, binding, open_state, seal_state
-from mcp_core.errors import ErrorCode, LimitExceeded, RemoteProtocolError, RequestFailed
+from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RemoteProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
 
@@ -117,6 +117,24 @@ def test_a_question_that_changed_is_a_new_one() -> None:
     other = t.ElicitRequest(params=t.evolve(FORM, message="Your age?"))
     again = Ledger(State(), {key: {"action": "accept"}})
     assert again.ask(other, wire(other)) is None
+
+
+def test_a_question_may_have_a_key_of_the_handlers_choice() -> None:
+    ledger = Ledger()
+    assert ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name") is None
+    assert ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name") is None
+    assert list(ledger.pending) == ["user_name"]
+    eager = Ledger(State(), {"user_name": {"action": "accept"}, "other": {}})
+    assert eager.ask(ASK_NAME, wire(ASK_NAME), "user_name") == {"action": "accept"}
+    assert eager.ask(ASK_NAME, wire(ASK_NAME), "user_name") == {"action": "accept"}
+    assert eager.next_round(5).answers == {"user_name": {"action": "accept"}}
+
+
+def test_two_questions_cannot_have_the_same_key() -> None:
+    ledger = Ledger(State(), {"user_name": {"action": "accept"}})
+    ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name")
+    with pytest.raises(LocalProtocolError, match="have the key 'user_name': give each its own"):
+        ledger.ask(ASK_ROOTS, wire(ASK_ROOTS), "user_name")
 
 
 def test_questions_may_be_asked_in_any_order() -> None:

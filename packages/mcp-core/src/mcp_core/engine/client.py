@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_core import tolerance
 from mcp_core.engine.capabilities import declared, missing_client_capability, undeclared
-from mcp_core.engine.connection import Connection
-from mcp_core.engine.envelope import read_server_info, write_envelope
+from mcp_core.engine.envelope import write_envelope
 from mcp_core.engine.events import (
     AnswerReceived,
     Ignored,
-    Negotiating,
-    NegotiationEnded,
-    Opened,
     Outgoing,
     Reaction,
     ServerPeer,
 )
 from mcp_core.engine.lifecycle import Kind, State
-from mcp_core.engine.negotiation import Agreed, Attempt, Failed, Negotiation, Probe, Progress, looks_like_discovery
+from mcp_core.engine.negotiation import looks_like_discovery
+from mcp_core.engine.opening import Opening
 from mcp_core.engine.results import allowed_results, as_not_found, undeclared_need, understands_tasks
 from mcp_core.errors import (
     ErrorCode,
@@ -35,7 +32,6 @@ from mcp_core.errors import (
     RequestFailed,
 )
 from mcp_core.jsonrpc.messages import Notification
-from mcp_core.limits import Limits
 from mcp_core.methods import (
     ALIASES,
     INITIALIZE,
@@ -44,16 +40,12 @@ from mcp_core.methods import (
     NOTIFICATIONS_PROGRESS,
     PING,
     RESOURCES_READ,
-    SERVER_DISCOVER,
     SUBSCRIPTIONS_LISTEN,
     Role,
 )
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import (
-    DiscoverRequestParams,
-    DiscoverResult,
     Implementation,
-    InitializeRequestParams,
     InitializeResult,
 )
 from mcp_core.types.logging import LOGGING_LEVELS
@@ -63,7 +55,8 @@ if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
     from mcp_core.engine.events import Event
     from mcp_core.engine.in_flight import Asked
-    from mcp_core.jsonrpc.messages import JsonObject, Request, RequestId
+    from mcp_core.jsonrpc.messages import JsonObject, Request
+    from mcp_core.limits import Limits
     from mcp_core.methods import CapabilityPath, Method, NotificationRow
     from mcp_core.types import CancelledNotificationParams, ClientCapabilities, LoggingLevel
 
@@ -75,7 +68,7 @@ _OWN_COMMAND: Final = frozenset({NOTIFICATIONS_CANCELLED, NOTIFICATIONS_INITIALI
 """Notifications with rules of their own; `notify` does not know them."""
 
 
-class ClientConnection(Connection):
+class ClientConnection(Opening):
     """The client's end of one connection.
 
     Args:
@@ -88,7 +81,6 @@ class ClientConnection(Connection):
         extensions: Methods and notifications beyond the specification.
     """
 
-    capabilities: ClientCapabilities
     role = Role.CLIENT
 
     def __init__(
@@ -101,14 +93,8 @@ class ClientConnection(Connection):
         limits: Limits | None = None,
         extensions: Extensions | None = None,
     ) -> None:
-        super().__init__(revisions=revisions, limits=limits or Limits(), extensions=extensions)
-        self.info: Final = info
-        self.capabilities = capabilities
+        super().__init__(info, capabilities, revisions=revisions, limits=limits, extensions=extensions)
         self.log_level = log_level
-        self._negotiation = Negotiation(revisions)
-        self._probe: RequestId | None = None
-        self._handshake: RequestId | None = None
-        self._server: ServerPeer | None = None
         self._envelopes: dict[Revision, JsonObject] = {}
         self._tasks = understands_tasks(capabilities)
         self._callable: set[Method[object, object]] = set()
@@ -123,108 +109,6 @@ class ClientConnection(Connection):
         if level is not None and level not in LOGGING_LEVELS:
             raise LocalProtocolError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
         self._log_level: LoggingLevel | None = level
-
-    # --- opening ---------------------------------------------------------------------------------------------------
-
-    @property
-    def server(self) -> ServerPeer | None:
-        """Who the server is, once that is known."""
-        return self._server
-
-    def open(self) -> Outgoing:
-        """Begins the negotiation.
-
-        Returns:
-            What to send first: `server/discover`, or `initialize` when only legacy revisions are spoken.
-
-        Raises:
-            LocalProtocolError: It was opened already, or is over, or has no revision to speak.
-        """
-        self._check_new()
-        reaction = self._take(self._negotiation.start(), ())
-        if reaction.reply is None:
-            raise LocalProtocolError("this client was given no revision to speak")
-        return reaction.reply
-
-    def probe_unanswered(self) -> Reaction | None:
-        """The caller waited long enough for the answer to `server/discover`; the server is taken for a legacy one.
-
-        Returns:
-            What to send, or why there is nothing more to try; `None` when no probe is open. An answer to the probe
-            that comes late is still taken, as long as `initialize` is not answered.
-        """
-        if self._negotiation.progress is not Progress.PROBING or self.state is State.CLOSED:
-            return None
-        return self._take(self._negotiation.silent(), ())
-
-    def adopt(self, server: ServerPeer) -> None:
-        """Takes over what is known of a modern server from another connection, instead of opening.
-
-        Args:
-            server: What was agreed there.
-
-        Raises:
-            LocalProtocolError: It is a legacy server: their sessions have to be opened; or the connection was opened.
-        """
-        self._check_new()
-        if server.revision.era is Era.LEGACY:
-            raise LocalProtocolError("a legacy session has to be opened by initialize", anchor="basic/lifecycle")
-        self._negotiation.progress = Progress.DONE
-        self._server = server
-
-    def _check_new(self) -> None:
-        if self._negotiation.progress is not Progress.NEW or self.state is State.CLOSED:
-            raise LocalProtocolError("the connection was opened already, or is over")
-
-    def _take(self, step: Attempt, notes: tuple[str, ...]) -> Reaction:
-        """Does what the negotiation wants next."""
-        if isinstance(step, Failed):
-            return Reaction(NegotiationEnded(error=step.error, notes=notes))
-        if isinstance(step, Probe):
-            request = self._ask(
-                SERVER_DISCOVER, DiscoverRequestParams(), step.revision, meta=self._envelope(step.revision)
-            )
-            self._probe = request.id
-        else:
-            self._lifecycle.send(Kind.INITIALIZE)
-            params = InitializeRequestParams(
-                protocol_version=step.revision.name, capabilities=self.capabilities, client_info=self.info
-            )
-            request = self._ask(INITIALIZE, params, step.revision)
-            self._handshake = request.id
-        return Reaction(Negotiating(method=request.method, notes=notes), Outgoing(request))
-
-    def _discovered(self, asked: Asked, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        step = self._negotiation.discovered(result.supported_versions)
-        if step is None:
-            # The handshake is under way, and there is nothing better to do.
-            return super()._answered(asked, result, raw, notes)
-        if not isinstance(step, Agreed):
-            return self._take(step, notes)
-        if self._handshake is not None:
-            # The answer to the probe came after we had given up waiting for it; the handshake is not needed.
-            self.forget(self._handshake)
-        self._server = ServerPeer(
-            revision=step.revision,
-            capabilities=result.capabilities,
-            implementation=read_server_info(raw, step.revision),
-            instructions=result.instructions,
-        )
-        return Reaction(Opened(peer=self._server, notes=notes))
-
-    def _initialized(self, result: InitializeResult, notes: tuple[str, ...]) -> Reaction:
-        step = self._negotiation.initialized(result.protocol_version)
-        if not isinstance(step, Agreed):
-            return self._take(step, notes)
-        self._lifecycle.receive(Kind.INITIALIZE_RESULT)
-        self._session = self._server = ServerPeer(
-            revision=step.revision,
-            capabilities=result.capabilities,
-            implementation=result.server_info,
-            instructions=result.instructions,
-        )
-        self._lifecycle.send(Kind.INITIALIZED)
-        return Reaction(Opened(peer=self._server, notes=notes), Outgoing(Notification(NOTIFICATIONS_INITIALIZED.name)))
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
@@ -252,22 +136,12 @@ class ClientConnection(Connection):
         return result, notes
 
     def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        if isinstance(result, DiscoverResult) and asked.id == self._probe:
-            if self._negotiation.progress is Progress.DONE:
-                return super()._answered(asked, result, raw, notes)
-            return self._discovered(asked, result, raw, notes)
-        if isinstance(result, InitializeResult) and asked.id == self._handshake:
-            return self._initialized(result, notes)
+        if isinstance(result, InitializeResult):
+            # What may be asked depends on what this server offers.
+            self._callable.clear()
         return super()._answered(asked, result, raw, notes)
 
     def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
-        if self._negotiation.progress is not Progress.DONE and asked.id in (self._probe, self._handshake):
-            if asked.id == self._handshake:
-                self._lifecycle.receive(Kind.INITIALIZE_ERROR)
-            elif self._negotiation.progress is not Progress.PROBING:
-                return super()._failed(asked, error, notes)
-            step = self._negotiation.refused(error)
-            return self._take(step, notes)
         if asked.row is RESOURCES_READ and isinstance(error, RequestFailed):
             error = as_not_found(error, asked.revision)
         return super()._failed(asked, error, notes)

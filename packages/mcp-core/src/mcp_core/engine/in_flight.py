@@ -66,6 +66,8 @@ class Owed:
     """The peer no longer wants it, and nothing may be sent for it."""
     acknowledged: bool = False
     """A `subscriptions/listen` that was acknowledged."""
+    abandoned: bool = False
+    """It belonged to a session that is no more, so that its id is free."""
 
 
 @attrs.define(eq=False)
@@ -134,7 +136,8 @@ class Inbound:
 
     def accept(self, owed: Owed) -> None:
         """A request came. Raises `Violation` when its id is in use."""
-        if owed.id in self.open:
+        known = self.open.get(owed.id)
+        if known is not None and not known.abandoned:
             raise Violation(f"the request id {owed.id!r} is in use", anchor="basic#requests")
         self.open[owed.id] = owed
 
@@ -161,6 +164,11 @@ class Inbound:
             return None
         owed.cancelled = True
         return owed
+
+    def abandon(self) -> None:
+        """The session that they came in is no more: nothing is sent for them, and their ids may come again."""
+        for owed in self.open.values():
+            owed.cancelled = owed.abandoned = True
 
 
 def advance(request: Asked | Owed, progress: float) -> bool:

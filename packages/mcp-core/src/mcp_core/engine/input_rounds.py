@@ -11,7 +11,7 @@ ends the round.
 
 A question is known by its content: its key is derived from its method, its parameters and how often the same question
 was asked before. So a handler may ask in any order, several at once too, and a question that changed between rounds is
-a new one.
+a new one. A handler may also name a key itself, which clients that know it may answer before they were asked.
 
 The state travels through the client, which is not to be trusted with it. `Sealer` makes it unreadable and unchangeable;
 what is sealed is bound to the principal and to the request (`binding`), and expires. Without those checks a state could
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import attrs
 
-from mcp_core.errors import ErrorCode, LimitExceeded, RemoteProtocolError, RequestFailed
+from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RemoteProtocolError, RequestFailed
 from mcp_core.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams, evolve
 
 if TYPE_CHECKING:
@@ -141,20 +141,28 @@ class Ledger:
     pending: dict[str, InputRequest] = attrs.field(factory=dict)
     """The questions of this run that have no answer yet."""
     _times: dict[str, int] = attrs.field(factory=dict)
+    _named: dict[str, str] = attrs.field(factory=dict)
 
-    def ask(self, question: InputRequest, wire: JsonObject) -> JsonObject | None:
+    def ask(self, question: InputRequest, wire: JsonObject, key: str | None = None) -> JsonObject | None:
         """Asks the client.
 
         Args:
             question: What to ask.
             wire: The same in its wire form, from which the key is derived.
+            key: The key, when the handler names it.
 
         Returns:
             The answer, as it came, when an earlier round brought it; else `None`, and the question is pending.
+
+        Raises:
+            LocalProtocolError: The handler has asked something else under this key.
         """
         text = _digest(wire).hex()[:16]
-        times = self._times[text] = self._times.get(text, 0) + 1
-        key = f"{text}-{times}"
+        if key is None:
+            times = self._times[text] = self._times.get(text, 0) + 1
+            key = f"{text}-{times}"
+        elif self._named.setdefault(key, text) != text:
+            raise LocalProtocolError(f"two questions of one handler have the key {key!r}: give each its own")
         if (known := self.state.answers.get(key)) is not None:
             return known
         if (answer := self.responses.get(key)) is not None:

@@ -99,6 +99,11 @@ class Interests:
         self._watched.pop(id, None)
 
     @property
+    def subscribed(self) -> tuple[str, ...]:
+        """What the legacy session watches, in the order in which it subscribed."""
+        return tuple(self._subscribed)
+
+    @property
     def listening(self) -> tuple[RequestId, ...]:
         """The ids of the open subscriptions, in the order in which they began."""
         return tuple(self._listening)

@@ -151,6 +151,10 @@ class Lifecycle:
         self.state = rule.then
         return tolerated
 
+    def reopen(self) -> None:
+        """The peer forgot the session, and another one takes its place: it begins with `initialize` again."""
+        self.state = State.AWAITING
+
     def close(self) -> None:
         """The connection is over."""
         self.state = State.CLOSED

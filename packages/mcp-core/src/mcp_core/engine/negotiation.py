@@ -6,6 +6,9 @@ The client asks `server/discover` first, if it speaks a modern revision. What co
 - another of the modern error codes: the server is modern and refuses; that is reported;
 - anything else, or silence: the server is legacy; `initialize` follows, if the client speaks a legacy revision.
 
+Who knows from earlier that the server is legacy may begin with `initialize`. If that is refused, the knowledge may have
+become wrong, and the probe follows.
+
 The machine takes what came (`discovered`, `refused`, `silent`, `initialized`) and returns the next step. It sends
 nothing and waits for nothing. Each revision is tried once, so it ends.
 
@@ -108,11 +111,31 @@ class Negotiation:
     """The revisions that the client is willing to speak."""
     progress: Progress = Progress.NEW
     _tried: set[Revision] = attrs.field(factory=set)
+    _untried_probe: Revision | None = None
+    """What to probe with if `initialize` is refused, where the probe was left out."""
+    _first_refusal: McpError | None = None
+    """How `initialize` was refused then: what is reported when the probe comes to nothing, too."""
 
-    def start(self) -> Attempt:
-        """The first step: a probe when a modern revision is among ours, else `initialize`."""
+    def start(self, era: Era | None = None) -> Attempt:
+        """The first step: a probe when a modern revision is among ours, else `initialize`.
+
+        Args:
+            era: What the server is thought to speak. `LEGACY`: `initialize` comes first, if a legacy revision is ours.
+        """
         modern = preferred(self._of(Era.MODERN))
-        return self._initialize("") if modern is None else self._probe(modern)
+        if modern is None:
+            return self._initialize("")
+        legacy = preferred(self._of(Era.LEGACY)) if era is Era.LEGACY else None
+        if legacy is None:
+            return self._probe(modern)
+        self._untried_probe = modern
+        return self._propose(legacy)
+
+    def again(self, revision: Revision) -> Initialize:
+        """A session with the legacy `revision` that was agreed on is to be had again. There is no probe."""
+        self._tried.clear()
+        self._untried_probe = self._first_refusal = None
+        return self._propose(revision)
 
     def discovered(self, supported: Iterable[str]) -> Step | None:
         """The server answered the probe with the names of the revisions that it supports.
@@ -170,13 +193,19 @@ class Negotiation:
 
     def _legacy_among(self, supported: tuple[str, ...]) -> Attempt:
         """A modern server may list legacy revisions too; those are spoken after `initialize` only."""
-        legacy = preferred(revision for revision in self._common(supported) if revision.era is Era.LEGACY)
+        legacy = preferred(
+            revision
+            for revision in self._common(supported)
+            if revision.era is Era.LEGACY and revision not in self._tried
+        )
         if legacy is None:
             return self._fail(self._nothing_in_common(supported))
         return self._propose(legacy)
 
     def _initialize(self, why: str) -> Attempt:
         """The server is taken for a legacy one."""
+        if self._first_refusal is not None:
+            return self._fail(self._first_refusal)
         legacy = preferred(self._of(Era.LEGACY))
         if legacy is None:
             complaint = f"this client speaks modern revisions only ({', '.join(self._names())}) and {why}"
@@ -191,14 +220,18 @@ class Negotiation:
         )
         if again is not None:
             return self._propose(again)
-        return self._fail(self._nothing_in_common(named) if named else error)
+        refusal = self._nothing_in_common(named) if named else error
+        if self._untried_probe is None:
+            return self._fail(refusal)
+        modern, self._untried_probe, self._first_refusal = self._untried_probe, None, refusal
+        return self._probe(modern)
 
-    def _probe(self, revision: Revision) -> Attempt:
+    def _probe(self, revision: Revision) -> Probe:
         self._tried.add(revision)
         self.progress = Progress.PROBING
         return Probe(revision)
 
-    def _propose(self, revision: Revision) -> Attempt:
+    def _propose(self, revision: Revision) -> Initialize:
         self._tried.add(revision)
         self.progress = Progress.INITIALIZING
         return Initialize(revision)

@@ -25,15 +25,19 @@ class Headers:
     __slots__ = ("_pairs", "_values")
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        self._pairs = tuple((name.lower(), value) for name, value in pairs)
+        self._pairs = tuple([(name.lower(), value) for name, value in pairs])
         self._values: dict[str, list[str]] = {}
+        values = self._values
         for name, value in self._pairs:
-            self._values.setdefault(name, []).append(value)
+            if name in values:
+                values[name].append(value)
+            else:
+                values[name] = [value]
 
     @classmethod
     def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         """From bytes, as h11 and ASGI have them. Blanks around values are dropped."""
-        return cls((name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw)
+        return cls([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])
 
     def get(self, name: str) -> str | None:
         """The value of a header; `None` when there is none; of several the first. `name` in lower case."""

@@ -40,6 +40,8 @@ class BatchReply:
     immediate: Batch | None
     """The whole reply, if no answer has to be waited for. `None` also when nothing is ever to be sent, as for a batch
     of notifications: then `owed` is empty."""
+    refused: tuple[Response, ...]
+    """The answers from the start, for those who do not join them with the others."""
     _answers: dict[_Key | int, Response | None]
     _waiting: set[_Key]
 
@@ -61,6 +63,7 @@ class BatchReply:
                 self._answers[key] = None
                 messages.append(member)
         self.messages = tuple(messages)
+        self.refused = tuple([answer for answer in self._answers.values() if answer is not None])
         self.immediate = self._joined()
 
     @property

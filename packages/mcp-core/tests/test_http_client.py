@@ -1,0 +1,1013 @@
+"""One exchange of a client: what is sent, what counts as the answer, and what is left when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_core.errors import (
+    AccessDenied,
+    ConnectionEnded,
+    HttpFailure,
+    LimitExceeded,
+    LocalProtocolError,
+    MalformedMessage,
+    McpError,
+    RemoteProtocolError,
+    SessionExpired,
+)
+from mcp_core.framing.sse import encode_comment, encode_event
+from mcp_core.http.client import FAILURE_BYTES, ClientExchange, Expect, Lost, Resume, session_headers
+from mcp_core.http.event_reader import Received
+from mcp_core.http.messages import Headers, HttpHead
+from mcp_core.http.param_headers import ParamHeader
+from mcp_core.jsonrpc.messages import (
+    Batch,
+    ErrorObject,
+    ErrorResponse,
+    JsonObject,
+    JsonValue,
+    Message,
+    Notification,
+    Request,
+    ResultResponse,
+)
+from mcp_core.limits import Limits
+from mcp_core.revisions import LEGACY, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, Revision
+
+LIMITS: Final = Limits()
+JSON: Final = "application/json"
+STREAM: Final = "text/event-stream"
+CALL: Final = Request(7, "tools/call", {"name": "add"})
+INITIALIZE: Final = Request(1, "initialize", {"protocolVersion": "2025-11-25"})
+DISCOVER: Final = Request(1, "server/discover", {})
+TOLD: Final = Notification("notifications/roots/list_changed")
+LOGGED: Final = Notification("notifications/message", {"level": "info", "data": "x"})
+ANSWER: Final = ResultResponse(7, {"content": []})
+
+
+def wire(**members: JsonValue) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", **members})
+
+
+def error(code: int, message: str, **members: JsonValue) -> bytes:
+    return wire(error={"code": code, "message": message}, **members)
+
+
+RESULT: Final = wire(id=7, result={"content": []})
+LOG: Final = wire(method="notifications/message", params={"level": "info", "data": "x"})
+
+
+def exchange_of(
+    message: Message | Batch | None = CALL,
+    revision: Revision | None = R2025_11_25,
+    *,
+    session_id: str | None = None,
+    last_event_id: str | None = None,
+    limits: Limits = LIMITS,
+) -> ClientExchange:
+    return ClientExchange(message, revision=revision, limits=limits, session_id=session_id, last_event_id=last_event_id)
+
+
+def head_of(status: int = 200, kind: str | None = JSON, **more: str) -> HttpHead:
+    headers = [(name.replace("_", "-"), value) for name, value in more.items()]
+    return HttpHead(status=status, headers=Headers([*([] if kind is None else [("Content-Type", kind)]), *headers]))
+
+
+def begun(exchange: ClientExchange, status: int = 200, kind: str | None = JSON, **more: str) -> Expect:
+    return exchange.receive_head(head_of(status, kind, **more))
+
+
+def streaming(exchange: ClientExchange, *events: bytes) -> list[Received]:
+    assert begun(exchange, kind=STREAM) is Expect.STREAM
+    return [message for event in events for message in exchange.receive_data(event)]
+
+
+def lost(exchange: ClientExchange, *, broken: bool = False) -> McpError:
+    outcome = exchange.end(broken)
+    assert isinstance(outcome, Lost), outcome
+    return outcome.error
+
+
+# --- what is sent --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.post-per-message", "http.post-accept", "http.accept-both", "http.content-type-json")
+@pytest.mark.parametrize("revision", [None, *LEGACY, R2026_07_28], ids=str)
+def test_a_post_takes_both_forms_of_answer_and_brings_json(revision: Revision | None) -> None:
+    exchange = exchange_of(revision=revision)
+
+    headers = dict(exchange.headers())
+
+    assert exchange.method == "POST"
+    assert headers["accept"] == "application/json, text/event-stream"
+    assert headers["content-type"] == "application/json"
+    assert headers["accept-encoding"] == "identity"
+    assert exchange.body() == b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add"}}'
+
+
+@pytest.mark.spec("http.get-accept")
+def test_a_get_takes_a_stream_and_brings_nothing() -> None:
+    exchange = exchange_of(None, session_id="s")
+
+    assert exchange.method == "GET"
+    assert exchange.body() is None
+    assert exchange.headers() == [
+        ("accept", "text/event-stream"),
+        ("accept-encoding", "identity"),
+        ("mcp-session-id", "s"),
+        ("mcp-protocol-version", "2025-11-25"),
+    ]
+
+
+@pytest.mark.spec("http.protocol-version-header", "http.protocol-version-negotiated", "session.client-sends-id")
+@pytest.mark.parametrize("message", [CALL, TOLD, ANSWER, None], ids=["request", "notification", "answer", "get"])
+@pytest.mark.parametrize("revision", LEGACY, ids=str)
+def test_all_of_a_session_says_so(revision: Revision, message: Message | None) -> None:
+    headers = dict(exchange_of(message, revision, session_id="s-1").headers())
+
+    assert headers["mcp-session-id"] == "s-1"
+    assert headers.get("mcp-protocol-version") == (revision.name if revision.version_header else None)
+    assert "mcp-method" not in headers
+    assert [item for item in session_headers(revision, "s-1") if headers[item[0]] != item[1]] == []
+
+
+@pytest.mark.spec("session.client-reinitialize")
+def test_initialize_says_nothing_that_was_not_agreed() -> None:
+    assert [name for name, _ in exchange_of(INITIALIZE, None).headers()] == [
+        "accept",
+        "accept-encoding",
+        "content-type",
+    ]
+    assert session_headers(None, None) == []
+
+
+@pytest.mark.spec("http.metadata-headers-on-post", "http.client-no-session-id")
+def test_a_modern_post_repeats_its_message_and_has_no_session() -> None:
+    message = Request(7, "tools/call", {"name": "add", "arguments": {"region": "eu"}})
+    region = ParamHeader(header="Region", path=("region",), type="string")
+    exchange = ClientExchange(message, revision=R2026_07_28, limits=LIMITS, session_id="left over", designated=[region])
+
+    headers = dict(exchange.headers())
+
+    assert headers["mcp-protocol-version"] == "2026-07-28"
+    assert headers["mcp-method"] == "tools/call"
+    assert headers["mcp-name"] == "add"
+    assert headers["mcp-param-region"] == "eu"
+    assert "mcp-session-id" not in headers
+    assert session_headers(R2026_07_28, "left over") == [("mcp-protocol-version", "2026-07-28")]
+
+
+def test_methods_of_extensions_can_have_a_name_too() -> None:
+    message = Request(1, "x/fetch", {"which": "a"})
+    exchange = ClientExchange(message, revision=R2026_07_28, limits=LIMITS, names={"x/fetch": "which"})
+
+    assert ("mcp-name", "a") in exchange.headers()
+
+
+@pytest.mark.spec("http.body-single-message", "http.post-single-message")
+@pytest.mark.parametrize("revision", [None, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
+def test_batches_are_posted_in_one_revision_only(revision: Revision | None) -> None:
+    batch = Batch((CALL, TOLD))
+    if revision is R2025_03_26:
+        body = exchange_of(batch, revision).body()
+        assert body is not None
+        assert orjson.loads(body)[1]["method"] == TOLD.method
+    else:
+        with pytest.raises(LocalProtocolError, match="a batch may not be posted"):
+            exchange_of(batch, revision)
+
+
+@pytest.mark.spec("http.client-no-responses", "http.client-no-get-stream")
+def test_a_modern_client_posts_no_answer_and_fetches_no_stream() -> None:
+    with pytest.raises(LocalProtocolError, match="an answer may not be posted in revision 2026-07-28"):
+        exchange_of(ANSWER, R2026_07_28)
+    with pytest.raises(LocalProtocolError, match="no stream is fetched by GET in revision 2026-07-28"):
+        exchange_of(None, R2026_07_28)
+    assert exchange_of(TOLD, R2026_07_28).method == "POST"
+
+
+@pytest.mark.parametrize(("revision", "body"), [(R2025_06_18, True), (R2025_11_25, False), (None, False)])
+def test_an_error_without_id_is_written_as_the_revision_has_it(revision: Revision | None, body: bool) -> None:
+    sent = exchange_of(ErrorResponse(None, ErrorObject(-32700, "x")), revision).body()
+
+    assert sent is not None
+    assert ("id" in orjson.loads(sent)) is body
+
+
+# --- an answer in JSON ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.client-both-response-types", "http.client-supports-json", "http.content-type-charset")
+@pytest.mark.parametrize(
+    "kind", [JSON, "application/json; charset=utf-8", "Application/JSON", "text/json", "application/x+json"]
+)
+def test_an_answer_comes_as_json(kind: str) -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, kind=kind) is Expect.MESSAGE
+    before = exchange.answered
+    assert exchange.receive_body(RESULT) == (ANSWER,)
+    assert (before, exchange.answered) == (False, True)
+    assert exchange.end(broken=False) is None
+    assert exchange.notes == []
+    assert exchange.status == 200
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "text/plain; charset=utf-8"])
+def test_json_under_another_name_is_survived(kind: str | None) -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, kind=kind) is Expect.MESSAGE
+    assert exchange.receive_body(RESULT) == (ANSWER,)
+    assert exchange.notes == ["JSON came under another media type"]
+
+
+def test_text_that_is_no_json_is_no_answer() -> None:
+    exchange = exchange_of()
+    begun(exchange, kind="text/plain")
+
+    with pytest.raises(HttpFailure, match=r"status 200 and text/plain: It works! .*no MCP endpoint"):
+        exchange.receive_body(b"It works!")
+
+
+def test_a_page_is_no_answer_and_the_error_says_what_came() -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, kind="text/html; charset=utf-8") is Expect.TEXT
+    failure = exchange.failure(b"<html>\n\n  <title>Log\x1b[31m in</title>" + b"x" * 1_000)
+
+    assert isinstance(failure, HttpFailure)
+    assert failure.status == 200
+    assert len(failure.body) == FAILURE_BYTES
+    assert failure.message.startswith(
+        "POST was answered with status 200 and text/html: <html> <title>Log\N{REPLACEMENT CHARACTER}[31m in</title>xxx"
+    )
+    assert failure.message.endswith(
+        "... (this is no MCP endpoint, or something else answers in its place: a web page, a login, a proxy)"
+    )
+    assert len(failure.message) < 400
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b" \n"])
+def test_an_empty_body_is_no_answer_to_a_request(body: bytes) -> None:
+    exchange = exchange_of()
+    begun(exchange)
+
+    assert exchange.receive_body(body) == ()
+    error = lost(exchange)
+    assert isinstance(error, RemoteProtocolError)
+    assert error.message == "the body of the response (status 200) is empty or answers something else"
+
+
+@pytest.mark.parametrize("status", [202, 204])
+def test_a_request_that_was_only_accepted_is_lost(status: int) -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, status, None) is Expect.NOTHING
+    error = lost(exchange)
+    assert isinstance(error, RemoteProtocolError)
+    assert f"status {status}" in error.message
+
+
+def test_an_answer_under_the_status_of_acceptance_is_an_answer() -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, 202) is Expect.MESSAGE
+    assert exchange.receive_body(RESULT) == (ANSWER,)
+    assert exchange.end(broken=False) is None
+
+
+def test_an_answer_with_another_id_is_delivered_and_does_not_count() -> None:
+    exchange = exchange_of()
+    begun(exchange)
+
+    assert exchange.receive_body(wire(id=8, result={})) == (ResultResponse(8, {}),)
+    assert not exchange.answered
+    assert isinstance(lost(exchange), RemoteProtocolError)
+
+
+def test_an_id_written_as_text_counts() -> None:
+    exchange = exchange_of()
+    begun(exchange)
+
+    assert exchange.receive_body(wire(id="7", result={})) == (ResultResponse("7", {}),)
+    assert exchange.end(broken=False) is None
+
+
+@pytest.mark.parametrize("members", [{}, {"id": None}])
+def test_an_error_without_id_is_the_answer(members: JsonObject) -> None:
+    exchange = exchange_of()
+    begun(exchange)
+
+    assert exchange.receive_body(error(-32603, "x", **members)) == (ErrorResponse(7, ErrorObject(-32603, "x")),)
+    assert exchange.end(broken=False) is None
+    assert "the error has no id; it was taken for the answer" in exchange.notes
+
+
+def test_what_is_no_message_is_the_answer_and_a_bad_one() -> None:
+    exchange = exchange_of()
+    begun(exchange)
+
+    (bad,) = exchange.receive_body(b'{"status": "ok"}')
+
+    assert isinstance(bad, MalformedMessage)
+    assert bad.answers == 7
+    assert exchange.end(broken=False) is None
+
+
+def test_a_bad_answer_says_itself_which_it_is() -> None:
+    exchange = exchange_of(Batch((CALL, Request(8, "ping"))), R2025_03_26)
+    begun(exchange)
+
+    (bad,) = exchange.receive_body(b'{"jsonrpc":"2.0","id":8,"result":{"a":}}')
+
+    assert isinstance(bad, MalformedMessage)
+    assert bad.answers == 8
+    assert not exchange.answered
+
+
+@pytest.mark.spec("batch.http-requests-response")
+def test_the_answers_to_a_batch_come_together_or_alone() -> None:
+    batch = Batch((CALL, Request("b", "ping"), TOLD))
+    exchange = exchange_of(batch, R2025_03_26)
+    begun(exchange)
+
+    (answers,) = exchange.receive_body(b"[" + RESULT + b"," + wire(id="b", result={}) + b",1]")
+
+    assert isinstance(answers, Batch)
+    assert answers.members[:2] == (ANSWER, ResultResponse("b", {}))
+    assert exchange.end(broken=False) is None
+
+    exchange = exchange_of(batch, R2025_03_26)
+    streaming(exchange, encode_event(wire(id="b", result={})))
+    assert not exchange.answered
+    exchange.receive_data(encode_event(RESULT))
+    assert exchange.answered
+
+
+def test_an_error_without_id_answers_no_batch() -> None:
+    exchange = exchange_of(Batch((CALL, Request(8, "ping"))), R2025_03_26)
+    begun(exchange, 400)
+
+    with pytest.raises(HttpFailure, match="bad batch"):
+        exchange.receive_body(error(-32600, "bad batch", id=None))
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.client-reads-error-body", "compat.client-http-inspect-400", "compat.client-http-404-with-body")
+@pytest.mark.parametrize("status", [400, 404, 409, 500, 503])
+@pytest.mark.parametrize("kind", [JSON, None, "text/plain"])
+def test_a_refusal_in_json_rpc_is_the_answer(status: int, kind: str | None) -> None:
+    exchange = exchange_of(revision=R2026_07_28)
+
+    assert begun(exchange, status, kind) is Expect.MESSAGE
+    received = exchange.receive_body(error(-32601, "unknown", id=7))
+
+    assert received == (ErrorResponse(7, ErrorObject(-32601, "unknown")),)
+    assert exchange.end(broken=False) is None
+
+
+@pytest.mark.parametrize("id", [None, "server-error", 0, "7"])
+def test_a_refusal_answers_the_request_whatever_its_id(id: JsonValue) -> None:
+    exchange = exchange_of()
+    begun(exchange, 400)
+
+    received = exchange.receive_body(error(-32600, "Bad Request", id=id))
+
+    assert received == (ErrorResponse(7, ErrorObject(-32600, "Bad Request")),)
+    assert exchange.end(broken=False) is None
+    assert exchange.notes != []
+
+
+def test_a_refusal_may_be_a_batch() -> None:
+    exchange = exchange_of(Batch((CALL,)), R2025_03_26)
+    begun(exchange, 400)
+
+    (answer,) = exchange.receive_body(b"[" + error(-32600, "x", id=7) + b"]")
+
+    assert isinstance(answer, Batch)
+    assert exchange.answered
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (400, JSON, b'{"detail": "no"}'),
+        (404, JSON, LOG),
+        (404, None, b"Not Found"),
+        (422, JSON, b'{"detail":[{"loc":["body"]}]}'),
+        (500, "text/plain", b"Internal Server Error"),
+        (502, JSON, b""),
+    ],
+)
+def test_any_other_refusal_is_a_failure_that_quotes_it(status: int, kind: str | None, body: bytes) -> None:
+    exchange = exchange_of()
+    assert begun(exchange, status, kind) is Expect.MESSAGE
+
+    with pytest.raises(HttpFailure) as caught:
+        exchange.receive_body(body)
+
+    assert caught.value.status == status
+    assert caught.value.body == body
+    assert f"status {status}" in caught.value.message
+    assert body[:40].decode() in caught.value.message
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, "text/html"), (405, JSON), (405, None), (500, STREAM)])
+def test_a_refusal_of_another_kind_is_only_quoted(status: int, kind: str | None) -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, status, kind) is Expect.TEXT
+    assert exchange.failure(b"").message.startswith(f"POST was answered with status {status}")
+
+
+def test_a_redirect_that_was_not_followed_is_told_without_its_query() -> None:
+    exchange = exchange_of()
+
+    assert begun(exchange, 302, "text/html", location="https://login.example/?token=secret") is Expect.TEXT
+    message = exchange.failure(b"").message
+    assert message.endswith("(it refers to https://login.example/, which was not followed)")
+
+
+def test_a_redirect_to_nowhere_is_told_too() -> None:
+    exchange = exchange_of()
+    begun(exchange, 304, None)
+
+    with pytest.raises(HttpFailure, match=r"POST was answered with status 304$"):
+        exchange.receive_body(b"")
+
+
+@pytest.mark.parametrize("kind", [JSON, STREAM])
+def test_an_encoded_answer_is_refused_by_the_name_of_its_encoding(kind: str) -> None:
+    for message in (CALL, None):
+        exchange = exchange_of(message)
+        assert begun(exchange, 200, kind, content_encoding="GZip") is Expect.TEXT
+        assert "it is encoded as gzip, which was not asked for" in exchange.failure(b"\x1f\x8b").message
+
+
+def test_the_encoding_that_is_none_is_fine() -> None:
+    assert begun(exchange_of(), content_encoding="Identity") is Expect.MESSAGE
+
+
+@pytest.mark.parametrize(("status", "sentence"), [(401, "wants credentials"), (403, "refuses access")])
+@pytest.mark.parametrize("message", [CALL, TOLD, None], ids=["request", "notification", "get"])
+def test_credentials_that_are_wanted_are_named(status: int, sentence: str, message: Message | None) -> None:
+    exchange = exchange_of(message, session_id="s")
+    head = HttpHead(
+        status=status,
+        headers=Headers([("WWW-Authenticate", "Bearer a"), ("content-type", JSON), ("www-authenticate", "DPoP b")]),
+    )
+
+    assert exchange.receive_head(head) is Expect.TEXT
+    denied = exchange.failure(error(-32600, "Origin is not listed", id=None))
+
+    assert isinstance(denied, AccessDenied)
+    assert denied.status == status
+    assert denied.challenges == ("Bearer a", "DPoP b")
+    assert sentence in denied.message
+    assert "Origin is not listed" in denied.message
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_to_initialize_opens_a_session() -> None:
+    exchange = exchange_of(INITIALIZE, None)
+    begun(exchange, MCP_SESSION_ID="abc!~")
+
+    assert exchange.session_id == "abc!~"
+
+
+@pytest.mark.parametrize(("message", "status"), [(CALL, 200), (TOLD, 202), (INITIALIZE, 400)])
+def test_no_other_response_opens_a_session(message: Message, status: int) -> None:
+    exchange = exchange_of(message)
+    begun(exchange, status, mcp_session_id="other")
+
+    assert exchange.session_id is None
+
+
+@pytest.mark.parametrize("id", ["", "a b", "\xfc", "a\x7f", "a\tb"])
+def test_an_id_that_is_not_visible_ascii_is_not_used(id: str) -> None:
+    exchange = exchange_of(INITIALIZE, None)
+    begun(exchange, mcp_session_id=id)
+
+    assert exchange.session_id is None
+    assert exchange.notes == ["the session id has characters that it may not have, and is not used"]
+
+
+def test_a_server_without_sessions_opens_none() -> None:
+    exchange = exchange_of(INITIALIZE, None)
+    begun(exchange)
+
+    assert exchange.session_id is None
+    assert exchange.notes == []
+
+
+@pytest.mark.spec("session.client-reinitialize")
+@pytest.mark.parametrize(
+    ("message", "last_event_id"), [(CALL, None), (TOLD, None), (ANSWER, None), (None, "3")], ids=repr
+)
+def test_404_in_a_session_means_that_it_is_gone(message: Message | None, last_event_id: str | None) -> None:
+    exchange = exchange_of(message, session_id="s", last_event_id=last_event_id)
+
+    assert begun(exchange, 404) is Expect.TEXT
+    expired = exchange.failure(error(-32600, "session not found", id=7))
+    assert isinstance(expired, SessionExpired)
+    assert "session not found" in expired.message
+
+
+def test_404_to_a_first_get_says_only_that_there_is_no_such_stream() -> None:
+    exchange = exchange_of(None, session_id="s")
+
+    assert begun(exchange, 404, None) is Expect.TEXT
+    failure = exchange.failure(b"")
+    assert isinstance(failure, HttpFailure)
+    assert failure.status == 404
+
+
+def test_404_of_a_modern_server_is_about_the_method() -> None:
+    exchange = ClientExchange(CALL, revision=R2026_07_28, limits=LIMITS, session_id="left over")
+
+    assert begun(exchange, 404) is Expect.MESSAGE
+    assert exchange.receive_body(error(-32601, "unknown", id=7)) != ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        error(-32000, "Bad Request: No valid session ID provided", id=None),
+        error(-32600, "Bad Request: Missing session ID", id="server-error"),
+        error(-32000, "Bad Request: Server not initialized", id=None),
+        b"Invalid session ID",
+    ],
+)
+def test_servers_that_say_400_for_a_lost_session_are_understood(body: bytes) -> None:
+    exchange = exchange_of(session_id="s")
+    begun(exchange, 400)
+    with pytest.raises(SessionExpired):
+        exchange.receive_body(body)
+
+    told = exchange_of(TOLD, session_id="s")
+    begun(told, 400)
+    assert isinstance(told.failure(body), SessionExpired)
+
+
+@pytest.mark.parametrize(
+    ("session", "status", "body"),
+    [
+        (None, 400, error(-32000, "No valid session ID", id=None)),
+        ("s", 500, error(-32000, "No valid session ID", id=None)),
+        ("s", 400, error(-32602, "session is an unknown argument", id=7)),
+        ("s", 400, error(-32602, "unsupported version", id=None)),
+    ],
+)
+def test_other_refusals_that_look_so_are_answers(session: str | None, status: int, body: bytes) -> None:
+    exchange = exchange_of(session_id=session)
+    begun(exchange, status)
+
+    (answer,) = exchange.receive_body(body)
+
+    assert isinstance(answer, ErrorResponse)
+    assert answer.id == 7
+
+
+# --- what needs no answer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("message", [TOLD, ANSWER, Batch((TOLD, ANSWER))], ids=["notification", "answer", "batch"])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(202, None), (204, None), (200, JSON), (200, STREAM), (200, "text/html"), (200, None)]
+)
+def test_what_needs_no_answer_is_done_when_it_is_accepted(
+    message: Message | Batch, status: int, kind: str | None
+) -> None:
+    exchange = exchange_of(message, R2025_03_26)
+
+    assert begun(exchange, status, kind) is Expect.NOTHING
+    assert exchange.end(broken=False) is None
+    assert not exchange.answered
+    assert exchange.notes == ([] if status != 200 else ["what needs no answer was answered with status 200, not 202"])
+
+
+def test_what_needs_no_answer_can_be_refused() -> None:
+    exchange = exchange_of(TOLD)
+
+    assert begun(exchange, 400) is Expect.TEXT
+    assert "no such thing" in exchange.failure(error(-32600, "no such thing")).message
+
+
+def test_a_connection_that_breaks_behind_a_notification_does_no_harm() -> None:
+    assert exchange_of(TOLD).end(broken=True) is None
+
+
+# --- streams -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "http.client-supports-sse", "http.sse-client-ignores-comments", "http.sse-parse-standard", "sse.disconnect-any-time"
+)
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_messages_come_before_the_answer(newline: bytes) -> None:
+    exchange = exchange_of()
+    events = (
+        encode_comment("keep-alive") + encode_event(LOG) + b"event: message\nid\ndata:" + RESULT + b"\n\n"
+    ).replace(b"\n", newline)
+
+    assert streaming(exchange, events) == [LOGGED, ANSWER]
+    assert exchange.answered
+    assert exchange.end(broken=True) is None
+
+
+def test_events_without_a_message_are_no_messages() -> None:
+    exchange = exchange_of()
+
+    received = streaming(
+        exchange, encode_event(id="1", retry=500), b"event: ping\ndata: {}\n\n", encode_event(b"hello", event="x")
+    )
+
+    assert received == []
+    assert exchange.notes == ["an event called 'ping' was ignored", "an event called 'x' was ignored"]
+
+
+def test_a_message_in_an_event_of_another_name_is_survived() -> None:
+    exchange = exchange_of()
+
+    assert streaming(exchange, encode_event(RESULT, event="response")) == [ANSWER]
+    assert exchange.notes == ["a message came in an event called 'response'"]
+
+
+def test_what_a_server_calls_its_events_is_shown_harmlessly() -> None:
+    exchange = exchange_of()
+
+    streaming(exchange, b"event: \x1b[2J" + b"x" * 500 + b"\ndata: 1\n\n")
+
+    assert "\x1b" not in exchange.notes[0]
+    assert len(exchange.notes[0]) < 300
+
+
+def test_an_event_that_holds_no_message_is_told_and_the_answer_still_comes() -> None:
+    exchange = exchange_of()
+
+    bad, answer = streaming(exchange, encode_event(b"[DONE]"), encode_event(RESULT))
+
+    assert isinstance(bad, MalformedMessage)
+    assert bad.answers is None
+    assert answer == ANSWER
+
+
+@pytest.mark.parametrize("limits", [Limits(message_bytes=60), Limits(event_bytes=100)])
+def test_an_answer_that_is_too_large_is_told_as_such(limits: Limits) -> None:
+    exchange = exchange_of(limits=limits)
+
+    (bad,) = streaming(exchange, encode_event(wire(id=7, result={"text": "x" * 100})))
+
+    assert isinstance(bad, MalformedMessage)
+    assert isinstance(bad.__cause__, LimitExceeded)
+    assert bad.answers == 7
+    assert exchange.answered
+
+
+def test_deviations_of_the_messages_are_noted_and_bounded() -> None:
+    exchange = exchange_of()
+    loose = b'{"id":9,"result":{}}'
+
+    streaming(exchange, *[encode_event(loose)] * 1_000)
+
+    assert 0 < len(exchange.notes) <= 20
+    exchange.notes.clear()
+    exchange.receive_data(encode_event(loose))
+    assert len(exchange.notes) == 1
+
+
+def test_an_error_without_id_in_a_stream_is_the_answer() -> None:
+    exchange = exchange_of()
+
+    assert streaming(exchange, encode_event(error(-1, "x", id=None))) == [ErrorResponse(7, ErrorObject(-1, "x"))]
+    assert exchange.answered
+
+
+def test_a_stream_of_its_own_has_no_answer_that_an_error_could_be() -> None:
+    exchange = exchange_of(None)
+
+    assert streaming(exchange, encode_event(error(-1, "x", id=None))) == [ErrorResponse(None, ErrorObject(-1, "x"))]
+    assert not exchange.answered
+
+
+def test_a_last_event_without_its_end_counts_if_it_is_whole() -> None:
+    exchange = exchange_of()
+
+    assert streaming(exchange, b"id: 1\ndata: " + RESULT) == []
+    assert exchange.receive_data(b"") == (ANSWER,)
+    assert exchange.notes == ["the last event of the stream has no end"]
+    assert exchange.end(broken=False) is None
+
+
+@pytest.mark.parametrize("cut", [b"id: 2\ndata: {", b"id: 2\n", b"id: 2", b"event: x\nid: 2\ndata: {}"])
+def test_an_event_that_is_cut_off_was_not_received(cut: bytes) -> None:
+    exchange = exchange_of()
+
+    assert streaming(exchange, encode_event(id="1"), cut) == []
+    assert exchange.receive_data(b"") == ()
+    assert exchange.end(broken=False) == Resume("1", 1.0)
+
+
+def test_the_end_of_a_stream_may_be_told_twice() -> None:
+    exchange = exchange_of()
+    streaming(exchange, b"data: " + RESULT)
+
+    assert exchange.receive_data(b"") == (ANSWER,)
+    assert exchange.receive_data(b"") == ()
+
+
+def test_the_stream_of_http_sse_is_no_answer_to_a_post() -> None:
+    exchange = exchange_of(INITIALIZE, None)
+
+    with pytest.raises(HttpFailure, match="HTTP\\+SSE") as caught:
+        streaming(exchange, encode_event(b"/messages?session=1", event="endpoint"))
+
+    assert caught.value.status == 200
+    assert exchange.offers_endpoint
+
+
+def test_an_endpoint_means_nothing_on_a_stream_of_its_own() -> None:
+    exchange = exchange_of(None)
+
+    assert streaming(exchange, encode_event(b"/messages", event="endpoint")) == []
+    assert not exchange.offers_endpoint
+
+
+@pytest.mark.parametrize(("status", "kind"), [(200, JSON), (204, None), (404, None), (405, JSON), (501, STREAM)])
+def test_a_server_may_have_no_stream_of_its_own(status: int, kind: str | None) -> None:
+    exchange = exchange_of(None)
+
+    assert begun(exchange, status, kind) is Expect.TEXT
+    failure = exchange.failure(b"")
+    assert isinstance(failure, HttpFailure)
+    assert failure.status == status
+    assert failure.message.startswith("GET was answered with")
+    assert ("no stream of events" in failure.message) == (status < 300)
+
+
+# --- streams that end too early ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.reissue-after-broken-stream", "http.sse-no-resumption")
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_modern_stream_that_ends_too_early_is_lost(broken: bool) -> None:
+    exchange = exchange_of(revision=R2026_07_28)
+    streaming(exchange, encode_event(LOG, id="1"))
+
+    error = lost(exchange, broken=broken)
+
+    assert isinstance(error, ConnectionEnded)
+    assert error.message == "the stream ended before its answer; whether the request was processed is not known"
+    assert exchange.broken is broken
+
+
+@pytest.mark.spec("sse.client-polls", "resume.client-last-event-id", "resume.always-get", "sse.client-respects-retry")
+@pytest.mark.parametrize("revision", [*LEGACY, None], ids=str)
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_legacy_stream_with_ids_is_resumed(revision: Revision | None, broken: bool) -> None:
+    exchange = exchange_of(revision=revision, session_id="s")
+    streaming(exchange, encode_event(id="1-0", retry=250), encode_event(LOG, id="1-1"))
+
+    assert exchange.end(broken) == Resume("1-1", 0.25)
+    rest = exchange.resumption()
+
+    assert rest.method == "GET"
+    assert ("last-event-id", "1-1") in rest.headers()
+    assert ("mcp-session-id", "s") in rest.headers()
+    before = rest.answered
+    assert streaming(rest, encode_event(RESULT)) == [ANSWER]
+    assert (before, rest.answered, exchange.answered) == (False, True, False)
+    assert rest.end(broken=False) is None
+
+
+def test_a_stream_is_resumed_as_often_as_it_breaks() -> None:
+    exchange = exchange_of()
+    streaming(exchange, encode_event(id="1", retry=2_000))
+
+    second = exchange.resumption()
+    assert second.end(broken=True) == Resume("1", 2.0)
+    third = second.resumption()
+    streaming(third, encode_event(LOG, id="2"))
+    assert third.end(broken=True) == Resume("2", 2.0)
+    fourth = third.resumption()
+    streaming(fourth, encode_event(LOG, retry=100))
+    assert fourth.end(broken=False) == Resume("2", 0.1)
+    # The first one is not changed by what came later.
+    assert not exchange.answered
+
+
+def test_a_session_that_was_just_opened_is_resumed_in() -> None:
+    exchange = exchange_of(INITIALIZE, None)
+    exchange.receive_head(head_of(kind=STREAM, mcp_session_id="new"))
+    exchange.receive_data(encode_event(id="1"))
+
+    assert exchange.end(broken=True) == Resume("1", 1.0)
+    assert ("mcp-session-id", "new") in exchange.resumption().headers()
+
+
+def test_a_resumed_stream_that_the_server_has_no_more_is_a_lost_session() -> None:
+    exchange = exchange_of(session_id="s")
+    streaming(exchange, encode_event(id="1"))
+    rest = exchange.resumption()
+
+    assert begun(rest, 404) is Expect.TEXT
+    assert isinstance(rest.failure(b""), SessionExpired)
+
+
+def test_a_legacy_stream_without_ids_is_lost() -> None:
+    exchange = exchange_of()
+    streaming(exchange, encode_event(LOG))
+
+    assert isinstance(lost(exchange), ConnectionEnded)
+
+
+@pytest.mark.parametrize("id", ["a\x01b", "a\tb", "x" * (LIMITS.header_bytes + 1)])
+def test_an_event_id_that_no_header_can_carry_leads_nowhere(id: str) -> None:
+    exchange = exchange_of()
+    streaming(exchange, encode_event(id=id))
+
+    assert isinstance(lost(exchange), ConnectionEnded)
+    with pytest.raises(LocalProtocolError, match="nothing that a header can carry"):
+        exchange.resumption().headers()
+
+
+def test_an_event_id_goes_back_byte_by_byte() -> None:
+    exchange = exchange_of()
+    streaming(exchange, encode_event(id="ü €"))
+
+    exchange.end(broken=True)
+    headers = Headers(exchange.resumption().headers())
+
+    assert (b"last-event-id", "ü €".encode()) in headers.raw()
+
+
+@pytest.mark.parametrize(("retry", "seconds"), [(0, 0.0), (1_500, 1.5), (3_600_000, 3_600.0), (10**14, 3_600.0)])
+def test_the_server_says_how_long_to_wait_within_reason(retry: int, seconds: float) -> None:
+    exchange = exchange_of(None)
+    assert exchange.retry_after == 1.0
+    streaming(exchange, encode_event(retry=retry))
+
+    assert exchange.retry_after == seconds
+
+
+def test_a_stream_of_its_own_goes_on_after_its_last_event() -> None:
+    exchange = exchange_of(None, session_id="s")
+    streaming(exchange, encode_event(LOG, id="5"))
+
+    assert exchange.end(broken=False) == Resume("5", 1.0)
+    rest = exchange.resumption()
+    streaming(rest)
+    assert rest.end(broken=True) == Resume("5", 1.0)
+
+
+@pytest.mark.spec("sse.get-close-any-time")
+def test_a_stream_of_its_own_without_ids_just_ends() -> None:
+    exchange = exchange_of(None)
+    streaming(exchange, encode_event(LOG))
+
+    assert exchange.end(broken=True) is None
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+def test_a_connection_that_ends_before_the_response_or_in_it_loses_the_answer(revision: Revision) -> None:
+    silent = exchange_of(revision=revision)
+    error = lost(silent, broken=True)
+    assert isinstance(error, ConnectionEnded)
+    assert error.message == "the connection ended before the answer; whether the request was processed is not known"
+    assert silent.status is None
+
+    halfway = exchange_of(revision=revision)
+    begun(halfway)
+    assert isinstance(lost(halfway, broken=True), ConnectionEnded)
+
+    assert isinstance(lost(exchange_of(revision=revision)), ConnectionEnded)
+
+
+# --- misuse --------------------------------------------------------------------------------------------------------
+
+
+def test_a_response_has_a_beginning() -> None:
+    exchange = exchange_of()
+    with pytest.raises(LocalProtocolError):
+        exchange.receive_body(b"")
+    with pytest.raises(LocalProtocolError):
+        exchange.failure(b"")
+    with pytest.raises(LocalProtocolError):
+        exchange.receive_data(b"x")
+
+
+def test_it_keeps_what_it_posts_and_tells_no_secret() -> None:
+    exchange = exchange_of(session_id="secret")
+
+    assert exchange.message is CALL
+    assert "secret" not in repr(exchange)
+
+
+# --- properties ----------------------------------------------------------------------------------------------------
+
+_MESSAGES: Final = st.lists(
+    st.sampled_from([LOG, RESULT, wire(id=8, result={"a": "b\nc"}), wire(id="x", method="ping"), b"junk", b""]),
+    max_size=5,
+)
+
+
+@pytest.mark.property
+@given(
+    messages=_MESSAGES,
+    newline=st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+    rest=st.sampled_from([b"", b"data: " + RESULT, b"data: {", b": x"]),
+)
+def test_portions_do_not_matter(messages: list[bytes], newline: bytes, cuts: list[int], rest: bytes) -> None:
+    stream = b"".join(encode_event(data, id=str(number)) for number, data in enumerate(messages)) + rest
+    stream = stream.replace(b"\n", newline)
+
+    def read(portions: Sequence[bytes]) -> tuple[list[str | Message | Batch], bool, str, list[str]]:
+        exchange = exchange_of()
+        received = [
+            str(what) if isinstance(what, MalformedMessage) else what
+            for what in streaming(exchange, *[portion for portion in portions if portion], b"")
+        ]
+        outcome = exchange.end(broken=False)
+        return received, exchange.answered, str(outcome), list(exchange.notes)
+
+    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    pieces = [stream[start:end] for start, end in pairwise(places)]
+    assert b"".join(pieces) == stream
+    assert read(pieces) == read([stream])
+
+
+@pytest.mark.property
+@given(
+    message=st.sampled_from([CALL, INITIALIZE, TOLD, None]),
+    status=st.integers(200, 599),
+    kind=st.sampled_from([None, JSON, STREAM, "text/html", "text/plain", ";;;", "\xff"]),
+    session=st.sampled_from([None, "s"]),
+    portions=st.lists(st.binary(max_size=60) | st.just(encode_event(RESULT)) | st.just(RESULT), max_size=4),
+    broken=st.booleans(),
+)
+def test_whatever_comes_there_is_one_outcome(
+    message: Message | None,
+    status: int,
+    kind: str | None,
+    session: str | None,
+    portions: list[bytes],
+    broken: bool,
+) -> None:
+    exchange = exchange_of(message, session_id=session)
+    body = b"".join(portions)
+    expect = begun(exchange, status, kind)
+    try:
+        if expect is Expect.TEXT:
+            assert isinstance(exchange.failure(body), HttpFailure | SessionExpired)
+            return
+        if expect is Expect.MESSAGE:
+            exchange.receive_body(body)
+        elif expect is Expect.STREAM:
+            for portion in [each for each in portions if each] + ([] if broken else [b""]):
+                exchange.receive_data(portion)
+    except (HttpFailure, SessionExpired):
+        return
+    outcome = exchange.end(broken)
+    assert isinstance(outcome, Resume | Lost | None)
+    if isinstance(message, Request):
+        assert (outcome is None) == exchange.answered
+
+
+@pytest.mark.property
+@given(cut=st.integers(0, 400), modern=st.booleans(), ids=st.booleans())
+def test_a_stream_that_is_cut_anywhere_is_answered_resumed_or_lost(cut: int, modern: bool, ids: bool) -> None:
+    events = [
+        encode_event(data, id=str(number) if ids else None) for number, data in enumerate([b"", LOG, LOG, RESULT])
+    ]
+    stream = b"".join(events)[:cut]
+    exchange = exchange_of(revision=R2026_07_28 if modern else R2025_11_25)
+
+    received = streaming(exchange, *([stream] if stream else []))
+    outcome = exchange.end(broken=True)
+
+    whole = [number for number in range(4) if cut >= sum(map(len, events[: number + 1]))]
+    assert len(received) == len([number for number in whole if number > 0])
+    if 3 in whole:
+        assert outcome is None
+    elif ids and not modern and whole:
+        assert outcome == Resume(str(whole[-1]), 1.0)
+    else:
+        assert isinstance(outcome, Lost)
+
+
+def test_outcomes_are_values() -> None:
+    assert attrs.astuple(Resume("1", 2.0)) == ("1", 2.0)

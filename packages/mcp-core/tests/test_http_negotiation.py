@@ -1,0 +1,423 @@
+"""What an HTTP client tries next, what it remembers, and the shapes that deployed servers answer a probe with."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from unittest.mock import ANY
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_core.engine.client import ClientConnection
+from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened, Outgoing, Reaction
+from mcp_core.errors import (
+    AccessDenied,
+    ConnectionEnded,
+    HttpFailure,
+    LimitExceeded,
+    MalformedMessage,
+    McpError,
+    RemoteProtocolError,
+    RequestFailed,
+    RequestTimeout,
+)
+from mcp_core.framing.sse import encode_event
+from mcp_core.http.client import ClientExchange, Expect, Lost
+from mcp_core.http.messages import Headers, HttpHead
+from mcp_core.http.negotiation import EraCache, Next, Spoken, neither, next_after
+from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, JsonObject, Message, Notification, Request
+from mcp_core.limits import Limits
+from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28
+from mcp_core.types import ClientCapabilities, Implementation
+
+LIMITS: Final = Limits()
+JSON: Final = "application/json"
+STREAM: Final = "text/event-stream"
+HTML: Final = "text/html; charset=utf-8"
+
+
+def error(code: int, message: str, **members: object) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "error": {"code": code, "message": message}, **members})
+
+
+def result(**members: object) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": members})
+
+
+def attempt(
+    client: ClientConnection, outgoing: Outgoing, status: int | None, kind: str | None, body: bytes
+) -> tuple[str, Reaction | McpError | None]:
+    """Sends what the engine wants to a server that answers so: the next method, or how it ended."""
+    message = outgoing.message
+    assert isinstance(message, Request)
+    modern = message.method == "server/discover"
+    exchange = ClientExchange(message, revision=R2026_07_28 if modern else None, limits=LIMITS)
+    exchange.headers()
+    failure: McpError | None = None
+    reaction: Reaction | None = None
+    try:
+        if status is not None:
+            head = HttpHead(status=status, headers=Headers([] if kind is None else [("content-type", kind)]))
+            for what in answers(exchange, exchange.receive_head(head), body):
+                reaction = receive(client, what) or reaction
+        outcome = exchange.end(broken=status is None)
+        if isinstance(outcome, Lost):
+            failure = outcome.error
+    except (HttpFailure, RemoteProtocolError) as caught:
+        failure = caught
+    if failure is not None and reaction is None:
+        then = next_after(exchange, failure)
+        if then is not Next.REFUSED:
+            return then.name, failure
+        reaction = client.opening_refused(failure, message.id)
+    assert reaction is not None
+    return told(reaction), reaction
+
+
+def answers(exchange: ClientExchange, expect: Expect, body: bytes) -> tuple[object, ...]:
+    if expect is Expect.TEXT:
+        raise exchange.failure(body)
+    if expect is Expect.STREAM:
+        return (*exchange.receive_data(body), *exchange.receive_data(b""))
+    return exchange.receive_body(body) if expect is Expect.MESSAGE else ()
+
+
+def receive(client: ClientConnection, what: object) -> Reaction | None:
+    if isinstance(what, MalformedMessage):
+        # As whoever reads does it: for the engine the request has failed.
+        return (
+            None
+            if what.answers is None
+            else client.receive(ErrorResponse(what.answers, ErrorObject(int(what.code), what.message)))
+        )
+    if isinstance(what, Batch):
+        return None
+    assert isinstance(what, Message)
+    return client.receive(what)
+
+
+def told(reaction: Reaction) -> str:
+    event = reaction.event
+    if isinstance(event, Negotiating):
+        return event.method
+    return event.peer.revision.name if isinstance(event, Opened) else type(event).__name__
+
+
+def client_of() -> ClientConnection:
+    return ClientConnection(Implementation(name="c", version="1"), ClientCapabilities())
+
+
+# --- the zoo: what comes of each shape of answer -------------------------------------------------------------------
+
+PROBE_ANSWERED_BY: Final = {
+    "a discover result": (200, JSON, result(supportedVersions=["2026-07-28"], capabilities={}), "2026-07-28"),
+    "a discover result in a stream": (
+        200,
+        STREAM,
+        encode_event(result(supportedVersions=["2026-07-28"], capabilities={})),
+        "2026-07-28",
+    ),
+    "a discover result of a legacy server": (
+        200,
+        JSON,
+        result(supportedVersions=["2025-11-25"], capabilities={}),
+        "initialize",
+    ),
+    "-32022 with nothing in common": (
+        400,
+        JSON,
+        orjson.dumps({"id": 1, "error": {"code": -32022, "message": "no", "data": {"supported": ["2027-01-01"]}}}),
+        "NegotiationEnded",
+    ),
+    "-32022 naming legacy revisions": (
+        400,
+        JSON,
+        orjson.dumps({"id": 1, "error": {"code": -32022, "message": "no", "data": {"supported": ["2025-06-18"]}}}),
+        "initialize",
+    ),
+    "-32020": (400, JSON, error(-32020, "mismatch", id=1), "NegotiationEnded"),
+    "-32021": (400, JSON, error(-32021, "needs sampling", id=None), "NegotiationEnded"),
+    "-32601": (200, JSON, error(-32601, "Method not found", id=1), "initialize"),
+    "-32601 with 404": (404, JSON, error(-32601, "Method not found", id=1), "initialize"),
+    "-32602": (200, JSON, error(-32602, "Invalid request parameters", id=1), "initialize"),
+    "-32602 in a stream": (200, STREAM, encode_event(error(-32602, "Invalid", id=1)), "initialize"),
+    "-32600": (200, JSON, error(-32600, "Invalid Request", id=1), "initialize"),
+    "400 Missing session ID": (
+        400,
+        JSON,
+        error(-32600, "Bad Request: Missing session ID", id="server-error"),
+        "initialize",
+    ),
+    "400 Unsupported protocol version": (
+        400,
+        JSON,
+        error(-32000, "Bad Request: Unsupported protocol version", id=None),
+        "initialize",
+    ),
+    "400 without id": (400, JSON, error(-32000, "Bad Request: Server not initialized"), "initialize"),
+    "400 as text": (400, "text/plain", b"Bad Request", "initialize"),
+    "400 as another API": (400, JSON, b'{"detail": "There was an error parsing the body"}', "initialize"),
+    "400 without body": (400, None, b"", "initialize"),
+    "404 as a page": (404, HTML, b"<h1>Not Found</h1>", "initialize"),
+    "404 without body": (404, None, b"", "initialize"),
+    "405": (405, JSON, error(-32000, "Method not allowed.", id=None), "initialize"),
+    "406": (406, JSON, error(-32000, "Not Acceptable", id="server-error"), "initialize"),
+    "422": (422, JSON, b'{"detail":[]}', "initialize"),
+    "500": (500, "text/plain", b"Internal Server Error", "initialize"),
+    "501": (501, HTML, b"", "initialize"),
+    "200 as a page": (200, HTML, b"<html>", "initialize"),
+    "200 as another API": (200, JSON, b'{"status":"ok"}', "initialize"),
+    "200 without body": (200, JSON, b"", "initialize"),
+    "202": (202, None, b"", "initialize"),
+    "302": (302, HTML, b"", "initialize"),
+    "an empty stream": (200, STREAM, b": hello\n\n", "initialize"),
+    "the stream of HTTP+SSE": (200, STREAM, encode_event(b"/messages?session=1", event="endpoint"), "initialize"),
+    "a result of something else": (200, JSON, result(tools=[]), "initialize"),
+    "401": (401, JSON, b"{}", "GIVE_UP"),
+    "403": (403, HTML, b"blocked", "GIVE_UP"),
+    "a connection that ends": (None, None, b"", "GIVE_UP"),
+}
+
+
+@pytest.mark.spec(
+    "compat.client-http-inspect-400",
+    "compat.client-http-modern-error-retry",
+    "compat.client-http-fallback",
+    "compat.client-dual-modern",
+    "compat.client-dual-legacy",
+)
+@pytest.mark.parametrize("shape", PROBE_ANSWERED_BY)
+def test_the_probe_leads_on(shape: str) -> None:
+    status, kind, body, expected = PROBE_ANSWERED_BY[shape]
+    client = client_of()
+
+    then, _ = attempt(client, client.open(), status, kind, body)
+
+    assert then == expected
+
+
+HANDSHAKE: Final[JsonObject] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "serverInfo": {"name": "s", "version": "1"},
+}
+
+INITIALIZE_ANSWERED_BY: Final = {
+    "its result": (200, JSON, result(**HANDSHAKE), "2025-06-18"),
+    "its result in a stream": (200, STREAM, encode_event(result(**HANDSHAKE)), "2025-06-18"),
+    "its result as text": (200, "text/plain", result(**HANDSHAKE), "2025-06-18"),
+    "400 as text": (400, "text/plain", b"Bad Request", "OPEN_SSE"),
+    "404 as a page": (404, HTML, b"Cannot POST /sse", "OPEN_SSE"),
+    "405 as a page": (405, HTML, b"", "OPEN_SSE"),
+    "405 as JSON-RPC": (405, JSON, error(-32000, "Method not allowed.", id=None), "OPEN_SSE"),
+    "406 as text": (406, "text/plain", b"no", "OPEN_SSE"),
+    "415 as text": (415, None, b"", "OPEN_SSE"),
+    "the stream of HTTP+SSE": (200, STREAM, encode_event(b"/messages", event="endpoint"), "OPEN_SSE"),
+    "404 as JSON-RPC": (404, JSON, error(-32601, "Method not found", id=1), "NegotiationEnded"),
+    "400 as JSON-RPC": (400, JSON, error(-32600, "no", id=None), "NegotiationEnded"),
+    "407": (407, HTML, b"", "GIVE_UP"),
+    "408": (408, None, b"", "GIVE_UP"),
+    "429": (429, "text/plain", b"slow down", "GIVE_UP"),
+    "200 as a page": (200, HTML, b"<html>", "GIVE_UP"),
+    "200 without body": (200, JSON, b"", "GIVE_UP"),
+    "202": (202, None, b"", "GIVE_UP"),
+    "302": (302, None, b"", "GIVE_UP"),
+    "500": (500, "text/plain", b"Internal Server Error", "GIVE_UP"),
+    "503": (503, HTML, b"", "GIVE_UP"),
+    "an empty stream": (200, STREAM, b"", "GIVE_UP"),
+    "401": (401, None, b"", "GIVE_UP"),
+    "403": (403, None, b"", "GIVE_UP"),
+    "a connection that ends": (None, None, b"", "GIVE_UP"),
+    "another API": (200, JSON, b'{"status":"ok"}', "NegotiationEnded"),
+}
+
+
+@pytest.mark.spec(
+    "http-sse.compat-client-post-first",
+    "http-sse.compat-client-fallback-4xx",
+    "http-sse.compat-client-fallback-400-404-405",
+    "compat.http-sse-client-fallback",
+)
+@pytest.mark.parametrize("shape", INITIALIZE_ANSWERED_BY)
+def test_initialize_leads_on(shape: str) -> None:
+    status, kind, body, expected = INITIALIZE_ANSWERED_BY[shape]
+    client = ClientConnection(Implementation(name="c", version="1"), ClientCapabilities(), revisions=LEGACY)
+
+    then, outcome = attempt(client, client.open(), status, kind, body)
+
+    assert then == expected
+    if expected == "GIVE_UP" and status is not None:
+        assert isinstance(outcome, McpError)
+        assert f"{status}" in outcome.message or "stream ended" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("failure", "then"),
+    [
+        (RequestTimeout("x", deadline="probe", seconds=1), Next.REFUSED),
+        (LimitExceeded("x", observed=2, allowed=1, setting="x"), Next.GIVE_UP),
+        (ConnectionEnded("x"), Next.GIVE_UP),
+        (RequestFailed("x"), Next.GIVE_UP),
+        (AccessDenied("x", status=401), Next.GIVE_UP),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_probe_that_fails_otherwise_leads_on_or_not(failure: McpError, then: Next) -> None:
+    exchange = ClientExchange(Request(1, "server/discover", {}), revision=R2026_07_28, limits=LIMITS)
+
+    assert next_after(exchange, failure) is then
+
+
+def test_a_stream_of_the_probe_that_breaks_says_nothing() -> None:
+    exchange = ClientExchange(Request(1, "server/discover", {}), revision=R2026_07_28, limits=LIMITS)
+    exchange.receive_head(HttpHead(status=200, headers=Headers([("content-type", STREAM)])))
+    outcome = exchange.end(broken=True)
+
+    assert isinstance(outcome, Lost)
+    assert next_after(exchange, outcome.error) is Next.GIVE_UP
+
+
+@pytest.mark.parametrize("message", [None, Notification("x"), Request(1, "tools/list", {})])
+def test_only_what_opens_a_connection_leads_on(message: Message | None) -> None:
+    exchange = ClientExchange(message, revision=R2025_11_25, limits=LIMITS)
+
+    assert next_after(exchange, HttpFailure("x", status=404)) is Next.GIVE_UP
+
+
+# --- neither -------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_speaks_neither_transport_is_told_with_both_reasons() -> None:
+    first = HttpFailure("POST was answered with status 405", status=405, body=b"no")
+    second = HttpFailure("GET was answered with status 200 and text/html", status=200)
+
+    failure = neither(first, second)
+
+    assert isinstance(failure, HttpFailure)
+    assert (failure.status, failure.body) == (405, b"no")
+    assert failure.message == (
+        "neither Streamable HTTP nor HTTP+SSE is spoken here: POST was answered with status 405; "
+        "GET was answered with status 200 and text/html"
+    )
+    assert failure.__cause__ is second
+
+
+def test_wanted_credentials_go_before() -> None:
+    denied = AccessDenied("x", status=401)
+
+    assert neither(HttpFailure("y", status=404), denied) is denied
+
+
+def test_another_failure_stays_what_it_is() -> None:
+    ended = ConnectionEnded("x")
+
+    assert neither(ended, HttpFailure("y", status=404)) is ended
+
+
+# --- the cache -----------------------------------------------------------------------------------------------------
+
+LEGACY_SERVER: Final = Spoken(revision=R2025_11_25)
+MODERN_SERVER: Final = Spoken(revision=R2026_07_28)
+OLD_SERVER: Final = Spoken(revision=R2024_11_05, http_sse=True)
+
+
+@pytest.mark.spec("compat.client-cache-era", "compat.era-is-server-property")
+def test_what_a_server_speaks_is_remembered() -> None:
+    eras = EraCache()
+    assert eras.find("https://a.example/mcp") is None
+
+    eras.learn("https://a.example/mcp?key=1#x", MODERN_SERVER)
+    eras.learn("https://a.example/sse", OLD_SERVER)
+
+    assert eras.find("https://a.example/mcp") == MODERN_SERVER
+    assert eras.find("https://a.example/mcp?key=2") == MODERN_SERVER
+    assert eras.find("https://a.example/sse") == OLD_SERVER
+    assert eras.find("https://b.example/mcp") is None
+
+
+def test_what_turned_out_wrong_is_forgotten_or_learnt_anew() -> None:
+    eras = EraCache()
+    eras.forget("https://a.example/mcp")
+    eras.learn("https://a.example/mcp", LEGACY_SERVER)
+    eras.learn("https://a.example/mcp", MODERN_SERVER)
+    assert eras.find("https://a.example/mcp") == MODERN_SERVER
+
+    eras.forget("https://a.example/mcp#1")
+    assert eras.find("https://a.example/mcp") is None
+
+
+@pytest.mark.parametrize("used_by", ["find", "learn"])
+def test_what_was_used_last_stays(used_by: str) -> None:
+    eras = EraCache(2)
+    eras.learn("https://a.example/", LEGACY_SERVER)
+    eras.learn("https://b.example/", LEGACY_SERVER)
+    if used_by == "find":
+        eras.find("https://a.example/")
+    else:
+        eras.learn("https://a.example/", LEGACY_SERVER)
+
+    eras.learn("https://c.example/", LEGACY_SERVER)
+
+    assert eras.find("https://a.example/") == LEGACY_SERVER
+    assert eras.find("https://b.example/") is None
+
+
+@pytest.mark.property
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["find", "learn", "forget"]), st.sampled_from("abcdef")), max_size=40),
+    most=st.integers(1, 4),
+)
+def test_it_is_bounded_and_the_least_used_goes_first(
+    steps: list[tuple[Literal["find", "learn", "forget"], str]], most: int
+) -> None:
+    eras = EraCache(most)
+    model: dict[str, Spoken] = {}
+    for step, name in steps:
+        url = f"https://{name}.example/"
+        if step == "find":
+            assert eras.find(url) == model.get(name)
+            if name in model:
+                model[name] = model.pop(name)
+        elif step == "learn":
+            model.pop(name, None)
+            model[name] = MODERN_SERVER
+            eras.learn(url, MODERN_SERVER)
+            if len(model) > most:
+                del model[next(iter(model))]
+        else:
+            model.pop(name, None)
+            eras.forget(url)
+        assert len(eras) == len(model) <= most
+
+
+# --- together: a wrong hint heals ----------------------------------------------------------------------------------
+
+
+def test_a_server_that_became_modern_is_found_out_by_the_engine_alone() -> None:
+    client = client_of()
+    first = client.open(era=LEGACY_SERVER.revision.era)
+
+    then, reaction = attempt(client, first, 404, JSON, error(-32601, "Method not found", id=1))
+    assert then == "server/discover"
+    assert isinstance(reaction, Reaction)
+    assert reaction.reply is not None
+    discovery = orjson.loads(result(supportedVersions=["2026-07-28"], capabilities={})) | {"id": 2}
+    then, _ = attempt(client, reaction.reply, 200, JSON, orjson.dumps(discovery))
+
+    assert then == "2026-07-28"
+
+
+def test_a_server_that_is_gone_for_good_is_told_as_it_was_at_first() -> None:
+    client = client_of()
+    assert client.open(era=LEGACY_SERVER.revision.era).message == Request(1, "initialize", ANY)
+
+    reaction = client.opening_refused(HttpFailure("the first", status=404), 1)
+    assert reaction is not None
+    assert told(reaction) == "server/discover"
+    reaction = client.opening_refused(HttpFailure("the second", status=404), 2)
+
+    assert reaction is not None
+    assert isinstance(reaction.event, NegotiationEnded)
+    assert reaction.event.error.message == "the first"
