@@ -1,0 +1,57 @@
+"""What every `SessionStore` has to do, as checks that anybody can run against a store of their own.
+
+Each check is a coroutine function that is given a way to open the store. With pytest and pytest-trio:
+
+    @pytest.mark.parametrize("check", STORE_CHECKS + DURABLE_STORE_CHECKS, ids=lambda check: check.__name__)
+    async def test_the_store_keeps_the_contract(check: StoreCheck, tmp_path: Path) -> None:
+        async def open_store(limits: Limits) -> SessionStore:
+            return MyStore(tmp_path / "sessions", limits=limits)
+
+        await check(open_store)
+
+A check opens a store that is empty, closes it, and raises `AssertionError` with a sentence when a rule is broken. The
+checks of `DURABLE_STORE_CHECKS` open it again and look for what they left.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mcp_server import _store_bound_checks as bounds
+from mcp_server import _store_checks as plain
+from mcp_server._store_check_words import OpenStore, StoreCheck
+
+__all__ = ["DURABLE_STORE_CHECKS", "STORE_CHECKS", "OpenStore", "StoreCheck"]
+
+STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    plain.a_session_is_found_as_it_was_saved,
+    plain.a_session_that_was_never_saved_is_unknown,
+    plain.a_record_is_replaced_and_the_streams_stay,
+    plain.a_deleted_session_leaves_nothing,
+    plain.sessions_are_bounded,
+    plain.sessions_that_were_not_used_are_purged,
+    plain.events_come_back_in_their_order,
+    plain.streams_and_sessions_are_apart,
+    plain.a_stream_owes_answers_until_they_are_there,
+    plain.the_same_events_again_change_nothing,
+    plain.what_cannot_be_is_refused,
+    plain.a_session_has_one_standalone_stream,
+    plain.a_stream_that_is_over_owes_nothing,
+    plain.the_greatest_number_of_a_stream_is_remembered,
+    bounds.events_are_bounded_in_number,
+    bounds.events_are_bounded_in_bytes,
+    bounds.what_was_delivered_goes_first,
+    bounds.answers_stay_until_they_are_delivered,
+    bounds.bytes_of_answers_are_bounded,
+    bounds.many_tasks_do_not_disturb_each_other,
+    bounds.a_misuse_spoils_nothing_of_others,
+    bounds.a_cancelled_call_was_made_entirely_or_not_at_all,
+    bounds.a_closed_store_says_so,
+)
+"""What holds for every store."""
+
+DURABLE_STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    bounds.everything_is_there_when_it_is_opened_again,
+    bounds.bounds_count_what_was_there_before,
+)
+"""What holds besides for a store that outlives the process."""

@@ -1,0 +1,363 @@
+"""Stores of sessions: the contract for each of them, and what is particular about the one in a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.jsonrpc.messages import RequestId
+from mcp_core.limits import Limits
+from mcp_server import MemoryStore, SessionRecord, SessionStore, SqliteStore, StoredEvent, StoreError
+from mcp_server.store_contract import DURABLE_STORE_CHECKS, STORE_CHECKS, StoreCheck
+
+_RECORD = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
+
+
+def _name(check: StoreCheck) -> str:
+    return getattr(check, "__name__", "?")
+
+
+@pytest.mark.spec("resume.no-cross-stream", "resume.event-id-unique")
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=_name)
+async def test_sessions_in_memory_keep_the_contract(check: StoreCheck) -> None:
+    async def open_store(limits: Limits) -> SessionStore:
+        return MemoryStore(limits=limits)
+
+    await check(open_store)
+
+
+@pytest.mark.spec("resume.no-cross-stream", "resume.event-id-unique")
+@pytest.mark.parametrize("check", STORE_CHECKS + DURABLE_STORE_CHECKS, ids=_name)
+async def test_sessions_in_a_file_keep_the_contract(check: StoreCheck, tmp_path: Path) -> None:
+    async def open_store(limits: Limits) -> SessionStore:
+        return SqliteStore(tmp_path / "sessions.sqlite", limits=limits)
+
+    await check(open_store)
+
+
+class _Forgetful(MemoryStore):
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await super().append(session, events[:1])
+
+
+class _Hoarder(MemoryStore):
+    async def delete(self, id: str) -> None:
+        pass
+
+
+class _Careless(MemoryStore):
+    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+        with suppress(LimitExceeded):
+            await super().begin(session, stream, owed)
+
+
+class _Blurred(MemoryStore):
+    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+        await super().begin(session, stream, [str(id) for id in owed])
+
+
+class _Unbounded(MemoryStore):
+    def __init__(self, *, limits: Limits) -> None:
+        super().__init__(limits=attrs.evolve(limits, replay_events=1_000_000))
+
+
+class _Immortal(MemoryStore):
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", [_Forgetful, _Hoarder, _Careless, _Blurred, _Unbounded, _Immortal])
+async def test_a_store_that_breaks_the_contract_is_found_out(kind: type[MemoryStore]) -> None:
+    async def open_store(limits: Limits) -> SessionStore:
+        return kind(limits=limits)
+
+    broken = []
+    for check in STORE_CHECKS:
+        try:
+            await check(open_store)
+        except (AssertionError, LocalProtocolError):
+            broken.append(check)
+    assert broken
+    assert len(broken) < len(STORE_CHECKS)
+
+
+# --- both do the same ----------------------------------------------------------------------------------------------
+
+_IDS = st.sampled_from((1, "1", 2, "b"))
+_OPERATIONS = st.one_of(
+    st.tuples(st.just("begin"), st.integers(1, 4), st.lists(_IDS, max_size=3, unique_by=lambda id: (type(id), id))),
+    st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, 3), st.none() | _IDS),
+    st.tuples(st.just("delivered"), st.integers(1, 4)),
+    st.tuples(st.just("events"), st.integers(1, 4), st.integers(0, 4)),
+    st.tuples(st.just("streams")),
+    st.tuples(st.just("delete")),
+)
+
+
+async def _outcome(store: SessionStore, operation: tuple[object, ...]) -> object:
+    match operation:
+        case "begin", int(stream), list(owed):
+            await store.begin("a", stream, owed)
+        case "append", int(stream), int(ahead), id:
+            last = next((each.last for each in await store.streams("a") if each.stream == stream), 0)
+            answers = id if isinstance(id, int | str) else None
+            await store.append("a", [StoredEvent(stream, last + ahead, b"%d" % ahead, answers)])
+        case "delivered", int(stream):
+            await store.delivered("a", stream)
+        case "events", int(stream), int(after):
+            return await store.events("a", stream, after)
+        case ("delete",):
+            await store.delete("a")
+            await store.save(_RECORD)
+    return [each for each in await store.streams("a") if each.last or each.owed]
+
+
+async def _outcomes(store: SessionStore, operations: Sequence[tuple[object, ...]]) -> list[object]:
+    outcomes: list[object] = []
+    await store.save(_RECORD)
+    for operation in operations:
+        try:
+            outcomes.append(await _outcome(store, operation))
+        except (LocalProtocolError, LimitExceeded) as error:
+            outcomes.append(type(error))
+    await store.aclose()
+    return outcomes
+
+
+@pytest.mark.property
+@given(st.lists(_OPERATIONS, max_size=30))
+def test_a_store_in_a_file_does_the_same_as_one_in_memory(operations: list[tuple[object, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        in_memory = trio.run(_outcomes, MemoryStore(), operations)
+        in_a_file = trio.run(_outcomes, SqliteStore(Path(folder) / "sessions.sqlite"), operations)
+    assert in_a_file == in_memory
+
+
+# --- the file ------------------------------------------------------------------------------------------------------
+
+_WRITER = """
+import sys, trio
+from mcp_server._store_sqlite import SqliteStore
+from mcp_server._stores import SessionRecord, StoredEvent
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0))
+    for stream in range(4):
+        await store.begin("a", stream, (1,))
+    async with trio.open_nursery() as nursery:
+        for stream in range(4):
+            nursery.start_soon(write, store, stream)
+
+async def write(store, stream):
+    number = 0
+    while True:
+        number += 1
+        await store.append("a", [StoredEvent(stream, number, b"x" * 500)])
+        sys.stdout.write(f"{stream} {number}\\n")
+        sys.stdout.flush()
+
+trio.run(main)
+"""
+
+
+async def test_what_was_acknowledged_survives_a_kill_and_nothing_is_there_twice(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    acknowledged = dict.fromkeys(range(4), 0)
+    for round_ in range(3):
+        with subprocess.Popen([sys.executable, "-c", _WRITER, path], stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for _ in range(150 * (round_ + 1)):
+                stream, number = map(int, child.stdout.readline().split())
+                acknowledged[stream] = number
+            child.send_signal(signal.SIGKILL)
+            # What it had said before it died counts as well; the last line may be half of one.
+            for line in child.stdout.read().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    stream, number = map(int, line.split())
+                    acknowledged[stream] = number
+        store = SqliteStore(path, limits=Limits(replay_events=100_000))
+        for stream, number in acknowledged.items():
+            numbers = [event.number for event in await store.events("a", stream, 0)]
+            assert numbers == sorted(set(numbers))
+            assert numbers[-1] in (number, number + 1)
+        await store.delete("a")
+        await store.aclose()
+
+
+async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    path.touch(0o644)
+    store = SqliteStore(path)
+    await store.save(_RECORD)
+    modes = {stat.S_IMODE(os.stat(each).st_mode) for each in tmp_path.iterdir()}
+    assert len(list(tmp_path.iterdir())) > 1
+    assert modes == {0o600}
+    await store.aclose()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match=r"sessions\.sqlite is in use by another server; give each process"):
+        SqliteStore(path)
+    code = f"from mcp_server._store_sqlite import SqliteStore; SqliteStore({str(path)!r})"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "is in use by another server" in other.stderr
+    await store.save(_RECORD)
+    await store.aclose()
+    again = SqliteStore(path)
+    assert await again.load("a") == _RECORD
+    await again.aclose()
+
+
+def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE important (x)")
+    connection.close()
+    path.chmod(0o644)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="is a database of something else, and is left as it is: use another file"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    await SqliteStore(path).aclose()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(
+        StoreError, match="has format 2, and this version of mcp_server reads format 1: use the version"
+    ):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database, but a text of some length " * 40, b"SQLite format 3\0broken"]
+)
+def test_what_is_no_database_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"the store .*notes\.txt cannot be opened: file is not a database"):
+        SqliteStore(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("place", "why"), [("missing/sessions.sqlite", "No such file or directory"), (".", "unable to open database file")]
+)
+def test_a_place_where_no_file_can_be_is_named(tmp_path: Path, place: str, why: str) -> None:
+    with pytest.raises(StoreError, match=f"the store {tmp_path / place} cannot be opened: .*{why}"):
+        SqliteStore(tmp_path / place)
+
+
+async def test_a_call_that_fails_in_the_file_says_so_and_the_others_go_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    await store.save(_RECORD)
+    store._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError, match=r"the store .*sessions\.sqlite failed: attempt to write a readonly database"):
+        await store.begin("a", 1, (1,))
+    assert await store.load("a") == _RECORD
+    store._connection.execute("PRAGMA query_only = OFF")
+    await store.begin("a", 1, (1,))
+    assert [each.stream for each in await store.streams("a")] == [1]
+    await store.aclose()
+
+
+async def test_what_was_rolled_back_does_not_count_against_the_bounds(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite", limits=Limits(replay_events=2))
+    await store.save(_RECORD)
+    await store.begin("a", 1, (1, 2, 3))
+    # It fails after the first two were put down.
+    last = StoredEvent(1, 3, None)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(StoreError, match="constraint failed"):
+        await store.append("a", [StoredEvent(1, 1, b"", 1), StoredEvent(1, 2, b"", 2), last])
+    assert await store.events("a", 1, 0) == ()
+    await store.begin("a", 2, (1,))
+    await store.aclose()
+
+
+async def test_what_cannot_be_written_is_the_error_of_its_caller_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    failures = []
+
+    async def save_surrogate() -> None:
+        try:
+            await store.save(attrs.evolve(_RECORD, id="b", principal="\ud800"))
+        except UnicodeEncodeError as error:
+            failures.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(store.save, _RECORD)
+            nursery.start_soon(save_surrogate)
+    assert len(failures) == 5
+    assert await store.load("a") == _RECORD
+    assert await store.load("b") is None
+    await store.aclose()
+
+
+async def test_what_was_asked_for_is_done_before_the_store_is_closed(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    await store.save(_RECORD)
+    await store.begin("a", 1, (1,))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.append, "a", [StoredEvent(1, 1, b"{}")])
+        await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await store.aclose()
+    assert store._thread is not None
+    store._thread.join()
+    again = SqliteStore(tmp_path / "sessions.sqlite")
+    assert [event.data for event in await again.events("a", 1, 0)] in ([], [b"{}"])
+    assert await again.load("a") == _RECORD
+    await again.aclose()
+
+
+def test_a_program_that_forgets_to_close_its_store_ends(tmp_path: Path) -> None:
+    code = (
+        "import trio\n"
+        "from mcp_server._store_sqlite import SqliteStore\n"
+        f"store = SqliteStore({str(tmp_path / 'sessions.sqlite')!r})\n"
+        "async def main():\n"
+        "    with trio.move_on_after(0):\n"
+        "        await store.purge(1.0)\n"
+        "trio.run(main)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=30, check=True)
+
+
+def test_a_path_is_kept_when_the_process_changes_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore("sessions.sqlite")
+    assert repr(store) == f"<SqliteStore {tmp_path / 'sessions.sqlite'}>"
+    trio.run(store.aclose)
+
+
+async def test_a_store_in_memory_says_how_much_is_in_it() -> None:
+    store = MemoryStore()
+    await store.save(_RECORD)
+    assert repr(store) == "<MemoryStore of 1 sessions>"
