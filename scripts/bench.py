@@ -2,7 +2,7 @@
 
     nox -s bench                      all of it, some minutes
     nox -s bench -- --quick           a rough idea
-    nox -s bench -- --only server     server, client, start, import
+    nox -s bench -- --only server     server, client, start, import, http, http-client
 
 Both sides run the same work: a raw peer, which is the same for both, sends or answers, and the CPU time of the measured
 process is read from the system. Rounds are interleaved, so that a busy machine is busy for both; the median of each is
@@ -23,8 +23,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import bench_http
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 PROGRAMS = Path(__file__).parent / "bench_programs"
 LEGACY = "2025-11-25"
@@ -246,35 +248,98 @@ def main() -> None:
     """Measures what was asked for and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer calls and rounds")
-    parser.add_argument("--only", choices=("server", "client", "start", "import"), help="measure only this")
+    parser.add_argument("--only", choices=tuple(PARTS), help="measure only this")
     options = parser.parse_args()
     rounds = 3 if options.quick else 5
     number = 1_000 if options.quick else 4_000
-    wanted = (options.only,) if options.only else ("server", "client", "start", "import")
+    wanted = (options.only,) if options.only else tuple(PARTS)
     print(f"{'':<44} {'ours':>9} {'official':>9}")
-    if "server" in wanted:
-        for revision in (LEGACY, MODERN):
-            for in_flight, goal in ((1, 5.0), (64, 12.0)):
-                title = f"server CPU, tools/call, {in_flight} in flight, {revision}"
-                compare(title, "us", goal, rounds, lambda s, r=revision, n=in_flight: calls(s, r, n, number)[0])  # type: ignore[misc]  # bound now
-            title = f"server latency, tools/call, {revision}"
-            compare(title, "us", None, rounds, lambda s, r=revision: calls(s, r, 1, number)[1])  # type: ignore[misc]  # bound now
-        compare(
-            "server CPU, tools/list of 100", "us", 15.0, rounds, lambda s: listing(s, LEGACY, max(200, number // 20))
-        )
-        for size in (1, 10):
-            compare(f"server CPU, echo of {size} MiB", "ms", 1.0, rounds, lambda s, n=size: large(s, n << 20, 8))  # type: ignore[misc]  # bound now
-    if "client" in wanted:
-        for revision in (LEGACY, MODERN):
-            for at_once, wished in ((1, None), (16, 4.0)):
-                title = f"client CPU, tools/call, {at_once} in flight, {revision}"
-                compare(title, "us", wished, rounds, lambda s, r=revision, n=at_once: client(s, r, n, number))  # type: ignore[misc]  # bound now
-    if "start" in wanted:
-        compare("server, start to first answer", "ms", 2.5, rounds + 2, lambda s: start(s)[0])
-        compare("server, memory after the first answer", "MiB", 2.0, rounds, lambda s: start(s)[1])
-    if "import" in wanted:
-        compare("client, import", "ms", 3.5, rounds + 2, importing)
+    for part in wanted:
+        PARTS[part](rounds, number)
 
+
+def over_stdio(rounds: int, number: int) -> None:
+    """The server over stdio."""
+    for revision in (LEGACY, MODERN):
+        for in_flight, goal in ((1, 5.0), (64, 12.0)):
+            title = f"server CPU, tools/call, {in_flight} in flight, {revision}"
+            compare(title, "us", goal, rounds, lambda s, r=revision, n=in_flight: calls(s, r, n, number)[0])  # type: ignore[misc]  # bound now
+        title = f"server latency, tools/call, {revision}"
+        compare(title, "us", None, rounds, lambda s, r=revision: calls(s, r, 1, number)[1])  # type: ignore[misc]  # bound now
+    compare("server CPU, tools/list of 100", "us", 15.0, rounds, lambda s: listing(s, LEGACY, max(200, number // 20)))
+    for size in (1, 10):
+        compare(f"server CPU, echo of {size} MiB", "ms", 1.0, rounds, lambda s, n=size: large(s, n << 20, 8))  # type: ignore[misc]  # bound now
+
+
+def client_over_stdio(rounds: int, number: int) -> None:
+    """The client over stdio."""
+    for revision in (LEGACY, MODERN):
+        for at_once, wished in ((1, None), (16, 4.0)):
+            title = f"client CPU, tools/call, {at_once} in flight, {revision}"
+            compare(title, "us", wished, rounds, lambda s, r=revision, n=at_once: client(s, r, n, number))  # type: ignore[misc]  # bound now
+
+
+def starting(rounds: int, number: int) -> None:  # noqa: ARG001
+    """From nothing to the first answer."""
+    compare("server, start to first answer", "ms", 2.5, rounds + 2, lambda s: start(s)[0])
+    compare("server, memory after the first answer", "MiB", 2.0, rounds, lambda s: start(s)[1])
+
+
+def imports(rounds: int, number: int) -> None:  # noqa: ARG001
+    """The import of the client."""
+    compare("client, import", "ms", 3.5, rounds + 2, importing)
+
+
+def http(rounds: int, number: int) -> None:
+    """The server over HTTP."""
+    for host in ("h11", "hypercorn"):
+        values = [bench_http.floor(host, 16, number) for _ in range(rounds)]
+        print(
+            f"{f'HTTP floor, bare {host}, 16 connections':<44} {statistics.median(values):>9.1f} {'':>9} us", flush=True
+        )
+    # The official SDK has no streams for plain calls of 2026-07-28.
+    for form, revision, goal in (("json", LEGACY, 2.0), ("json", MODERN, 2.0), ("stream", LEGACY, 3.5)):
+        for at_once in (1, 16, 64):
+            title = f"HTTP {form}, {at_once} connections, {revision}"
+            compare(
+                title,
+                "us",
+                goal if at_once == 16 else None,
+                rounds,
+                lambda s, f=form, r=revision, n=at_once: bench_http.calls(s, f, r, at_once=n, number=number),  # type: ignore[misc]  # bound now
+            )
+    for size, wished in ((1, None), (10, 1.0)):
+        title = f"HTTP json, echo of {size} MiB, {LEGACY}"
+        compare(
+            title,
+            "us",
+            wished,
+            rounds,
+            lambda s, n=size: bench_http.calls(s, "json", LEGACY, at_once=1, number=8, size=n << 20),
+        )  # type: ignore[misc]  # bound now
+    bench_http.room_for(500)
+    compare("HTTP, memory of a session (of 1,000)", "KiB", None, rounds, lambda s: bench_http.sessions(s, 1_000))
+    compare("HTTP, memory of a listen stream (of 500)", "KiB", None, rounds, lambda s: bench_http.listening(s, 500)[0])
+    compare("HTTP, one change told to 500 streams", "ms", 1.5, rounds, lambda s: bench_http.listening(s, 500)[1])
+
+
+def http_client(rounds: int, number: int) -> None:
+    """The client over HTTP."""
+    for revision in (LEGACY, MODERN):
+        for at_once, goal in ((1, None), (16, 5.0)):
+            title = f"HTTP client CPU, tools/call, {at_once} in flight, {revision}"
+            compare(title, "us", goal, rounds, lambda s, r=revision, n=at_once: bench_http.client(s, r, n, number))  # type: ignore[misc]  # bound now
+
+
+PARTS: Mapping[str, Callable[[int, int], None]] = {
+    "server": over_stdio,
+    "client": client_over_stdio,
+    "start": starting,
+    "import": imports,
+    "http": http,
+    "http-client": http_client,
+}
+"""What can be measured: each takes the number of rounds and of calls."""
 
 if __name__ == "__main__":
     main()

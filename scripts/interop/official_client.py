@@ -1,6 +1,6 @@
 """A client of the official SDK that drives the notebook server and prints, as JSON, what it got.
 
-    python official_client.py MODE PROGRAM [ARGUMENT ...]
+    python official_client.py MODE (URL | PROGRAM [ARGUMENT ...])
 
 MODE is `legacy`, `auto` or a modern revision, as the SDK calls them.
 """
@@ -12,6 +12,7 @@ import sys
 
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -42,9 +43,12 @@ async def roots(context: object) -> ListRootsResult:
 async def main(mode: str, command: list[str]) -> None:
     """Drives the server and prints what came."""
     found: dict[str, object] = {}
-    parameters = StdioServerParameters(command=command[0], args=command[1:])
+    over_http = command[0].startswith("http")
+    server = command[0] if over_http else StdioServerParameters(command=command[0], args=command[1:])
+    if command[0].endswith("/sse"):
+        server = sse_client(command[0])
     async with Client(
-        parameters,
+        server,
         mode=mode,
         elicitation_callback=confirm,
         sampling_callback=think,

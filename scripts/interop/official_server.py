@@ -1,12 +1,24 @@
-"""A server made with the official SDK, with one of everything, for our client to drive."""
+"""A server made with the official SDK, with one of everything, for our client to drive.
+
+    python official_server.py [http | http-json | sse]
+
+Over stdio, or over HTTP; then the first line that it prints is its port.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import socket
+import sys
+from typing import TYPE_CHECKING, Annotated
 
+import anyio
+import uvicorn
 from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
 from mcp.types import Completion, CreateMessageResult, ListRootsResult, SamplingMessage, TextContent
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 server = MCPServer("official", instructions="For tests.")
 
@@ -115,4 +127,17 @@ async def complete(ref: object, argument: object, context: object) -> Completion
     return Completion(values=["alice", "bob"], has_more=False)
 
 
-server.run("stdio")
+async def serve(app: Starlette) -> None:
+    """Serves over HTTP until the process is ended."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listening])
+
+
+transport = sys.argv[1] if len(sys.argv) > 1 else "stdio"
+if transport == "stdio":
+    server.run("stdio")
+elif transport == "sse":
+    anyio.run(serve, server.sse_app(host="127.0.0.1"))
+else:
+    anyio.run(serve, server.streamable_http_app(host="127.0.0.1", json_response=transport == "http-json"))

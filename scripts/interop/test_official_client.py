@@ -1,10 +1,12 @@
-"""The official SDK's client drives our notebook server over stdio, by handshake and without."""
+"""The official SDK's client drives our notebook server over each transport, by handshake and without."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,36 @@ HERE = Path(__file__).parent
 NOTEBOOK = HERE.parents[1] / "docs" / "examples" / "notebook" / "server.py"
 
 
-@pytest.mark.parametrize(
-    ("mode", "version", "missing"),
-    [("legacy", "2025-11-25", -32002), ("2026-07-28", "2026-07-28", -32602), ("auto", "2026-07-28", -32602)],
-)
-def test_everything_works(tmp_path: Path, mode: str, version: str, missing: int) -> None:
+@contextmanager
+def served(way: str, folder: Path) -> Iterator[list[str]]:
+    """Gives what the client is started with: the command of the server, or the URL at which it is served meanwhile."""
+    command = [sys.executable, str(NOTEBOOK), str(folder)]
+    if way == "stdio":
+        yield command
+        return
+    http = ["--http", "127.0.0.1:0", "--legacy-sse"]
+    with subprocess.Popen([*command, *http], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            url = next(line for line in process.stderr if "serving at" in line).split()[-1]
+            yield [url if way == "http" else url.replace("/mcp", "/sse")]
+        finally:
+            process.terminate()
+            rest = process.stderr.read()
+        assert process.wait(20) == 0, rest
+
+
+MODES = [("legacy", "2025-11-25", -32002), ("2026-07-28", "2026-07-28", -32602), ("auto", "2026-07-28", -32602)]
+# The HTTP+SSE transport belongs to the handshake.
+EVERYWHERE = [("stdio", *mode) for mode in MODES] + [("http", *mode) for mode in MODES] + [("sse", *MODES[0])]
+
+
+@pytest.mark.parametrize(("way", "mode", "version", "missing"), EVERYWHERE)
+def test_everything_works(tmp_path: Path, way: str, mode: str, version: str, missing: int) -> None:
     (tmp_path / "first.md").write_text("# The first note\n\nIt says little.\n")
-    command = [sys.executable, str(HERE / "official_client.py"), mode, sys.executable, str(NOTEBOOK), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    with served(way, tmp_path) as server:
+        command = [sys.executable, str(HERE / "official_client.py"), mode, *server]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert found["version"] == version

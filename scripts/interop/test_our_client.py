@@ -1,15 +1,17 @@
-"""Our client drives a server of the official SDK, over stdio, in each revision that both speak."""
+"""Our client drives a server of the official SDK, over each transport, in each revision that both speak."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 import trio
 
-from mcp_client import ChangeKind, Client, Handlers, open_stdio
+from mcp_client import ChangeKind, Client, Handlers, Opening, open_http, open_stdio
 from mcp_core.errors import RequestFailed
 from mcp_core.revisions import REVISIONS
 from mcp_core.types import (
@@ -49,11 +51,43 @@ def text(result: CallToolResult) -> str:
     return block.text
 
 
-@pytest.mark.parametrize("name", REVISIONS)
-async def test_everything_that_the_revision_has_works(name: str) -> None:
+Open: TypeAlias = Callable[..., Opening]
+
+# What the official SDK has: its HTTP+SSE endpoint takes every handshake, and knows nothing of 2026-07-28.
+WAYS = ["stdio", "http", "sse"]
+EVERYWHERE = [(way, name) for way in WAYS for name in REVISIONS if way != "sse" or name != "2026-07-28"]
+# With answers in JSON it tells no progress and asks nothing; the rest works.
+PLAIN = [*WAYS, "http-json"]
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest) -> str:
+    """The transport: `stdio` unless the test says more."""
+    return str(getattr(request, "param", "stdio"))
+
+
+@pytest.fixture
+def opening(way: str) -> Iterator[Open]:
+    """Opens clients of a server, which runs as long as the test over HTTP, and as long as the client over stdio."""
+    if way == "stdio":
+        yield lambda **options: open_stdio(SERVER, **options)
+        return
+    process = subprocess.Popen([*SERVER, way], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        url = f"http://127.0.0.1:{int(process.stdout.readline())}/{'sse' if way == 'sse' else 'mcp'}"
+        yield lambda **options: open_http(url, **options)
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(("way", "name"), EVERYWHERE, indirect=["way"])
+async def test_everything_that_the_revision_has_works(opening: Open, name: str) -> None:
     revision = REVISIONS[name]
     with trio.fail_after(60):
-        async with open_stdio(SERVER, revisions=[revision], handlers=HANDLERS) as client:
+        async with opening(revisions=[revision], handlers=HANDLERS) as client:
             assert client.revision is revision
             await _tools(client)
             await _resources(client)
@@ -101,26 +135,29 @@ async def _asking(client: Client) -> None:
         assert text(await client.call_tool("paint")) == "painted red"
 
 
-async def test_changes_are_told() -> None:
+@pytest.mark.parametrize("way", ["stdio", "http", "http-json"], indirect=True)
+async def test_changes_are_told(opening: Open) -> None:
     # Its legacy sessions declare no such capability unless told to.
     with trio.fail_after(60):
-        async with open_stdio(SERVER, revisions=[REVISIONS["2026-07-28"]]) as client:
+        async with opening(revisions=[REVISIONS["2026-07-28"]]) as client:
             async with client.listen(tools=True, uris=["note://one"]) as changes:
                 await client.call_tool("touch")
                 kinds = {(await anext(changes)).kind, (await anext(changes)).kind}
             assert kinds == {ChangeKind.TOOLS, ChangeKind.RESOURCE}
 
 
-async def test_the_newest_revision_is_found() -> None:
+@pytest.mark.parametrize("way", ["stdio", "http", "http-json"], indirect=True)
+async def test_the_newest_revision_is_found(opening: Open) -> None:
     with trio.fail_after(60):
-        async with open_stdio(SERVER) as client:
+        async with opening() as client:
             assert client.revision.name == "2026-07-28"
 
 
-async def test_many_calls_at_once_get_their_own_answers() -> None:
+@pytest.mark.parametrize("way", PLAIN, indirect=True)
+async def test_many_calls_at_once_get_their_own_answers(opening: Open) -> None:
     answers: dict[int, str] = {}
     with trio.fail_after(60):
-        async with open_stdio(SERVER) as client, trio.open_nursery() as nursery:
+        async with opening() as client, trio.open_nursery() as nursery:
 
             async def call(number: int) -> None:
                 answers[number] = text(await client.call_tool("echo", {"text": str(number)}))
@@ -130,9 +167,10 @@ async def test_many_calls_at_once_get_their_own_answers() -> None:
     assert answers == {number: str(number) for number in range(100)}
 
 
-async def test_a_cancelled_call_leaves_the_connection_alive() -> None:
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+async def test_a_cancelled_call_leaves_the_connection_alive(opening: Open) -> None:
     with trio.fail_after(60):
-        async with open_stdio(SERVER) as client:
+        async with opening() as client:
             with trio.CancelScope() as scope:
 
                 def stop(_: ProgressNotificationParams) -> None:

@@ -1,9 +1,10 @@
 """Shows a server and a client of this project talking to each other, in every revision of the protocol.
 
-For each revision it starts the server `server.py` as a child process, over a copy of a small folder of notes, and drives
-everything that it offers through `mcp_client`. The result is a table: a row for each feature, a column for each revision.
+For each transport and each revision that has it, it starts the server `server.py` as a process of its own, over a copy of
+a small folder of notes, and drives everything that it offers through `mcp_client`. The result is a table: a row for each
+feature, a column for each revision over each transport.
 
-    ./scripts/demo [--revision NAME] [--verbose]
+    ./scripts/demo [--transport NAME] [--revision NAME] [--verbose]
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -21,7 +23,7 @@ import trio
 from features import CLOSE, FEATURES
 from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS, Revision
-from session import Feature, Session
+from session import Feature, Session, Way
 
 NOTES = {
     "house.md": "# The house\n\nThe roof leaks over the *kitchen*. Ask the roofer in May.\n",
@@ -35,6 +37,12 @@ SECONDS = 10
 
 OK, ABSENT, FAILED = "ok", "—", "FAILED"
 
+WAYS = {"stdio": Way.STDIO, "http": Way.HTTP, "http-sse": Way.HTTP_SSE}
+"""The transports, as the command line calls them."""
+
+WIDTHS = 34, 11
+"""Of the first column of the table, and of the others."""
+
 
 def make_folder(path: Path, notes: Mapping[str, str]) -> Path:
     """A small folder of notes, which the demonstration may change."""
@@ -45,70 +53,91 @@ def make_folder(path: Path, notes: Mapping[str, str]) -> Path:
     return path
 
 
+@dataclass(frozen=True)
+class Column:
+    """One revision over one transport."""
+
+    way: Way
+    revision: Revision
+
+    def __str__(self) -> str:
+        return f"{self.way.value}, {self.revision}"
+
+
 class Report:
     """Tells what happens while it happens, and gives the table in the end."""
 
-    def __init__(self, revisions: Sequence[Revision], *, verbose: bool) -> None:
-        self._revisions = revisions
+    def __init__(self, columns: Sequence[Column], *, verbose: bool) -> None:
+        self._columns = columns
         self._verbose = verbose
-        self._cells: dict[tuple[str, Revision], str] = {}
+        self._cells: dict[tuple[str, Column], str] = {}
         self._reasons: list[str] = []
-        self._seconds: dict[Revision, float] = {}
+        self._seconds: dict[Column, float] = {}
 
     @property
     def failed(self) -> bool:
         """Whether anything went wrong."""
         return bool(self._reasons)
 
-    def begin(self, revision: Revision) -> None:
-        print(revision, end="\n" if self._verbose else "  ", flush=True)
+    def begin(self, column: Column) -> None:
+        print(f"{column!s:<28}", end="\n" if self._verbose else "  ", flush=True)
 
-    def add(self, feature: str, revision: Revision, verdict: str, detail: str) -> None:
-        self._cells[feature, revision] = verdict
+    def add(self, feature: str, column: Column, verdict: str, detail: str) -> None:
+        self._cells[feature, column] = verdict
         if verdict == FAILED:
-            self._reasons.append(f"{revision}, {feature}: {detail}")
+            self._reasons.append(f"{column}, {feature}: {detail}")
         if self._verbose:
             print(f"    {feature:<34} {verdict:<7} {detail}".rstrip(), flush=True)
         else:
             print({OK: ".", ABSENT: "-", FAILED: "F"}[verdict], end="", flush=True)
 
-    def end(self, revision: Revision, seconds: float) -> None:
-        self._seconds[revision] = seconds
+    def end(self, column: Column, seconds: float) -> None:
+        self._seconds[column] = seconds
         print(f"{'    ' if self._verbose else '  '}{seconds:.2f} s", flush=True)
 
     def table(self) -> str:
         """What happened, as a table."""
-        lines = ["", self._row("feature", [revision.name for revision in self._revisions])]
+        lines = ["", self._ways(), self._row("feature", [column.revision.name for column in self._columns])]
         lines.append("-" * len(lines[-1]))
         for feature in (*FEATURES, CLOSE):
-            cells = [self._cells.get((feature.name, revision), "not run") for revision in self._revisions]
+            cells = [self._cells.get((feature.name, column), "not run") for column in self._columns]
             lines.append(self._row(feature.name, cells))
-        lines.append(self._row("seconds", [f"{self._seconds.get(revision, 0):.2f}" for revision in self._revisions]))
+        lines.append(self._row("seconds", [f"{self._seconds.get(column, 0):.2f}" for column in self._columns]))
         lines += ["", f"{OK}: works    {ABSENT}: the revision has no such thing"]
         if self._reasons:
             lines += ["", f"{FAILED}:", *(f"  {reason}" for reason in self._reasons)]
         return "\n".join(lines)
 
+    def _ways(self) -> str:
+        """The first line of the heading: each transport over its first column."""
+        line = ""
+        for number, column in enumerate(self._columns):
+            if number == 0 or self._columns[number - 1].way is not column.way:
+                line = f"{line:<{WIDTHS[0] + number * WIDTHS[1]}} {column.way.value}"
+        return line
+
     @staticmethod
     def _row(first: str, cells: Sequence[str]) -> str:
-        return f"{first:<34}" + "".join(f"{cell:>12}" for cell in cells)
+        return f"{first:<{WIDTHS[0]}}" + "".join(f"{cell:>{WIDTHS[1]}}" for cell in cells)
 
 
-async def show(revision: Revision, report: Report) -> None:
+async def show(column: Column, report: Report) -> None:
     """Starts the server, pinned to a revision, and tries every feature."""
-    report.begin(revision)
+    report.begin(column)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
-        session = Session(revision, make_folder(Path(place, "notes"), NOTES), make_folder(Path(place, "roots"), ROOTS))
+        folder, roots = make_folder(Path(place, "notes"), NOTES), make_folder(Path(place, "roots"), ROOTS)
+        session = Session(column.way, column.revision, folder, roots)
         try:
             async with session.connect():
                 for feature in FEATURES:
-                    report.add(feature.name, revision, *await attempt(feature, session))
-        except (McpError, OSError) as error:
-            report.add("connect", revision, FAILED, f"{type(error).__name__}: {error}")
+                    report.add(feature.name, column, *await attempt(feature, session))
+        except* (McpError, OSError) as group:
+            for error in group.exceptions:
+                report.add("connect", column, FAILED, f"{type(error).__name__}: {error}")
         else:
-            report.add(CLOSE.name, revision, *await attempt(CLOSE, session))
-    report.end(revision, time.perf_counter() - started)
+            report.add(CLOSE.name, column, *await attempt(CLOSE, session))
+    report.end(column, time.perf_counter() - started)
 
 
 async def attempt(feature: Feature, session: Session) -> tuple[str, str]:
@@ -126,6 +155,7 @@ async def attempt(feature: Feature, session: Session) -> tuple[str, str]:
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--transport", choices=list(WAYS), help="show this transport only")
     parser.add_argument("--revision", choices=list(REVISIONS), help="show this revision only")
     parser.add_argument("--verbose", action="store_true", help="tell what each feature gave")
     return parser.parse_args(given)
@@ -134,11 +164,13 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 async def main(given: Sequence[str]) -> int:
     """Returns the exit status: 1 if anything failed."""
     options = arguments(given)
+    ways = [WAYS[options.transport]] if options.transport else list(Way)
     revisions = [REVISIONS[options.revision]] if options.revision else list(REVISIONS.values())
-    report = Report(revisions, verbose=options.verbose)
-    print(f"A server and a client over stdio, {len(FEATURES) + 1} features, {len(revisions)} revisions.\n", flush=True)
-    for revision in revisions:
-        await show(revision, report)
+    columns = [Column(way, revision) for way in ways for revision in revisions if way.exists(revision)]
+    report = Report(columns, verbose=options.verbose)
+    print(f"A server and a client, {len(FEATURES) + 1} features, {len(columns)} ways to connect.\n", flush=True)
+    for column in columns:
+        await show(column, report)
     print(report.table(), flush=True)
     return 1 if report.failed else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -20,12 +21,14 @@ from mcp_core.types import (
     ResourceTemplateReference,
     TextResourceContents,
 )
-from session import Feature, Session, text_of
+from session import Feature, Session, Way, text_of
 
 __all__ = ["CLOSE", "FEATURES"]
 
 CALLS = 100
 """How many calls run at once."""
+SECONDS = 10
+"""How long a request that is written by hand may take."""
 
 
 FEATURES: list[Feature] = []
@@ -345,31 +348,47 @@ async def batch(session: Session) -> str:
     # Our client takes batches and sends none, so this one is written by hand.
     client_info = {"name": "by hand", "version": "1"}
     opening = {"protocolVersion": session.revision.name, "capabilities": {}, "clientInfo": client_info}
-    lines: list[object] = [
+    found = {"name": "search", "arguments": {"query": "roof"}}
+    messages: list[object] = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         [
             {"jsonrpc": "2.0", "id": 2, "method": "ping"},
             {"jsonrpc": "2.0", "id": 3, "method": "tools/list"},
-            {
-                "jsonrpc": "2.0",
-                "id": 4,
-                "method": "tools/call",
-                "params": {"name": "search", "arguments": {"query": "roof"}},
-            },
+            {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": found},
         ],
     ]
-    sent = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-    done = await trio.run_process(session.command, stdin=sent, capture_stdout=True, capture_stderr=True)
-    _, answer = map(json.loads, done.stdout.splitlines())
+    if session.way is Way.STDIO:
+        sent = "".join(f"{json.dumps(message)}\n" for message in messages).encode()
+        done = await trio.run_process(session.command, stdin=sent, capture_stdout=True, capture_stderr=True)
+        _, answer = map(json.loads, done.stdout.splitlines())
+    else:
+        answer = await trio.to_thread.run_sync(post_by_hand, session.url, messages)
     ids = sorted(each["id"] for each in answer)
     assert ids == [2, 3, 4], answer
     return f"{len(answer)} answers in one array"
 
 
+def post_by_hand(url: str, messages: list[object]) -> list[dict[str, object]]:
+    """Posts messages one after the other, in one session, and gives the answer to the last."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    answer: list[dict[str, object]] = []
+    for message in messages:
+        request = urllib.request.Request(url, json.dumps(message).encode(), headers)  # noqa: S310  # our own server
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310  # our own server
+            headers["Mcp-Session-Id"] = response.headers.get("Mcp-Session-Id") or headers["Mcp-Session-Id"]
+            body = response.read()
+        answer = json.loads(body) if body else []
+    return answer
+
+
 async def _close(session: Session) -> str:
-    assert session.stderr[-1:] == ["notebook: the client has left"], session.stderr[-5:]
-    return "the server ended by itself"
+    if session.way is Way.STDIO:
+        assert session.stderr[-1:] == ["notebook: the client has left"], session.stderr[-5:]
+        return "the server ended by itself"
+    assert session.stderr[-1:] == ["notebook: ended as told"], session.stderr[-5:]
+    assert session.exit_code == 0, session.exit_code
+    return "the session was ended; the server ended when it was told to"
 
 
 CLOSE = Feature("close", _close, lambda _: True)

@@ -1,6 +1,6 @@
 """A server over a folder of Markdown notes: search them, read them, add to them, be told when they change.
 
-    python docs/examples/notebook/server.py [FOLDER]
+    python docs/examples/notebook/server.py [FOLDER] [--http HOST:PORT [--legacy-sse]]
     mcp-server run docs/examples/notebook/server.py:server
 
 Without FOLDER it serves the documentation of this project. The notes are in `notes.py`, the full-text index is in
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from mcp_server import (
     ResourceNotFound,
     Server,
     ToolError,
+    serve_http,
     serve_stdio,
 )
 from notes import Folder, NoSuchFile, NotAllowed, Stamp, title_of
@@ -44,19 +46,22 @@ SECONDS = 0.25
 log = logging.getLogger("notebook")
 
 
-def chosen_folder() -> Path:
-    """The folder on the command line, if this file is the program."""
-    if __name__ != "__main__":
-        return DOCUMENTATION
-    parser = argparse.ArgumentParser(description="Serves a folder of Markdown notes over stdio.")
+def options() -> argparse.Namespace:
+    """The command line, if this file is the program."""
+    parser = argparse.ArgumentParser(description="Serves a folder of Markdown notes, over stdio unless told otherwise.")
     parser.add_argument("folder", nargs="?", type=Path, default=DOCUMENTATION, help="default: this documentation")
-    folder: Path = parser.parse_args().folder
-    if not folder.is_dir():
-        parser.error(f"{folder} is no folder")
-    return folder
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP; port 0 takes one that is free")
+    parser.add_argument(
+        "--legacy-sse", action="store_true", help="with --http: also the HTTP+SSE transport of 2024-11-05"
+    )
+    chosen = parser.parse_args() if __name__ == "__main__" else parser.parse_args([])
+    if not chosen.folder.is_dir():
+        parser.error(f"{chosen.folder} is no folder")
+    return chosen
 
 
-notebook = Notebook(chosen_folder())
+chosen = options()
+notebook = Notebook(chosen.folder)
 server = Server(
     "notebook",
     version="1.0",
@@ -320,13 +325,29 @@ def tell(changes: Changes) -> None:
 tell(notebook.refresh())
 
 
+async def serve() -> None:
+    """Serves until the client leaves, or, over HTTP, until the process is told to end."""
+    if chosen.http is None:
+        await serve_stdio(server)
+        log.info("the client has left")
+        return
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            urls = await nursery.start(partial(serve_http, server, chosen.http, legacy_sse=chosen.legacy_sse))
+            log.info("serving at %s", urls[0])
+            async for _ in signals:
+                break
+            # Streams are ended properly, and calls that run may finish.
+            nursery.cancel_scope.cancel()
+    log.info("ended as told")
+
+
 async def main() -> None:
     """Serves, and watches the folder meanwhile."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, look_again, SECONDS)
-        await serve_stdio(server)
+        await serve()
         nursery.cancel_scope.cancel()
-    log.info("the client has left")
 
 
 if __name__ == "__main__":

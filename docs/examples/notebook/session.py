@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import trio
 
-from mcp_client import Client, Handlers, open_stdio
+from mcp_client import Client, Handlers, open_http, open_stdio
 from mcp_core.revisions import Revision
 from mcp_core.types import (
     CallToolResult,
@@ -24,15 +28,30 @@ from mcp_core.types import (
     TextContent,
 )
 
-__all__ = ["Feature", "Session", "text_of"]
+__all__ = ["Feature", "Session", "Way", "text_of"]
 
 SERVER = Path(__file__).with_name("server.py")
+
+
+class Way(enum.Enum):
+    """How client and server are connected."""
+
+    STDIO = "stdio"
+    HTTP = "Streamable HTTP"
+    HTTP_SSE = "HTTP+SSE"
+
+    def exists(self, revision: Revision) -> bool:
+        """Whether a revision has this transport."""
+        if self is Way.STDIO:
+            return True
+        return revision.http_sse is (self is Way.HTTP_SSE)
 
 
 class Session:
     """One server process, one client of it, and a user who answers what is asked."""
 
-    def __init__(self, revision: Revision, folder: Path, roots: Path) -> None:
+    def __init__(self, way: Way, revision: Revision, folder: Path, roots: Path) -> None:
+        self.way = way
         self.revision = revision
         self.folder = folder
         self.roots = roots
@@ -40,6 +59,8 @@ class Session:
         self.stderr: list[str] = []
         self.asked: list[str] = []
         self.answer = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
+        self.url = ""
+        self.exit_code: int | None = None
         self._client: Client | None = None
         self._news = trio.Event()
 
@@ -52,7 +73,8 @@ class Session:
     @property
     def command(self) -> list[str]:
         """What starts the server."""
-        return [sys.executable, str(SERVER), str(self.folder)]
+        http = [] if self.way is Way.STDIO else ["--http", "127.0.0.1:0", "--legacy-sse"]
+        return [sys.executable, str(SERVER), str(self.folder), *http]
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
@@ -63,12 +85,46 @@ class Session:
             roots=[Root(uri=self.roots.as_uri(), name="roots")],
             log=self._log,
         )
-        opening = open_stdio(
-            self.command, revisions=[self.revision], handlers=handlers, on_stderr=self._stderr, log_level="info"
-        )
-        async with opening as self._client:
-            yield
+        if self.way is Way.STDIO:
+            opening = open_stdio(
+                self.command, revisions=[self.revision], handlers=handlers, on_stderr=self._stderr, log_level="info"
+            )
+            async with opening as self._client:
+                yield
+        else:
+            async with self._server() as self.url:
+                url = self.url if self.way is Way.HTTP else self.url.replace("/mcp", "/sse")
+                opening = open_http(url, revisions=[self.revision], handlers=handlers, log_level="info")
+                async with opening as self._client:
+                    yield
         self._client = None
+
+    @asynccontextmanager
+    async def _server(self) -> AsyncIterator[str]:
+        """Starts the server over HTTP, gives its URL, and has it end by SIGTERM."""
+        async with trio.open_nursery() as nursery:
+            process: trio.Process = await nursery.start(
+                partial(trio.run_process, self.command, stderr=subprocess.PIPE, check=False)
+            )
+            nursery.start_soon(self._read_stderr, process)
+            await self.until(lambda: process.poll() is not None or any("serving at" in line for line in self.stderr))
+            if process.poll() is not None:
+                raise OSError(f"the server did not start: {' '.join(self.stderr[-3:])}")
+            try:
+                yield next(line for line in self.stderr if "serving at" in line).split()[-1]
+            finally:
+                process.send_signal(signal.SIGTERM)
+        self.exit_code = process.returncode
+
+    async def _read_stderr(self, process: trio.Process) -> None:
+        assert process.stderr is not None
+        rest = ""
+        async for data in process.stderr:
+            *lines, rest = (rest + data.decode()).split("\n")
+            for line in lines:
+                self._stderr(line)
+        await process.wait()
+        self._news.set()
 
     async def until(self, happened: Callable[[], bool]) -> None:
         """Waits until something was logged that makes `happened` true."""

@@ -1,0 +1,35 @@
+"""A client of this project that calls an echo over HTTP: so many calls, so many at once. Prints what it cost."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import trio
+
+from mcp_client import open_http
+from mcp_core.revisions import REVISIONS
+
+
+async def main(revision: str, calls: int, at_once: int, url: str) -> None:
+    """Calls, and prints CPU microseconds and wall microseconds per call."""
+    async with open_http(url, revisions=[REVISIONS[revision]]) as client:
+
+        async def some(number: int) -> None:
+            for _ in range(number):
+                await client.call_tool("echo", {"text": "hello"})
+
+        async def all_of(number: int) -> None:
+            async with trio.open_nursery() as nursery:
+                for _ in range(at_once):
+                    nursery.start_soon(some, number)
+
+        await all_of(20)
+        cpu, wall = time.process_time(), time.perf_counter()
+        await all_of(calls // at_once)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    print(json.dumps({"cpu": cpu / calls * 1e6, "wall": wall / calls * 1e6}))
+
+
+trio.run(main, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -1,0 +1,77 @@
+"""The least that an HTTP server on trio can do: it reads a request and answers it with the same bytes each time.
+
+`python http_floor.py HOST`: HOST is `h11` or `hypercorn`. The first line that it prints is its port.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Message = dict[str, object]
+
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}],"isError":false}}'
+HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
+
+
+async def on_h11(stream: trio.SocketStream) -> None:
+    """Serves one connection with h11 and nothing else."""
+    import h11  # lazy: the other host does without
+
+    connection = h11.Connection(h11.SERVER)
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await stream.receive_some())
+        elif isinstance(event, h11.EndOfMessage):
+            out = connection.send(h11.Response(status_code=200, headers=HEADERS)) or b""
+            out += connection.send(h11.Data(data=ANSWER)) or b""
+            out += connection.send(h11.EndOfMessage()) or b""
+            await stream.send_all(out)
+            connection.start_next_cycle()
+        elif isinstance(event, h11.ConnectionClosed):
+            return
+
+
+async def on_asgi(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    """Serves one request."""
+    if scope["type"] == "lifespan":
+        while True:
+            kind = str((await receive())["type"])
+            await send({"type": f"{kind}.complete"})
+            if kind.endswith("shutdown"):
+                return
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    await send({"type": "http.response.body", "body": ANSWER})
+
+
+async def main() -> None:
+    """Serves until it is killed."""
+    if sys.argv[1] == "h11":
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        print(listener.socket.getsockname()[1], flush=True)
+        await trio.serve_listeners(on_h11, [listener])
+    else:
+        from hypercorn.config import Config  # lazy: the other host does without
+        from hypercorn.trio import serve  # lazy: the other host does without
+
+        config = Config()
+        config.bind = ["127.0.0.1:0"]
+        config.backlog = 1024
+        config.keep_alive_max_requests = 1_000_000
+        config.errorlog = None
+        async with trio.open_nursery() as nursery:
+            binds = await nursery.start(lambda **started: serve(on_asgi, config, **started))
+            print(binds[0].rpartition(":")[2], flush=True)
+
+
+trio.run(main)

@@ -1,0 +1,46 @@
+"""The same server over HTTP, made with the official SDK. The first line that it prints is its port."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+
+import anyio
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+
+server = MCPServer("bench", log_level="CRITICAL")
+
+
+@server.tool()
+async def echo(text: str, times: int = 1) -> str:
+    """Gives the text back.
+
+    Args:
+        text: What to give back.
+        times: How often.
+    """
+    return text * times
+
+
+@server.tool()
+async def change(ctx: Context) -> str:
+    """Says that the list of tools changed."""
+    await ctx.notify_tools_changed()
+    return "changed"
+
+
+async def main() -> None:
+    """Serves until it is killed."""
+    logging.disable(logging.CRITICAL)
+    app = server.streamable_http_app(
+        json_response=sys.argv[1] == "json", host="127.0.0.1", max_request_body_size=64 * 1024 * 1024, max_sessions=None
+    )
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    print(listening.getsockname()[1], flush=True)
+    config = uvicorn.Config(app, log_level="critical", access_log=False, backlog=1024)
+    await uvicorn.Server(config).serve(sockets=[listening])
+
+
+anyio.run(main)

@@ -1,0 +1,51 @@
+"""A server of this project over HTTP for the benchmark. The first line that it prints is its port.
+
+`python http_server_ours.py FORM`: FORM is `json` or `stream`, the form of answers.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import trio
+
+from mcp_core.http.policy import EndpointPolicy
+from mcp_core.limits import Limits
+from mcp_server import Server, serve_http
+
+MIB = 1024 * 1024
+server = Server("bench", version="1", limits=Limits(message_bytes=64 * MIB, outgoing_bytes=64 * MIB))
+
+
+@server.tool()
+async def echo(text: str, times: int = 1) -> str:
+    """Gives the text back.
+
+    Args:
+        text: What to give back.
+        times: How often.
+    """
+    return text * times
+
+
+@server.tool()
+async def change() -> str:
+    """Changes the list of tools, and back again."""
+
+    async def another() -> None:
+        """Does nothing."""
+
+    server.add_tool(another, name="another")
+    server.remove_tool("another")
+    return "changed"
+
+
+async def main() -> None:
+    """Serves until it is killed."""
+    policy = EndpointPolicy(answer="stream" if sys.argv[1] == "stream" else "json")
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(lambda **started: serve_http(server, "127.0.0.1:0", policy=policy, **started))
+        print(urls[0].rpartition(":")[2].partition("/")[0], flush=True)
+
+
+trio.run(main)
