@@ -56,6 +56,7 @@ def test_what_is_no_message_is_answered_from_the_start() -> None:
 
     assert reply.messages == (Notification("n"),)
     assert reply.immediate == Batch((BAD,))
+    assert reply.refused == (BAD,)
 
 
 def test_bad_members_keep_their_place_among_the_answers() -> None:

@@ -3,7 +3,8 @@
     async with open_stdio(["weather-server"]) as client:
         print(await client.call_tool("forecast", {"city": "Ghent"}))
 
-`open_stdio` starts a server and talks to it, `open_stream` talks over bytes that are there.
+`open_stdio` starts a server and talks to it, `open_http` talks to one that runs somewhere, `open_stream` talks over
+bytes that are there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from mcp_client._client import Client
 from mcp_client._command import Grace
 from mcp_client._deadlines import Deadlines
 from mcp_client._handlers import Handlers
+from mcp_client._http_tls import Tls
 from mcp_client._open import Opening, open_stdio, open_stream
+from mcp_client._open_http import open_http
 from mcp_client._output_schema import InvalidToolOutput, OutputPolicy
 from mcp_client._subscriptions import Change, ChangeKind, Changes
 from mcp_client._transport import ByteStream
@@ -33,6 +36,8 @@ __all__ = [
     "Opening",
     "OutputPolicy",
     "ProgressHandler",
+    "Tls",
+    "open_http",
     "open_stdio",
     "open_stream",
 ]

@@ -3,9 +3,10 @@
 Each ends exactly once: with an outcome, because the connection is over, by a deadline, or because its caller is
 cancelled.
 
-A cancel scope for each call would be the plain way to keep its deadlines, and cost as much as encoding and decoding its
-messages. So one task of the connection (`Watch`) looks after the deadlines of all calls, and a scope is opened only
-where a call does something else than wait for its answer: while it cannot be written, or an asynchronous progress
+Over HTTP the task of the caller does the whole exchange (`Call.perform`), in a cancel scope that keeps its deadlines.
+Over one pipe for all it only waits (`Call.wait`), and a scope for each call would cost as much as encoding and decoding
+its messages. There one task of the connection (`Watch`) looks after the deadlines of all calls, and a scope is opened
+only where a call does something else than wait for its answer: while it cannot be written, or an asynchronous progress
 handler runs.
 """
 
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from mcp_core.errors import RequestTimeout
+from mcp_core.errors import McpError, RemoteProtocolError, RequestTimeout
 from mcp_core.types import ProgressNotificationParams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mcp_client._deadlines import Deadlines
     from mcp_core.engine.events import AnswerReceived, FailureReceived
@@ -41,6 +42,7 @@ class Call:
         deadlines: How long it may wait.
         on_progress: Shows its progress.
         held: The server waits for us at the moment, see `hold`.
+        headers: HTTP headers for this request alone.
     """
 
     __slots__ = (
@@ -48,18 +50,29 @@ class Call:
         "_latest",
         "_on_progress",
         "_over",
+        "_performer",
         "_progress",
         "_scope",
-        "_sending",
+        "_showing",
         "_task",
         "deadline",
+        "headers",
         "outcome",
     )
 
-    def __init__(self, deadlines: Deadlines, on_progress: ProgressHandler | None, *, held: bool) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        on_progress: ProgressHandler | None,
+        *,
+        held: bool,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
         now = trio.current_time()
         self.outcome: AnswerReceived | FailureReceived | None = None
         """How it ended, if the server said so."""
+        self.headers: Final = headers
+        """HTTP headers for this request alone."""
         self._deadlines: Final = deadlines
         self._on_progress: Final = on_progress
         self._latest: Final = now + deadlines.total
@@ -68,16 +81,57 @@ class Call:
         self._over = False
         self._progress: ProgressNotificationParams | None = None
         self._scope: trio.CancelScope | None = None
-        self._sending = False
+        self._showing = False
+        self._performer: trio.lowlevel.Task | None = None
         self._task: trio.lowlevel.Task | None = None
+
+    @property
+    def ended(self) -> bool:
+        """There is an outcome, or none can come any more."""
+        return self.outcome is not None or self._over
+
+    # --- over HTTP -------------------------------------------------------------------------------------------------
+
+    async def perform(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does the whole exchange in this task. A deadline ends it, and so does an outcome that comes another way.
+
+        Args:
+            work: The exchange. It hands over what comes, calls `show` between, and returns when the call has ended.
+
+        Raises:
+            RequestTimeout: A deadline passed.
+            RemoteProtocolError: The exchange ended, and nothing in it was taken for the answer.
+            McpError: What `work` raises, unless there was an outcome before.
+        """
+        self._performer = trio.lowlevel.current_task()
+        try:
+            with trio.CancelScope(deadline=self.deadline) as self._scope:
+                await work()
+                if not self.ended:
+                    raise RemoteProtocolError("what the server sent for this request was not taken for its answer")
+        except McpError:
+            # How the stream of an answer ends is of no interest to whoever has the answer.
+            if self.outcome is None:
+                raise
+        finally:
+            self._scope = self._performer = None
+        while self._progress is not None:
+            await self._show()
+        if not self.ended:
+            raise self._late()
+
+    async def show(self) -> None:
+        """Shows the progress that came, in this task."""
+        if self._progress is not None:
+            await self._show()
+
+    # --- over a pipe -----------------------------------------------------------------------------------------------
 
     async def send(self, send: Callable[[], Awaitable[None]]) -> None:
         """Sends the request where that may have to wait. A deadline ends it, and so does an outcome."""
-        self._sending = True
         with trio.CancelScope(deadline=self.deadline) as self._scope:
             await send()
         self._scope = None
-        self._sending = False
 
     async def wait(self) -> None:
         """Waits until there is an outcome, or none can come any more.
@@ -89,12 +143,10 @@ class Call:
             # What was reported before the answer is shown before it.
             if self._progress is not None:
                 await self._show()
-            elif self.outcome is not None or self._over:
+            elif self.ended:
                 return
             elif self.deadline <= trio.current_time():
-                total = self.deadline >= self._latest
-                which, seconds = ("total", self._deadlines.total) if total else ("idle", self._deadlines.idle)
-                raise RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
+                raise self._late()
             else:
                 self._task = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._leave)
@@ -103,16 +155,33 @@ class Call:
         self._task = None
         return trio.lowlevel.Abort.SUCCEEDED
 
+    # --- both ------------------------------------------------------------------------------------------------------
+
+    def _late(self) -> RequestTimeout:
+        total = self.deadline >= self._latest
+        which, seconds = ("total", self._deadlines.total) if total else ("idle", self._deadlines.idle)
+        return RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
+
     async def _show(self) -> None:
         progress, self._progress = self._progress, None
-        if self._on_progress is not None and progress is not None:
-            shown = self._on_progress(progress)
-            if inspect.isawaitable(shown):
-                # No deadline can take an outcome back, however long the handler needs.
-                ended = self.outcome is not None or self._over
-                with trio.CancelScope(deadline=math.inf if ended else self.deadline) as self._scope:
-                    await shown
-                self._scope = None
+        if self._on_progress is None or progress is None:
+            return
+        shown = self._on_progress(progress)
+        if not inspect.isawaitable(shown):
+            return
+        # No deadline can take an outcome back, however long the handler needs.
+        self._showing = True
+        try:
+            if self._scope is not None:
+                if self.ended:
+                    self._scope.deadline = math.inf
+                await shown
+                return
+            with trio.CancelScope(deadline=math.inf if self.ended else self.deadline) as self._scope:
+                await shown
+            self._scope = None
+        finally:
+            self._showing = False
 
     def settle(self, outcome: AnswerReceived | FailureReceived) -> None:
         """The server answered."""
@@ -125,11 +194,12 @@ class Call:
         self._finish()
 
     def _finish(self) -> None:
-        if self._sending and self._scope is not None:
-            # What still waits to be written was put down by others.
-            self._scope.cancel()
-        elif self._scope is not None:
-            self._scope.deadline = math.inf
+        if self._scope is not None:
+            if self._showing:
+                self._scope.deadline = math.inf
+            elif self._performer is not trio.lowlevel.current_task():
+                # What still waits to be written was put down by others, and what would be read is of no use.
+                self._scope.cancel()
         self.wake()
 
     def progressed(self, progress: ProgressNotificationParams) -> None:
@@ -146,7 +216,7 @@ class Call:
         self._extend(self._latest)
 
     def _extend(self, deadline: float) -> None:
-        if self.outcome is None and not self._over:
+        if not self.ended:
             self.deadline = deadline
             if self._scope is not None:
                 self._scope.deadline = deadline
@@ -163,10 +233,13 @@ class Watch:
 
     Args:
         calls: The calls that wait, as they come and go.
+        nursery: Where it runs, from the first call on that it has to look after.
     """
 
-    def __init__(self, calls: Mapping[RequestId, Call]) -> None:
+    def __init__(self, calls: Mapping[RequestId, Call], nursery: trio.Nursery) -> None:
         self._calls: Final = calls
+        self._nursery: Final = nursery
+        self._running = False
         self._next = math.inf
         self._earlier = trio.Event()
 
@@ -175,9 +248,11 @@ class Watch:
         if deadline < self._next:
             self._next = deadline
             self._earlier.set()
+            if not self._running:
+                self._running = True
+                self._nursery.start_soon(self._run)
 
-    async def run(self) -> None:
-        """Watches until cancelled."""
+    async def _run(self) -> None:
         while True:
             self._earlier = trio.Event()
             with trio.CancelScope(deadline=self._next):

@@ -1,4 +1,4 @@
-"""The command line: `mcp-client probe -- my-server`, and the like."""
+"""The command line: `mcp-client probe https://example.com/mcp`, `mcp-client probe -- my-server`, and the like."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 import mcp_client
-from mcp_client._cli_arguments import UsageError, pairs
+from mcp_client._cli_arguments import UsageError, headers_of, is_url, pairs, server_among
 from mcp_client._cli_commands import COMMANDS, Invocation
 from mcp_client._cli_forms import Forms
 from mcp_client._cli_screen import Screen
 from mcp_client._deadlines import Deadlines
 from mcp_client._handlers import Handlers
 from mcp_client._open import open_stdio
+from mcp_client._open_http import open_http
 from mcp_core.errors import (
+    AccessDenied,
     ConnectionEnded,
+    HttpFailure,
     LocalProtocolError,
     McpError,
     NegotiationFailed,
@@ -31,8 +34,9 @@ from mcp_core.revisions import REVISIONS
 from mcp_core.types import LOGGING_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from mcp_client._open import Opening
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import LoggingMessageNotificationParams
 
@@ -51,7 +55,8 @@ exit codes:
   3    no connection: the server did not start, or speaks another revision
   130  interrupted
 
-The server's command follows behind `--`:
+The server is a URL, or a command behind `--`:
+  mcp-client call forecast city=Ghent days=3 https://example.com/mcp
   mcp-client call forecast city=Ghent days=3 -- python my_server.py
 """
 
@@ -60,6 +65,15 @@ _HINTS: Final[dict[type[McpError], str]] = {
     NegotiationFailed: "Leave --revision out to allow every revision.",
     RequestTimeout: "Give it more time with --timeout SECONDS; --stderr show tells what it does meanwhile.",
     ConnectionEnded: "Run the server by hand to see what happens, or add --stderr show.",
+    LocalProtocolError: "`mcp-client probe` shows what the server offers.",
+}
+
+_HTTP_HINTS: Final[dict[type[McpError], str]] = {
+    AccessDenied: "Send other credentials: --header 'Authorization: Bearer TOKEN'.",
+    HttpFailure: "Check the URL, its path included: servers often listen at /mcp or /sse.",
+    NegotiationFailed: "Leave --revision out to allow every revision.",
+    RequestTimeout: "Give it more time with --timeout SECONDS.",
+    ConnectionEnded: "Check that the server runs, and that nothing between here and there ends connections.",
     LocalProtocolError: "`mcp-client probe` shows what the server offers.",
 }
 
@@ -86,6 +100,9 @@ def _common() -> _Parser:
         "--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for the server, and for each answer"
     )
     common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
+    common.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="an HTTP header for every request"
+    )
     common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
     common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="what the server writes to stderr")
     common.add_argument(
@@ -163,13 +180,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as `--help` explains it.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    cut = words.index("--") if "--" in words else len(words)
+    words, server = server_among(list(sys.argv[1:] if arguments is None else arguments))
     parser = _parser()
-    options = parser.parse_args(words[:cut])
-    server = words[cut + 1 :]
+    options = parser.parse_args(words)
     if not server:
-        parser.error("say which server to start, behind `--`: mcp-client probe -- python my_server.py")
+        parser.error("say which server: its URL, or behind `--` its command: mcp-client probe -- python my_server.py")
     screen = Screen(json=options.json)
     remarks = _Remarks(screen)
     logging.getLogger("mcp_client").addHandler(remarks)
@@ -210,22 +225,15 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
         if options.log_level is not None:
             screen.note(f"{params.level}: {params.data if isinstance(params.data, str) else repr(params.data)}")
 
-    def stderr(line: str) -> None:
-        screen.note(f"stderr: {line}")
-
-    deadlines = Deadlines() if options.timeout is None else Deadlines(connect=options.timeout, idle=options.timeout)
+    handlers = Handlers(elicit=forms.elicit, elicit_url=forms.elicit_url, log=log)
+    url = server[0] if is_url(server[0]) else None
+    headers = headers_of(options.header)
     try:
-        opening = open_stdio(
-            server,
-            env=env,
-            cwd=options.cwd,
-            on_stderr=stderr if options.stderr == "show" else None,
-            handlers=Handlers(elicit=forms.elicit, elicit_url=forms.elicit_url, log=log),
-            revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
-            deadlines=deadlines,
-            log_level=options.log_level,
-        )
-    except ValueError as error:
+        if url is not None:
+            opening = _open_url(url, server, options, handlers, headers)
+        else:
+            opening = _open_command(server, options, handlers, env, screen)
+    except (ValueError, LocalProtocolError) as error:
         raise UsageError(str(error)) from error
     start = trio.current_time()
     connected = False
@@ -233,10 +241,11 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
         async with opening as client:
             connected = True
             seconds = trio.current_time() - start
-            run = Invocation(client=client, options=options, screen=screen, seconds=seconds, env=tuple(env))
+            secrets = {"env": tuple(env), "header": tuple(headers)}
+            run = Invocation(client=client, options=options, screen=screen, seconds=seconds, secrets=secrets)
             return await COMMANDS[options.command](run)
     except McpError as error:
-        _report(error, screen)
+        _report(error, screen, _HINTS if url is None else _HTTP_HINTS)
         return FAILED if connected else UNREACHABLE
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -245,13 +254,58 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
         return FAILED
 
 
-def _report(error: McpError, screen: Screen) -> None:
+def _open_command(
+    command: Sequence[str], options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
+) -> Opening:
+    if options.header:
+        raise UsageError("--header is for a server with a URL; a command has no headers")
+
+    def stderr(line: str) -> None:
+        screen.note(f"stderr: {line}")
+
+    return open_stdio(
+        command,
+        env=env,
+        cwd=options.cwd,
+        on_stderr=stderr if options.stderr == "show" else None,
+        handlers=handlers,
+        revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
+        deadlines=_deadlines(options),
+        log_level=options.log_level,
+    )
+
+
+def _open_url(
+    url: str, words: Sequence[str], options: argparse.Namespace, handlers: Handlers, headers: Mapping[str, str]
+) -> Opening:
+    if len(words) > 1:
+        raise UsageError(f"a URL is all that there is to say of a server; {words[1]!r} is too much")
+    for name in ("env", "cwd"):
+        if getattr(options, name):
+            raise UsageError(f"--{name} is for a server that is started here; {url} is not")
+    return open_http(
+        url,
+        headers=headers,
+        handlers=handlers,
+        revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
+        deadlines=_deadlines(options),
+        log_level=options.log_level,
+    )
+
+
+def _deadlines(options: argparse.Namespace) -> Deadlines:
+    return Deadlines() if options.timeout is None else Deadlines(connect=options.timeout, idle=options.timeout)
+
+
+def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str]) -> None:
     if screen.json:
         told: JsonObject = {"type": type(error).__name__, "message": error.message}
         if isinstance(error, RequestFailed):
             told |= {"code": error.code, "data": error.data}
+        if isinstance(error, HttpFailure):
+            told |= {"status": error.status}
         screen.data({"error": told})
     screen.note(f"error: {error}")
-    for kind, hint in _HINTS.items():
-        if isinstance(error, kind):
-            screen.note(hint)
+    hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)
+    if hint is not None:
+        screen.note(hint)

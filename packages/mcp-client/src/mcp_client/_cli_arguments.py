@@ -1,4 +1,4 @@
-"""What stands on the command line, as values: `key=value` typed by a tool's input schema, `NAME=value` for `--env`."""
+"""What stands on the command line: which server, and values, as `key=value` typed by a tool's input schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["UsageError", "closest", "json_object", "pairs", "typed"]
+__all__ = ["UsageError", "closest", "headers_of", "is_url", "json_object", "pairs", "server_among", "typed"]
 
 
 _SHOWN: Final = 10
@@ -21,6 +21,56 @@ _SHOWN: Final = 10
 
 class UsageError(Exception):
     """The command line makes no sense: what is wrong, and what would be right."""
+
+
+_WITH_VALUE: Final = frozenset(
+    {
+        "--args",
+        "--cwd",
+        "--env",
+        "--header",
+        "--known",
+        "--log-level",
+        "--output",
+        "--revision",
+        "--stderr",
+        "--timeout",
+        "--uri",
+    }
+)
+"""Options whose next word is their value, even if it looks like the URL of a server."""
+
+
+def is_url(word: str) -> bool:
+    """Whether a word names a server that is talked to over HTTP."""
+    return word.lower().startswith(("http://", "https://"))
+
+
+def server_among(words: list[str]) -> tuple[list[str], list[str]]:
+    """Cuts the words of a command line into our own and those that say which server.
+
+    That is what follows `--`; without it, the last URL that is not the value of an option.
+    """
+    if "--" in words:
+        cut = words.index("--")
+        return words[:cut], words[cut + 1 :]
+    for place in reversed(range(len(words))):
+        if is_url(words[place]) and (place == 0 or words[place - 1] not in _WITH_VALUE):
+            return words[:place] + words[place + 1 :], [words[place]]
+    return words, []
+
+
+def headers_of(words: Iterable[str]) -> dict[str, str]:
+    """`Name: value` words as a mapping. Raises `UsageError`, which says nothing of the value: it may be a secret."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, separator, value = word.partition(":")
+        if not separator or not name.strip():
+            raise UsageError("--header has to be written 'NAME: VALUE'")
+        if name.strip().lower() in (known.lower() for known in found):
+            raise UsageError(f"the header {name.strip()!r} is given twice")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def pairs(words: Iterable[str], what: str) -> dict[str, str]:

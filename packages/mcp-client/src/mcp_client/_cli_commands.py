@@ -28,7 +28,7 @@ from mcp_core.types import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from mcp_client._cli_screen import Screen
     from mcp_client._client import Client
@@ -53,8 +53,8 @@ class Invocation:
     """Where the answer goes."""
     seconds: float
     """How long connecting took."""
-    env: Sequence[str] = ()
-    """The names of the variables that the server was given."""
+    secrets: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """The names of the variables and headers that the server was given, by kind; their values are nobody's business."""
 
 
 async def _probe(run: Invocation) -> int:
@@ -68,7 +68,7 @@ async def _probe(run: Invocation) -> int:
         "server": server,
         "capabilities": offered,
         "instructions": client.instructions,
-        "env": dict.fromkeys(run.env, "***"),
+        **{kind: dict.fromkeys(names, "***") for kind, names in run.secrets.items()},
         "seconds": round(run.seconds, 3),
     }
     if screen.json:
@@ -78,8 +78,9 @@ async def _probe(run: Invocation) -> int:
     screen.text(f"revision      {client.revision.name} ({client.revision.era.value})")
     screen.text(f"capabilities  {', '.join(_paths(offered)) or 'none'}")
     screen.text(f"connected in  {run.seconds:.2f} s")
-    for name in run.env:
-        screen.text(f"env           {name}=***")
+    for kind, names in run.secrets.items():
+        for name in names:
+            screen.text(f"{kind:<12}  {name}=***")
     if client.instructions:
         screen.text(f"instructions  {client.instructions}")
     return OK

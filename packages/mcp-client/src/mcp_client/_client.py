@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from mcp_client._asking import all_pages, with_input
+from mcp_client._http_headers import checked
 from mcp_client._listening import Listening
 from mcp_client._output_schema import InvalidToolOutput
-from mcp_core.engine.input_rounds import Rounds
-from mcp_core.errors import LimitExceeded, Phase, RemoteProtocolError
+from mcp_core.errors import HeaderMismatch, LocalProtocolError, McpError, Phase
 from mcp_core.methods import (
     COMPLETION_COMPLETE,
     LOGGING_SET_LEVEL,
@@ -30,16 +34,10 @@ from mcp_core.types import (
     CompletionContext,
     GetPromptRequestParams,
     GetPromptResult,
-    InputRequiredResult,
     ListPromptsRequestParams,
-    ListPromptsResult,
     ListResourcesRequestParams,
-    ListResourcesResult,
     ListResourceTemplatesRequestParams,
-    ListResourceTemplatesResult,
     ListToolsRequestParams,
-    ListToolsResult,
-    PaginatedRequestParams,
     PingRequestParams,
     PromptReference,
     ReadResourceRequestParams,
@@ -66,7 +64,6 @@ if TYPE_CHECKING:
     from mcp_core.types import (
         Completion,
         Implementation,
-        InputResponse,
         LoggingLevel,
         Prompt,
         Resource,
@@ -77,17 +74,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
-INPUT_ROUNDS: Final = 16
-"""How often a server may ask for more before a request is given up."""
-
-PAGES: Final = 1_000
-"""How many pages of one list are fetched at most."""
+_log: Final = logging.getLogger("mcp_client")
 
 P = TypeVar("P")
 R = TypeVar("R")
-ListParams = TypeVar("ListParams", bound=PaginatedRequestParams)
-PageT = TypeVar("PageT", ListToolsResult, ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult)
-Q = TypeVar("Q", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams)
 
 
 class Client:
@@ -100,44 +90,75 @@ class Client:
     - `RemoteProtocolError`: its answer breaks the rules;
     - `LimitExceeded`: the answer is larger than `Limits` allow here;
     - `RequestTimeout`: a deadline passed; the request was cancelled;
-    - `ConnectionEnded`: the server is gone, or the client was closed.
+    - `ConnectionEnded`: the server is gone, or the client was closed; over HTTP also when the answer alone is lost;
+    - `HttpFailure`: what answered over HTTP is no answer of the protocol; `AccessDenied` when credentials are wanted.
     """
 
-    def __init__(self, link: Link, server: ServerPeer, outputs: OutputSchemas) -> None:
+    def __init__(self, link: Link, outputs: OutputSchemas) -> None:
         self._link: Final = link
-        self._server: Final = server
         self._outputs: Final = outputs
-        self._listening: Final = Listening(link, server)
-        link.subscribe(self._forget_tools)
+        self._listening: Final = Listening(link)
+        self._headers: Sequence[tuple[str, str]] = ()
+        link.listeners.subscribe(self._forget_tools)
+        link.listeners.on_renewal(self._renewed)
 
     # --- who is there ----------------------------------------------------------------------------------------------
 
     @property
     def revision(self) -> Revision:
         """The revision that is spoken."""
-        return self._server.revision
+        return self._link.server.revision
 
     @property
     def capabilities(self) -> ServerCapabilities:
         """What the server offers."""
-        return self._server.capabilities
+        return self._link.server.capabilities
 
     @property
     def server_info(self) -> Implementation | None:
         """Who the server says it is. Not to be relied on."""
-        return self._server.implementation
+        return self._link.server.implementation
 
     @property
     def instructions(self) -> str | None:
         """How to use the server, for a model. Written by the server: untrusted text."""
-        return self._server.instructions
+        return self._link.server.instructions
+
+    @property
+    def server(self) -> ServerPeer:
+        """All of that in one: what `open_http` can be told of a server that is known."""
+        return self._link.server
+
+    def with_headers(self, headers: Mapping[str, str]) -> Client:
+        """The same connection, with HTTP headers of its own: for the credentials of one user, the id of a trace.
+
+            result = await client.with_headers({"Authorization": f"Bearer {token}"}).call_tool("inbox")
+
+        All that is asked through it has the headers; closing it closes the connection. It is cheap. A legacy session is
+        opened with the headers of `open_http`, and may be bound to whoever opened it.
+
+        Args:
+            headers: The headers. They replace those of `open_http`, and of this client, of the same name.
+
+        Raises:
+            LocalProtocolError: This is no connection over HTTP; or one of the headers is the protocol's own.
+        """
+        if not self._link.transport.takes_headers:
+            raise LocalProtocolError("only requests over HTTP have headers")
+        own = checked(headers)
+        view = copy(self)
+        view._headers = tuple({**dict(self._headers), **dict(own)}.items())  # noqa: SLF001  it is a Client, too
+        return view
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """All tools, from all pages."""
-        pages = await self._pages(TOOLS_LIST, ListToolsRequestParams)
-        tools = tuple(tool for page in pages for tool in page.tools)
+        """All tools, from all pages.
+
+        Over HTTP, tools of 2026-07-28 whose `x-mcp-header` breaks the rules are left out; the log says why.
+        """
+        pages = await all_pages(self._link, self.request, TOOLS_LIST, ListToolsRequestParams)
+        tools = self._link.transport.usable(tuple(tool for page in pages for tool in page.tools))
         self._outputs.learn(tools)
         return tools
 
@@ -165,7 +186,17 @@ class Client:
                 `validate_output` is `raise`.
         """
         params = CallToolRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
-        result = await self._with_input(TOOLS_CALL, params, on_progress, deadlines)
+        call = partial(
+            with_input, self._link, self.request, TOOLS_CALL, params, on_progress=on_progress, deadlines=deadlines
+        )
+        try:
+            result = await call()
+        except HeaderMismatch:
+            # The tool is not what it was when it was listed, or was never listed: other parameters stand in headers.
+            if not self._link.transport.takes_headers:
+                raise
+            await self.list_tools()
+            result = await call()
         try:
             self._outputs.check(name, result)
         except InvalidToolOutput as invalid:
@@ -177,16 +208,27 @@ class Client:
         if event.row is NOTIFICATIONS_TOOLS_LIST_CHANGED:
             self._outputs.forget()
 
+    def _renewed(self) -> None:
+        self._outputs.forget()
+        if self._link.connection.log_level is not None and self.capabilities.logging is not None:
+            self._link.nursery.start_soon(self._set_log_level_again, self._link.connection.log_level)
+
+    async def _set_log_level_again(self, level: LoggingLevel) -> None:
+        try:
+            await self.set_log_level(level)
+        except McpError as error:
+            _log.warning("the log level could not be set again: %s", error)
+
     # --- resources -------------------------------------------------------------------------------------------------
 
     async def list_resources(self) -> tuple[Resource, ...]:
         """All resources, from all pages."""
-        pages = await self._pages(RESOURCES_LIST, ListResourcesRequestParams)
+        pages = await all_pages(self._link, self.request, RESOURCES_LIST, ListResourcesRequestParams)
         return tuple(resource for page in pages for resource in page.resources)
 
     async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
         """All resource templates, from all pages."""
-        pages = await self._pages(RESOURCES_TEMPLATES_LIST, ListResourceTemplatesRequestParams)
+        pages = await all_pages(self._link, self.request, RESOURCES_TEMPLATES_LIST, ListResourceTemplatesRequestParams)
         return tuple(template for page in pages for template in page.resource_templates)
 
     async def read_resource(
@@ -202,13 +244,16 @@ class Client:
         Returns:
             The contents: one, or several where the URI stands for more, as a folder does.
         """
-        return await self._with_input(RESOURCES_READ, ReadResourceRequestParams(uri=uri), on_progress, deadlines)
+        params = ReadResourceRequestParams(uri=uri)
+        return await with_input(
+            self._link, self.request, RESOURCES_READ, params, on_progress=on_progress, deadlines=deadlines
+        )
 
     # --- prompts ---------------------------------------------------------------------------------------------------
 
     async def list_prompts(self) -> tuple[Prompt, ...]:
         """All prompts, from all pages."""
-        pages = await self._pages(PROMPTS_LIST, ListPromptsRequestParams)
+        pages = await all_pages(self._link, self.request, PROMPTS_LIST, ListPromptsRequestParams)
         return tuple(prompt for page in pages for prompt in page.prompts)
 
     async def get_prompt(
@@ -231,7 +276,9 @@ class Client:
             The messages to begin a conversation with, and what the prompt is for.
         """
         params = GetPromptRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
-        return await self._with_input(PROMPTS_GET, params, on_progress, deadlines)
+        return await with_input(
+            self._link, self.request, PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines
+        )
 
     async def complete(
         self,
@@ -298,12 +345,14 @@ class Client:
         Returns:
             The result.
         """
-        result, _ = await self._link.request(row, params, on_progress=on_progress, deadlines=deadlines)
+        result, _ = await self._link.request(
+            row, params, on_progress=on_progress, deadlines=deadlines, headers=self._headers
+        )
         return result
 
     async def notify(self, row: NotificationRow[P], params: P) -> None:
         """Sends any notification: the low-level door, for extensions."""
-        await self._link.notify(row, params)
+        await self._link.notify(row, params, self._headers)
 
     async def wait_ended(self) -> None:
         """Waits until the connection is over: closed by this side, or lost."""
@@ -348,51 +397,4 @@ class Client:
             resources_list_changed=resources,
             resource_subscriptions=tuple(dict.fromkeys(uris)) or None,
         )
-        return self._listening.open(wanted)
-
-    # --- details ---------------------------------------------------------------------------------------------------
-
-    async def _with_input(
-        self, row: Method[Q, R], params: Q, on_progress: ProgressHandler | None, deadlines: Deadlines | None
-    ) -> R:
-        """Sends a request, and sends it again with what the server asks for, until it is done (2026-07-28)."""
-        rounds = Rounds(INPUT_ROUNDS)
-        while True:
-            result = await self.request(row, params, on_progress=on_progress, deadlines=deadlines)
-            if not isinstance(result, InputRequiredResult):
-                return result
-            try:
-                params = rounds.again(params, result, await self._fulfil(result))
-            except (RemoteProtocolError, LimitExceeded) as error:
-                self._link.explain(error, method=row.name, phase=Phase.REQUEST)
-                raise
-
-    async def _fulfil(self, asked: InputRequiredResult) -> dict[str, InputResponse]:
-        """Asks the application all that the server wants to know."""
-        # One after the other: two dialogs at once are no kindness to a user.
-        answering = self._link.answering
-        return {key: await answering.fulfil(question) for key, question in (asked.input_requests or {}).items()}
-
-    async def _pages(self, row: Method[ListParams, PageT], params: type[ListParams]) -> list[PageT]:
-        """All pages of a list."""
-        pages: list[PageT] = []
-        seen: set[str] = set()
-        cursor: str | None = None
-        try:
-            while True:
-                page = await self.request(row, params(cursor=cursor))
-                pages.append(page)
-                cursor = page.next_cursor
-                # An empty cursor leads back to the first page; servers that send it mean that there is no next one.
-                if not cursor:
-                    return pages
-                if cursor in seen:
-                    raise RemoteProtocolError(f"the pages of {row.name} do not end: the cursor {cursor!r} came twice")
-                if len(pages) >= PAGES:
-                    raise RemoteProtocolError(
-                        f"{row.name} has more than {PAGES} pages, which is taken for no end at all"
-                    )
-                seen.add(cursor)
-        except RemoteProtocolError as error:
-            self._link.explain(error, method=row.name, phase=Phase.REQUEST)
-            raise
+        return self._listening.open(wanted, self._headers)

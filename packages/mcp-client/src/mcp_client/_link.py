@@ -1,8 +1,9 @@
 """One connection alive: the engine, a transport, and the calls that wait.
 
 A call runs in the task of its caller: it sends its request, waits, shows the progress that comes, and returns the
-answer. One task reads and hands over what came (`_deliver`), which never waits. Requests of the server run in tasks of
-their own, so that a slow user cannot keep the reader from its work.
+answer. What comes is handed over (`deliver`) by the one task that reads a pipe, or over HTTP by the call that it came
+for; that never waits. Requests of the server run in tasks of their own, so that a slow user cannot keep a reader from
+its work.
 
 Each call ends exactly once: with its result, with an error, with its caller's cancellation, with a deadline, or because
 the server is gone.
@@ -11,7 +12,6 @@ the server is gone.
 from __future__ import annotations
 
 import logging
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -20,11 +20,13 @@ import trio
 
 from mcp_client._answering import Answering
 from mcp_client._call import Call, Watch
+from mcp_client._listeners import Listeners
 from mcp_client._serving import Serving
 from mcp_core.engine.events import (
     AnswerReceived,
     CancelReceived,
     FailureReceived,
+    Negotiating,
     NegotiationEnded,
     NotificationReceived,
     Opened,
@@ -34,22 +36,20 @@ from mcp_core.engine.events import (
 from mcp_core.errors import (
     ConnectionEnded,
     LimitExceeded,
-    LocalProtocolError,
     MalformedMessage,
     McpError,
     Phase,
     RequestTimeout,
 )
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse
-from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mcp_client._call import ProgressHandler
     from mcp_client._deadlines import Deadlines
     from mcp_client._handlers import Handlers
-    from mcp_client._transport import Transport
+    from mcp_client._transport import Opener, Transport
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import Reaction, ServerPeer
     from mcp_core.jsonrpc.messages import Message, Request, RequestId
@@ -86,20 +86,19 @@ class Link:
         self.transport: Final = transport
         self.deadlines: Final = deadlines
         self.answering: Final = Answering(handlers)
-        self._nursery: Final = nursery
+        self.nursery: Final = nursery
         self._calls: dict[RequestId, Call] = {}
-        self._watch: Final = Watch(self._calls)
+        self._watch: Final = Watch(self._calls, nursery)
+        self._opener: Final[Opener] = transport.opener(self)
         self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold)
-        self._listeners: dict[Callable[[NotificationReceived], None], Callable[[ConnectionEnded], None] | None] = {}
-        self._agreed: Final = trio.Event()
-        self._refusal: McpError | None = None
+        self.listeners: Final = Listeners()
         self._ended: ConnectionEnded | None = None
         self._over: Final = trio.Event()
 
     # --- the life of the connection --------------------------------------------------------------------------------
 
     async def open(self) -> ServerPeer:
-        """Starts reading and finds a common era and revision.
+        """Finds a common era and revision.
 
         Returns:
             Who the server is.
@@ -107,49 +106,25 @@ class Link:
         Raises:
             NegotiationFailed: Nothing in common.
             RequestFailed, RemoteProtocolError: The server refused, or answered nonsense.
-            ConnectionEnded: It went away.
+            TransportError: It cannot be reached, went away, or is no server of the protocol.
             RequestTimeout: The connect deadline passed.
         """
-        self._nursery.start_soon(self._run)
-        self._nursery.start_soon(self._watch.run)
         try:
             with trio.move_on_after(self.deadlines.connect):
-                await self._negotiate()
+                await self._opener.open()
         except McpError as error:
             self.explain(error, phase=Phase.NEGOTIATE)
             raise
-        if self._refusal is not None:
-            self.explain(self._refusal, phase=Phase.NEGOTIATE)
-            raise self._refusal
-        if self.connection.server is not None:
-            return self.connection.server
+        if self._opener.is_open:
+            return self.server
         # What was asked last; an unanswered probe is of no interest beside an unanswered handshake.
-        id, method = list(self.connection.asked.items())[-1]
+        id, method = [(None, None), *self.connection.asked.items()][-1]
         silence = RequestTimeout("the server did not answer", deadline="connect", seconds=self.deadlines.connect)
         self.explain(silence, method=method, id=id, phase=Phase.CONNECT)
         raise silence
 
-    async def _negotiate(self) -> None:
-        await self.transport.send(self.connection.open().message)
-        # Without a legacy revision to try next, silence says nothing: the server may only be slow to start.
-        otherwise = any(revision.era is Era.LEGACY for revision in self.connection.revisions)
-        with trio.move_on_after(self.deadlines.probe if otherwise else math.inf):
-            await self._agreed.wait()
-        if not self._agreed.is_set():
-            reaction = self.connection.probe_unanswered()
-            if reaction is not None:
-                self._react(reaction)
-            await self._agreed.wait()
-
-    async def _run(self) -> None:
-        """Reads until the server is gone, then ends everything that waits."""
-        try:
-            await self.transport.run(self._deliver)
-        finally:
-            with trio.CancelScope(shield=True):
-                self._end(await self.transport.why_ended())
-
-    def _end(self, why: ConnectionEnded) -> None:
+    def end(self, why: ConnectionEnded) -> None:
+        """The connection is over; everything that waits ends."""
         if self._ended is not None:
             return
         self._ended = why
@@ -157,18 +132,25 @@ class Link:
         self._serving.end()
         for call in self._calls.values():
             call.end()
-        if not self._agreed.is_set():
-            self._refusal = why
-            self._agreed.set()
-        for on_end in self._listeners.values():
-            if on_end is not None:
-                on_end(self.ended or why)
-        self._listeners.clear()
+        self._opener.end(why)
+        self.listeners.end(lambda: self.ended or why)
         self._over.set()
+
+    @property
+    def server(self) -> ServerPeer:
+        """Who the server is, once the connection is open."""
+        server = self.connection.server
+        if server is None:
+            raise AssertionError("the connection is not open")
+        return server
+
+    def forgotten(self) -> None:
+        """The server lost the session: it no longer wants the answers to what it asked."""
+        self._serving.abandon()
 
     async def aclose(self) -> None:
         """Closes the connection; whatever waits ends with `ConnectionEnded`. Any task may, and more than once."""
-        self._end(ConnectionEnded("the client was closed"))
+        self.end(ConnectionEnded("the client was closed"))
         await self.transport.aclose()
 
     async def wait_ended(self) -> None:
@@ -199,6 +181,7 @@ class Link:
         *,
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
+        headers: Sequence[tuple[str, str]] = (),
         on_id: Callable[[RequestId], None] | None = None,
     ) -> tuple[R, AnswerReceived]:
         """Sends a request and waits for its answer.
@@ -210,6 +193,7 @@ class Link:
             params: Its parameters.
             on_progress: Is called in this task with the latest progress.
             deadlines: How long to wait; the link's own when `None`.
+            headers: HTTP headers for this request alone.
             on_id: Is told the request's id before it is sent.
 
         Returns:
@@ -221,34 +205,45 @@ class Link:
             RemoteProtocolError: Its answer breaks the rules.
             LimitExceeded: Its answer is larger than is allowed here.
             RequestTimeout: A deadline passed.
-            ConnectionEnded: The server is gone, or the client was closed.
+            TransportError: The server is gone, or the client was closed, or the answer cannot be had.
         """
         # Progress is asked for where requests may take long, since it keeps the idle deadline from passing.
         wanted = on_progress is not None or bool(row.may_need_input)
         id: RequestId | None = None
         try:
             self._check_alive()
+            restore = self.transport.interrupted
+            if restore is not None:
+                await restore()
             outgoing = self.connection.call(row, params, progress=wanted)
-            id = cast("Request", outgoing.message).id  # a call is always a request
+            request = cast("Request", outgoing.message)  # a call is always a request
+            id = request.id
             if on_id is not None:
                 on_id(id)
-            call = Call(deadlines or self.deadlines, on_progress, held=self._serving.busy)
-            answer = await self._answer_of(id, call, outgoing.message)
+            call = Call(deadlines or self.deadlines, on_progress, held=self._serving.busy, headers=headers)
+            answer = await self._answer_of(request, call)
         except McpError as error:
             self.explain(error, method=row.name, id=id, phase=Phase.REQUEST)
             raise
         # The engine has read the result as one of the row's result classes.
         return cast("R", answer.result), answer
 
-    async def _answer_of(self, id: RequestId, call: Call, message: Message) -> AnswerReceived:
+    async def _answer_of(self, request: Request, call: Call) -> AnswerReceived:
+        id = request.id
         self._calls[id] = call
-        self._watch.expect(call.deadline)
         try:
-            if not self.transport.offer(message, more=len(self._calls) > 1):
-                await call.send(partial(self.transport.send, message))
-            await call.wait()
-        except LocalProtocolError:
-            # It cannot be written, so the server has never heard of it.
+            perform = self.transport.perform
+            if perform is not None:
+                await call.perform(partial(perform, request, call))
+            else:
+                self._watch.expect(call.deadline)
+                if not self.transport.offer(request, more=len(self._calls) > 1):
+                    await call.send(partial(self.transport.send, request, call.headers))
+                await call.wait()
+        except RequestTimeout:
+            raise
+        except McpError:
+            # It cannot be written, so the server has never heard of it; or its answer cannot be had any more.
             self.connection.forget(id)
             raise
         finally:
@@ -264,46 +259,42 @@ class Link:
 
     def _give_up(self, id: RequestId) -> None:
         """The caller no longer waits. The server is told at once; nothing is waited for."""
-        outgoing = None if self._ended is not None else self.connection.cancel(id, "no longer wanted by the caller")
+        if self._ended is not None:
+            return
+        server = self.connection.server
+        if self.transport.perform is not None and server is not None and server.revision.disconnect_cancels:
+            # Its stream is closed, and that says it.
+            self.connection.forget(id)
+            return
+        outgoing = self.connection.cancel(id, "no longer wanted by the caller")
         if outgoing is not None:
             self.transport.send_nowait(outgoing.message)
 
-    async def notify(self, row: NotificationRow[P], params: P) -> None:
-        """Sends a notification. Raises `LocalProtocolError` or `ConnectionEnded`."""
+    async def notify(self, row: NotificationRow[P], params: P, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Sends a notification. Raises `LocalProtocolError` or `TransportError`."""
         try:
             self._check_alive()
-            await self.transport.send(self.connection.notify(row, params).message)
+            await self.transport.send(self.connection.notify(row, params).message, headers)
         except McpError as error:
             self.explain(error, method=row.name, phase=Phase.REQUEST)
             raise
         await trio.lowlevel.checkpoint()
 
-    def subscribe(
-        self,
-        listener: Callable[[NotificationReceived], None],
-        on_end: Callable[[ConnectionEnded], None] | None = None,
-    ) -> Callable[[], None]:
-        """Calls `listener` with each notification, in the reader's task, and `on_end` when the connection is lost.
-
-        Returns:
-            What ends that.
-        """
-        self._listeners[listener] = on_end
-
-        def stop() -> None:
-            self._listeners.pop(listener, None)
-
-        return stop
-
     def _hold(self, busy: bool) -> None:  # noqa: FBT001  what it is told is whether we are
         """The server waits for the user, a model: meanwhile its silence means nothing."""
         for call in self._calls.values():
             (call.hold if busy else call.alive)()
+            self._expect(call)
+
+    def _expect(self, call: Call) -> None:
+        """The deadline of a call has changed. Over HTTP its own scope looks after it."""
+        if self.transport.perform is None:
             self._watch.expect(call.deadline)
 
     # --- what comes ------------------------------------------------------------------------------------------------
 
-    def _deliver(self, message: Message | Batch | MalformedMessage) -> None:
+    def deliver(self, message: Message | Batch | MalformedMessage) -> None:
+        """Something came. What it leads to happens at once, or is begun; nothing is waited for."""
         if self._ended is not None:
             return
         if isinstance(message, Batch):
@@ -311,17 +302,17 @@ class Link:
         elif isinstance(message, MalformedMessage):
             self._deliver_malformed(message)
         else:
-            self._react(self.connection.receive(message))
+            self.react(self.connection.receive(message))
 
     def _deliver_batch(self, batch: Batch) -> None:
         if self.connection.refuse_batch() is None:
             for member in self._serving.begin(batch):
-                self._react(self.connection.receive(member))
+                self.react(self.connection.receive(member))
             return
         # A server that batches where it may not: its members are read all the same, and nothing is answered in one.
         _log.warning("%s sent a batch, which may not be sent now", self.transport.describe())
         for each in batch.members:
-            self._deliver(each)
+            self.deliver(each)
 
     def _deliver_malformed(self, bad: MalformedMessage) -> None:
         """No message, but perhaps meant as one: then somebody waits for it, or for our answer to it."""
@@ -343,11 +334,14 @@ class Link:
         if isinstance(reaction.event, FailureReceived):
             self._settle(attrs.evolve(reaction.event, error=excess or bad))
         else:
-            self._react(reaction)
+            self.react(reaction)
 
-    def _react(self, reaction: Reaction) -> None:
+    def react(self, reaction: Reaction) -> None:
+        """Does what the engine makes of something that came."""
         event = reaction.event
-        if reaction.reply is not None:
+        if isinstance(event, Negotiating | Opened | NegotiationEnded):
+            self._opener.advance(reaction)
+        elif reaction.reply is not None:
             self._serving.reply(reaction.reply.message)
         if isinstance(event, AnswerReceived | FailureReceived):
             self._settle(event)
@@ -359,11 +353,6 @@ class Link:
             self._serving.start(event)
         elif isinstance(event, CancelReceived):
             self._serving.cancel(event.id)
-        elif isinstance(event, Opened):
-            self._agreed.set()
-        elif isinstance(event, NegotiationEnded):
-            self._refusal = event.error
-            self._agreed.set()
         for note in event.notes:
             _log.debug("survived, from %s: %s", self.transport.describe(), note)
 
@@ -377,13 +366,12 @@ class Link:
         if call is not None:
             if not self._serving.busy:
                 call.alive()
-                self._watch.expect(call.deadline)
+                self._expect(call)
             call.progressed(event.params)
 
     def _notified(self, event: NotificationReceived) -> None:
         self.answering.log(event)
-        for listener in tuple(self._listeners):
-            listener(event)
+        self.listeners.notified(event)
 
     # --- errors ----------------------------------------------------------------------------------------------------
 

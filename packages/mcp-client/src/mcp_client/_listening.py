@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mcp_client._link import Link
-    from mcp_core.engine.events import NotificationReceived, ServerPeer
+    from mcp_core.engine.events import NotificationReceived
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.types import ServerCapabilities
 
 __all__ = ["Listening"]
+
+_log: Final = logging.getLogger("mcp_client")
 
 _FOR_EVER: Final = Deadlines(idle=math.inf, total=math.inf)
 
@@ -43,44 +46,65 @@ class Listening:
 
     Args:
         link: The connection.
-        server: Who is at its other end.
     """
 
-    def __init__(self, link: Link, server: ServerPeer) -> None:
+    def __init__(self, link: Link) -> None:
         self._link: Final = link
-        self._server: Final = server
         self._watching: dict[str, int] = {}
+        self._open: set[Changes] = set()
+        link.listeners.on_renewal(self._renewed)
 
-    def open(self, wanted: SubscriptionFilter) -> AbstractAsyncContextManager[Changes]:
+    def open(
+        self, wanted: SubscriptionFilter, headers: Sequence[tuple[str, str]]
+    ) -> AbstractAsyncContextManager[Changes]:
         """Listens for what is wanted as long as the block runs."""
-        return self._in_session(wanted) if self._server.revision.subscribe_pair else self._on_stream(wanted)
+        listen = self._in_session if self._link.server.revision.subscribe_pair else self._on_stream
+        return listen(wanted, headers)
 
     # --- legacy ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _in_session(self, wanted: SubscriptionFilter) -> AsyncIterator[Changes]:
+    async def _in_session(
+        self, wanted: SubscriptionFilter, headers: Sequence[tuple[str, str]]
+    ) -> AsyncIterator[Changes]:
         ended = self._link.ended
         if ended is not None:
             raise ended
         changes = Changes(wanted)
-        changes.granted = _granted(wanted, self._server.capabilities)
+        changes.granted = _granted(wanted, self._link.server.capabilities)
         held: list[str] = []
-        stop = self._link.subscribe(changes.take, changes.finish)
+        stop = self._link.listeners.subscribe(changes.take, changes.finish)
+        self._open.add(changes)
         try:
             for uri in changes.granted.resource_subscriptions or ():
-                await self._watch(uri)
+                await self._watch(uri, headers)
                 held.append(uri)
             yield changes
         finally:
             stop()
+            self._open.discard(changes)
             changes.finish()
-            await self._unwatch(held)
+            await self._unwatch(held, headers)
 
-    async def _watch(self, uri: str) -> None:
+    def _renewed(self) -> None:
+        """The session is another one. Anything may have changed meanwhile, and the server tells nothing any more."""
+        for changes in self._open:
+            changes.anything()
+        if self._watching:
+            self._link.nursery.start_soon(self._watch_again)
+
+    async def _watch_again(self) -> None:
+        for uri in tuple(self._watching):
+            try:
+                await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri))
+            except McpError as error:
+                _log.warning("the changes of %r are not told any more: %s", uri, error)
+
+    async def _watch(self, uri: str, headers: Sequence[tuple[str, str]]) -> None:
         # Counted before the answer: whoever stops listening meanwhile must not unsubscribe.
         self._watching[uri] = self._watching.get(uri, 0) + 1
         try:
-            await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri))
+            await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), headers=headers)
         except BaseException:
             self._release(uri)
             raise
@@ -93,13 +117,14 @@ class Listening:
         del self._watching[uri]
         return True
 
-    async def _unwatch(self, uris: Sequence[str]) -> None:
+    async def _unwatch(self, uris: Sequence[str], headers: Sequence[tuple[str, str]]) -> None:
         with trio.move_on_after(_POLITENESS, shield=True):
             for uri in uris:
                 if not self._release(uri) or self._link.ended is not None:
                     continue
                 try:
-                    await self._link.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri))
+                    params = UnsubscribeRequestParams(uri=uri)
+                    await self._link.request(RESOURCES_UNSUBSCRIBE, params, headers=headers)
                 except McpError:
                     # Whatever it is, nobody listens any more.
                     continue
@@ -107,7 +132,9 @@ class Listening:
     # --- modern ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _on_stream(self, wanted: SubscriptionFilter) -> AsyncIterator[Changes]:
+    async def _on_stream(
+        self, wanted: SubscriptionFilter, headers: Sequence[tuple[str, str]]
+    ) -> AsyncIterator[Changes]:
         changes = Changes(wanted)
         subscription: list[RequestId] = []
         begun = trio.Event()
@@ -124,14 +151,16 @@ class Listening:
         async def wait_for_its_end() -> None:
             params = SubscriptionsListenRequestParams(notifications=wanted)
             try:
-                await self._link.request(SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER, on_id=subscription.append)
+                await self._link.request(
+                    SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER, headers=headers, on_id=subscription.append
+                )
             except McpError as error:
                 changes.finish(error)
             else:
                 changes.finish()
             begun.set()
 
-        stop = self._link.subscribe(take)
+        stop = self._link.listeners.subscribe(take)
         try:
             async with open_private_nursery() as nursery:
                 nursery.start_soon(wait_for_its_end)

@@ -128,7 +128,7 @@ class Opening:
         transport = await self._make_transport(nursery)
         self._link = Link(self._connection, transport, self._handlers, self._deadlines, nursery)
         server = await self._link.open()
-        client = Client(self._link, server, self._outputs)
+        client = Client(self._link, self._outputs)
         level = self._connection.log_level
         if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:
             try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, RequestFailed
+from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, RequestFailed, TransportError
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
@@ -90,6 +90,11 @@ class Serving:
     def end(self) -> None:
         """The server is gone."""
         self._over = True
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The server has forgotten what it asked."""
+        self._batches.clear()
         for scope in self._running.values():
             scope.cancel()
 
@@ -121,6 +126,8 @@ class Serving:
             await self._transport.send(message)
         except ConnectionEnded:
             _log.debug("the server is gone, and nobody wants the answer to %s", event.method)
+        except TransportError as failure:
+            _log.warning("the server did not take the answer to its request %s: %s", event.method, failure)
 
     def _outcome(self, event: RequestReceived, outcome: InputResponse | RequestFailed) -> Message | None:
         connection = self._connection

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client._nursery import open_private_nursery
+from mcp_client._pipe_opening import PipeOpening
 from mcp_client._process import ChildProcess
 from mcp_client._writer import JoiningWriter
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
@@ -18,11 +19,13 @@ from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from mcp_client._transport import ByteStream
+    from mcp_client._link import Link
+    from mcp_client._transport import ByteStream, Deliver
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.limits import Limits
+    from mcp_core.types import Tool
 
 __all__ = ["StreamTransport"]
 
@@ -70,7 +73,28 @@ class StreamTransport:
         self._ended: ConnectionEnded | None = None
         self._closing = False
 
-    async def run(self, deliver: Callable[[Message | Batch | MalformedMessage], None]) -> None:
+    @property
+    def perform(self) -> None:
+        """There is one pipe for all requests."""
+
+    @property
+    def interrupted(self) -> None:
+        """There are no sessions here that a server could lose."""
+
+    @property
+    def takes_headers(self) -> bool:
+        """There are no headers here."""
+        return False
+
+    def opener(self, link: Link) -> PipeOpening:
+        """What opens a connection over a pipe."""
+        return PipeOpening(link, self)
+
+    def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """All of them: nothing of a tool is repeated in headers here."""
+        return tools
+
+    async def run(self, deliver: Deliver) -> None:
         """Reads and writes until the server is gone or the transport is closed."""
         self._running = True
         async with open_private_nursery() as nursery:
@@ -78,7 +102,7 @@ class StreamTransport:
             with self._reading:
                 await self._read(deliver)
 
-    async def send(self, message: Message | Batch) -> None:
+    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  there are none on a pipe
         """Puts a message down to be written. Raises `ConnectionEnded`."""
         line = self._line(message)
         if self._ended is not None or self._writer.broken or self._closing:
@@ -147,7 +171,7 @@ class StreamTransport:
             self._ended = ended
             raise trio.BrokenResourceError from ended
 
-    async def _read(self, deliver: Callable[[Message | Batch | MalformedMessage], None]) -> None:
+    async def _read(self, deliver: Deliver) -> None:
         while True:
             try:
                 data = await self._stream.receive_some()

@@ -112,6 +112,14 @@ class Changes:
         self._pending[Change(kind, uri)] = None
         self._news.set()
 
+    def anything(self) -> None:
+        """All that is watched may have changed: what happened meanwhile was not told."""
+        kinds = [kind for kind, member in _MEMBERS.items() if getattr(self.granted, member)]
+        uris = self.granted.resource_subscriptions or ()
+        for change in (*(Change(kind) for kind in kinds), *(Change(ChangeKind.RESOURCE, uri) for uri in uris)):
+            self._pending[change] = None
+        self._news.set()
+
     @property
     def error(self) -> McpError | None:
         """Why no more changes come, when it is not the server's decision."""

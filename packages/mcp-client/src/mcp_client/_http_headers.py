@@ -1,0 +1,86 @@
+"""The headers that the application adds to the requests of a client."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mcp_core.errors import LocalProtocolError, McpError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["HeaderSource", "HeadersGiven", "checked"]
+
+HeadersGiven: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""The same headers for all requests, or a plain or asynchronous function that is asked for each request."""
+
+_OURS: Final = frozenset(
+    {"accept", "content-type", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"}
+)
+"""Headers by which the protocol itself speaks."""
+
+_OURS_TOO: Final = "mcp-param-"
+
+_AGENT: Final = ("user-agent", "mcp-client")
+"""Some gateways turn away requests that do not say who makes them."""
+
+
+def checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The headers as pairs, names in lower case.
+
+    Raises:
+        LocalProtocolError: One of them is the protocol's own.
+    """
+    pairs = tuple((name.lower(), value) for name, value in headers.items())
+    for name, _ in pairs:
+        if name in _OURS or name.startswith(_OURS_TOO):
+            raise LocalProtocolError(f"the header {name!r} is set by the protocol itself")
+    return pairs
+
+
+class HeaderSource:
+    """Gives the headers of the application.
+
+    Args:
+        given: The headers, or what to ask for them.
+
+    Raises:
+        LocalProtocolError: One of them is the protocol's own.
+    """
+
+    def __init__(self, given: HeadersGiven | None) -> None:
+        self._ask: Final = given if callable(given) else None
+        self._fixed: Final = _with_agent(() if given is None or callable(given) else checked(given))
+
+    async def current(self, extra: Sequence[tuple[str, str]] = ()) -> Sequence[tuple[str, str]]:
+        """The headers for one request.
+
+        Args:
+            extra: More for this request alone; they replace others of the same name.
+
+        Raises:
+            LocalProtocolError: One of them is the protocol's own, or the function that gives them failed.
+        """
+        headers = self._fixed if self._ask is None else await self._asked(self._ask)
+        if not extra:
+            return headers
+        replaced = {name for name, _ in extra}
+        return [*(pair for pair in headers if pair[0] not in replaced), *extra]
+
+    async def _asked(
+        self, ask: Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+    ) -> Sequence[tuple[str, str]]:
+        try:
+            given = ask()
+            return _with_agent(checked(await given if inspect.isawaitable(given) else given))
+        except McpError:
+            raise
+        except Exception as failure:
+            # The user's function. Requests are also made in the background, where nobody could catch what it raises.
+            raise LocalProtocolError("the function that gives the headers failed") from failure
+
+
+def _with_agent(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return pairs if any(name == "user-agent" for name, _ in pairs) else (_AGENT, *pairs)

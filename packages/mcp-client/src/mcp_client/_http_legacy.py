@@ -1,0 +1,311 @@
+"""A legacy session over Streamable HTTP: its requests, its standing stream, and what happens when something is lost.
+
+What is lost, and what follows:
+
+- the stream of an answer: the rest is fetched by GET with the id of the last event, not before the server wants it,
+  and again and again, as long as the deadlines of the call allow;
+- the standing stream: it is opened again, and again not before the server wants it;
+- the session, which shows when the server answers 404 to a request of it: a new one is made, once for all who find out.
+  The request that got the 404 was not processed, so it is made again, once. What else was under way in the old session
+  may have been processed, and ends with an error.
+
+Spec: basic/transports#session-management, basic/transports#resumability-and-redelivery (legacy)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_client._http_policy import Use
+from mcp_core.errors import ConnectionEnded, HttpFailure, McpError, RequestTimeout, SessionExpired
+from mcp_core.http.client import ClientExchange, session_headers
+from mcp_core.jsonrpc.messages import ErrorResponse, ResultResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from mcp_client._call import Call
+    from mcp_client._http_wire import Wire
+    from mcp_client._link import Link
+    from mcp_client._transport import Deliver
+    from mcp_core.errors import MalformedMessage
+    from mcp_core.http.client import Resume
+    from mcp_core.jsonrpc.messages import Batch, Message, Request
+    from mcp_core.revisions import Revision
+
+__all__ = ["Session", "Sessions"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+_ATTEMPTS: Final = 5
+"""How often in a row a stream is fetched in vain before it is given up."""
+
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds between such attempts at most; the first one is made as soon as the server allows, each pause is doubled."""
+
+_STANDING_SECONDS: Final = 1.0
+"""Seconds that opening a connection waits for the standing stream. What the server asks before it is open would be
+lost; but some servers answer a GET only when they have something to say."""
+
+
+@attrs.frozen(eq=False)
+class Session:
+    """What every request of a session says."""
+
+    id: str | None
+    """Its id, a secret; `None` where the server needs none."""
+    revision: Revision
+    """The revision that was agreed."""
+
+
+class Sessions:
+    """The session of a connection, and the ones that replace it.
+
+    Args:
+        wire: Does the exchanges.
+        link: The connection.
+        session: The first session.
+        renew: Makes a new session.
+        on_lost: Is called when a new session has replaced one that the server lost.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        link: Link,
+        session: Session,
+        renew: Callable[[], Awaitable[Session]],
+        on_lost: Callable[[], None] | None,
+    ) -> None:
+        self._wire: Final = wire
+        self._link: Final = link
+        self._session = session
+        self._renew: Final = renew
+        self._on_lost: Final = on_lost
+        self._standing = trio.CancelScope()
+        self._renewing: trio.Event | None = None
+        self.lost = False
+        """The server lost the session, and there is no new one yet."""
+
+    # --- requests and other messages -------------------------------------------------------------------------------
+
+    async def perform(self, request: Request, call: Call) -> None:
+        """Asks, and hands over what comes until the call has ended."""
+        session = self._session
+        exchange = self._exchange(request, session)
+        try:
+            rest = await self._wire.exchange(exchange, self._link.deliver, call=call, extra=call.headers)
+        except SessionExpired:
+            await self.replace(session)
+            exchange = self._exchange(request, self._session)
+            rest = await self._wire.exchange(exchange, self._link.deliver, call=call, extra=call.headers)
+        if rest is not None:
+            await self._fetch(exchange, rest, call)
+
+    async def post(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Sends what is no request. Raises `TransportError`."""
+        session = self._session
+        try:
+            await self._post(message, session, headers)
+        except SessionExpired:
+            if isinstance(message, ResultResponse | ErrorResponse):
+                # Who asked has forgotten the question.
+                raise
+            await self.replace(session)
+            await self._post(message, self._session, headers)
+
+    async def _post(self, message: Message | Batch, session: Session, headers: Sequence[tuple[str, str]]) -> None:
+        exchange = self._exchange(message, session)
+        await self._wire.exchange(exchange, self._link.deliver, extra=headers, use=Use.SIDE)
+
+    def _exchange(
+        self, message: Message | Batch | None, session: Session, last_event_id: str | None = None
+    ) -> ClientExchange:
+        return ClientExchange(
+            message,
+            revision=session.revision,
+            limits=self._wire.limits,
+            session_id=session.id,
+            last_event_id=last_event_id,
+        )
+
+    async def _fetch(self, exchange: ClientExchange, rest: Resume | None, call: Call) -> None:
+        """Fetches the rest of a stream that ended before its answer."""
+        pause = _Pause()
+        while rest is not None:
+            await trio.sleep(max(rest.after, pause.seconds))
+            exchange = exchange.resumption()
+            try:
+                before, rest = (
+                    rest,
+                    await self._wire.exchange(
+                        exchange, self._link.deliver, call=call, extra=call.headers, use=Use.STREAM
+                    ),
+                )
+            except (SessionExpired, HttpFailure) as refusal:
+                if isinstance(refusal, HttpFailure) and refusal.status >= 500 and pause.more():
+                    continue
+                raise _not_fetched(refusal) from refusal
+            except ConnectionEnded as gone:
+                if not pause.more():
+                    raise _not_fetched(gone) from gone
+                continue
+            if rest is not None and rest.last_event_id != before.last_event_id:
+                pause = _Pause()
+            else:
+                pause.longer()
+
+    # --- the standing stream ---------------------------------------------------------------------------------------
+
+    async def stand(self) -> None:
+        """Opens the stream for what the server says of its own accord, and waits a little for it."""
+        begun = trio.Event()
+        self._standing = trio.CancelScope()
+        self._link.nursery.start_soon(self._keep_standing, self._session, self._standing, begun)
+        with trio.move_on_after(_STANDING_SECONDS):
+            await begun.wait()
+
+    async def _keep_standing(self, session: Session, scope: trio.CancelScope, begun: trio.Event) -> None:
+        expired = False
+        with scope:
+            try:
+                await self._stand(session, begun)
+            except SessionExpired:
+                expired = True
+            finally:
+                begun.set()
+        if expired:
+            try:
+                with trio.move_on_after(self._link.deadlines.connect):
+                    await self.replace(session)
+            except McpError as error:
+                _log.warning("%s lost the session, and gives no new one: %s", self._wire.shown, error)
+
+    async def _stand(self, session: Session, begun: trio.Event) -> None:
+        """Reads the standing stream until there is none. Raises `SessionExpired`."""
+        last_event_id: str | None = None
+        was_open = False
+        pause = _Pause()
+        while True:
+            exchange = self._exchange(None, session, last_event_id)
+            came = _Came(self._link.deliver)
+            opened = trio.current_time()
+            try:
+                rest = await self._wire.exchange(exchange, came.take, use=Use.STREAM, on_stream=begun.set)
+            except SessionExpired:
+                raise
+            except McpError as refusal:
+                if was_open and isinstance(refusal, HttpFailure) and refusal.status == 404:
+                    raise SessionExpired(refusal.message) from refusal
+                transient = not isinstance(refusal, HttpFailure) or (was_open and refusal.status >= 500)
+                if not (transient and pause.more()):
+                    # Such a stream is an offer that a server need not make.
+                    _log.debug("%s has no standing stream: %s", self._wire.shown, refusal)
+                    return
+            else:
+                was_open = True
+                last_event_id = None if rest is None else rest.last_event_id
+                if trio.current_time() - opened >= _LONGEST_PAUSE or came.anything:
+                    pause = _Pause()
+                elif not pause.more():
+                    _log.warning("%s ends its standing stream at once, again and again", self._wire.shown)
+                    return
+            await trio.sleep(max(exchange.retry_after, pause.seconds))
+
+    # --- the end of a session --------------------------------------------------------------------------------------
+
+    async def replace(self, lost: Session) -> None:
+        """Makes a new session, unless somebody else does, or has done so since.
+
+        Raises:
+            McpError: There is none to be had.
+        """
+        while self._renewing is not None:
+            await self._renewing.wait()
+        if self._session is not lost:
+            return
+        self._renewing = trio.Event()
+        self.lost = True
+        try:
+            self._standing.cancel()
+            self._session = await self._renew()
+            self.lost = False
+        finally:
+            done, self._renewing = self._renewing, None
+            done.set()
+        _log.info("%s lost the session; there is a new one", self._wire.shown)
+        self._link.listeners.renewed()
+        if self._on_lost is not None:
+            try:
+                self._on_lost()
+            except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
+                _log.exception("the function for lost sessions failed")
+        await self.stand()
+
+    async def restore(self) -> None:
+        """Waits for the session that replaces a lost one, or makes it.
+
+        Raises:
+            McpError: There is none to be had.
+        """
+        seconds = self._link.deadlines.connect
+        with trio.move_on_after(seconds):
+            await self.replace(self._session)
+        if self.lost:
+            raise RequestTimeout("the server gave no new session", deadline="connect", seconds=seconds)
+
+    async def aclose(self) -> None:
+        """Closes the standing stream and ends the session. Any answer will do."""
+        self._standing.cancel()
+        if self._session.id is None:
+            return
+        headers = session_headers(self._session.revision, self._session.id)
+        try:
+            async with await self._wire.request("DELETE", self._wire.url, headers, None, use=Use.SIDE) as response:
+                _log.debug("ending the session was answered with status %d", response.head.status)
+        except McpError as error:
+            _log.debug("the session could not be ended: %s", error)
+
+
+class _Came:
+    """Hands over what comes, and remembers that something did."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver: Final = deliver
+        self.anything = False
+        """Whether something came."""
+
+    def take(self, what: Message | Batch | MalformedMessage) -> None:
+        """Something came."""
+        self.anything = True
+        self._deliver(what)
+
+
+class _Pause:
+    """How long to wait before the next attempt, and whether to make one."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self.seconds = 0.0
+        """Seconds to wait, if the server does not want more."""
+
+    def more(self) -> bool:
+        """Another attempt was in vain; whether to make one more."""
+        self._failures += 1
+        self.longer()
+        return self._failures < _ATTEMPTS
+
+    def longer(self) -> None:
+        """The next pause is twice as long."""
+        self.seconds = min(_LONGEST_PAUSE, max(1.0, self.seconds * 2))
+
+
+def _not_fetched(cause: McpError) -> ConnectionEnded:
+    return ConnectionEnded(
+        f"the stream ended before its answer, and the rest could not be fetched: {cause.message}; "
+        "whether the request was processed is not known"
+    )

@@ -1,0 +1,116 @@
+"""Connections that are made from one another, and sessions that an earlier process opened."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_core.engine.events import AnswerReceived, ClientPeer, LogLevelSet, RequestReceived
+from mcp_core.engine.lifecycle import State
+from mcp_core.engine.server import ServerConnection
+from mcp_core.errors import InvalidValue, LimitExceeded, LocalProtocolError
+from mcp_core.jsonrpc.messages import JsonObject, Notification, Request, ResultResponse
+from mcp_core.limits import Limits
+from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, ROOTS_LIST
+from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS
+from mcp_core.types import (
+    EmptyResult,
+    Implementation,
+    ListRootsRequestParams,
+    ResourcesCapability,
+    ResourceUpdatedNotificationParams,
+    ServerCapabilities,
+    ToolsCapability,
+)
+
+CLIENT: JsonObject = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"roots": {}},
+    "clientInfo": {"name": "client", "version": "1"},
+}
+META: JsonObject = {
+    "io.modelcontextprotocol/protocolVersion": R2026_07_28.name,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def template(limits: Limits | None = None) -> ServerConnection:
+    capabilities = ServerCapabilities(
+        tools=ToolsCapability(), resources=ResourcesCapability(subscribe=True, list_changed=True), logging={}
+    )
+    return ServerConnection(Implementation(name="server", version="1"), capabilities, limits=limits)
+
+
+def opened(connection: ServerConnection) -> ServerConnection:
+    connection.receive(Request(1, "initialize", CLIENT))
+    connection.receive(Notification("notifications/initialized"))
+    assert connection.state is State.OPERATING
+    return connection
+
+
+def updated(uri: str) -> ResourceUpdatedNotificationParams:
+    return ResourceUpdatedNotificationParams(uri=uri)
+
+
+def test_connections_that_are_made_from_one_know_nothing_of_each_other() -> None:
+    first = template()
+    one, two = opened(first.exchange()), first.exchange()
+    assert two.session is None
+    assert (two.state, first.state) == (State.AWAITING, State.AWAITING)
+    call = Request(7, "tools/call", {"name": "a"})
+    assert isinstance(one.receive(call).event, RequestReceived)
+    assert one.owed == (7,)
+    assert two.owed == first.owed == ()
+    modern = Request(7, "tools/call", {"name": "a", "_meta": META})
+    assert isinstance(two.receive(modern).event, RequestReceived)
+    one.ask(ROOTS_LIST, ListRootsRequestParams(), for_request=7)
+    assert (len(one.asked), len(two.asked)) == (1, 0)
+    one.receive(Request(8, "resources/subscribe", {"uri": "a:b"}))
+    one.respond(8, EmptyResult())
+    assert (one.watched, two.watched) == (("a:b",), ())
+    one.end()
+    assert opened(first.exchange()).session is not None
+
+
+def test_what_is_the_same_for_all_clients_is_shared() -> None:
+    first = template()
+    made = first.exchange()
+    assert (made.info, made.capabilities, made.limits) == (first.info, first.capabilities, first.limits)
+    assert made.revisions == first.revisions == tuple(REVISIONS.values())
+
+
+def test_a_session_of_an_earlier_process_goes_on() -> None:
+    connection = template().exchange()
+    connection.reopen(CLIENT, R2025_06_18, log_level="error", subscriptions=("a:b", "c:d"), last_id=1000)
+    peer = connection.session
+    assert isinstance(peer, ClientPeer)
+    assert (peer.revision, peer.log_level) == (R2025_06_18, "error")
+    assert peer.implementation is not None
+    assert peer.implementation.name == "client"
+    assert connection.watched == ("a:b", "c:d")
+    assert connection.state is State.OPERATING
+    assert len(connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, updated("a:b"))) == 1
+    assert connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, updated("x:y")) == ()
+    assert connection.log("info", "nothing") is None
+    assert isinstance(connection.receive(Request(2, "tools/call", {"name": "a"})).event, RequestReceived)
+    outgoing = connection.ask(ROOTS_LIST, ListRootsRequestParams(), for_request=2)
+    assert isinstance(outgoing.message, Request)
+    assert outgoing.message.id == 1001
+    assert isinstance(connection.receive(ResultResponse(1001, {"roots": []})).event, AnswerReceived)
+    level = connection.receive(Request(3, "logging/setLevel", {"level": "debug"}))
+    assert isinstance(level.event, LogLevelSet)
+
+
+def test_a_session_cannot_be_reopened_twice_nor_in_another_era() -> None:
+    connection = template()
+    with pytest.raises(LocalProtocolError, match="2026-07-28"):
+        connection.reopen(CLIENT, R2026_07_28)
+    connection.reopen(CLIENT, R2025_11_25)
+    with pytest.raises(LocalProtocolError, match="no session can be reopened"):
+        connection.reopen(CLIENT, R2025_11_25)
+
+
+def test_a_session_that_cannot_go_on_is_refused() -> None:
+    with pytest.raises(InvalidValue):
+        template().reopen({"capabilities": 7}, R2025_11_25)
+    with pytest.raises(LimitExceeded, match="watched_resources"):
+        template(Limits(watched_resources=1)).reopen(CLIENT, R2025_11_25, subscriptions=("a:b", "c:d"))
