@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -301,22 +302,12 @@ def http(rounds: int, number: int) -> None:
     for form, revision, goal in (("json", LEGACY, 2.0), ("json", MODERN, 2.0), ("stream", LEGACY, 3.5)):
         for at_once in (1, 16, 64):
             title = f"HTTP {form}, {at_once} connections, {revision}"
-            compare(
-                title,
-                "us",
-                goal if at_once == 16 else None,
-                rounds,
-                lambda s, f=form, r=revision, n=at_once: bench_http.calls(s, f, r, at_once=n, number=number),  # type: ignore[misc]  # bound now
-            )
+            some = partial(bench_http.calls, form=form, revision=revision, at_once=at_once, number=number)
+            compare(title, "us", goal if at_once == 16 else None, rounds, some)
     for size, wished in ((1, None), (10, 1.0)):
         title = f"HTTP json, echo of {size} MiB, {LEGACY}"
-        compare(
-            title,
-            "us",
-            wished,
-            rounds,
-            lambda s, n=size: bench_http.calls(s, "json", LEGACY, at_once=1, number=8, size=n << 20),
-        )  # type: ignore[misc]  # bound now
+        echo = partial(bench_http.calls, form="json", revision=LEGACY, at_once=1, number=8, size=size << 20)
+        compare(title, "us", wished, rounds, echo)
     bench_http.room_for(500)
     compare("HTTP, memory of a session (of 1,000)", "KiB", None, rounds, lambda s: bench_http.sessions(s, 1_000))
     compare("HTTP, memory of a listen stream (of 500)", "KiB", None, rounds, lambda s: bench_http.listening(s, 500)[0])

@@ -225,7 +225,7 @@ def listening(side: str, number: int) -> tuple[float, float]:
         params: dict[str, object] = {"name": "change", "arguments": {}}
         change, named = request("tools/call", params, MODERN), headers_of(MODERN, "tools/call", "change")
         caller.exchange(change, named)
-        wanted: dict[str, object] = {"notifications": {"toolsListChanged": True}}
+        wanted: dict[str, object] = {"notifications": {"resourceSubscriptions": ["note://one"]}}
         headers = headers_of(MODERN, "subscriptions/listen")
         before = program.memory()
         for id in range(number):
@@ -238,7 +238,7 @@ def listening(side: str, number: int) -> tuple[float, float]:
         rounds = 5
         for _ in range(rounds):
             caller.exchange(change, named)
-            _wait_for(streams, b"list_changed")
+            _wait_for(streams, b"resources/updated")
         return memory, (program.cpu() - cpu) / rounds * 1e3
     finally:
         for each in (*streams, caller):

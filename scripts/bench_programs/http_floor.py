@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from hypercorn.typing import Framework
 
     Message = dict[str, object]
 
@@ -64,13 +66,14 @@ async def main() -> None:
         from hypercorn.config import Config  # lazy: the other host does without
         from hypercorn.trio import serve  # lazy: the other host does without
 
+        # An ASGI application, with types that say less than theirs.
         config = Config()
         config.bind = ["127.0.0.1:0"]
         config.backlog = 1024
         config.keep_alive_max_requests = 1_000_000
         config.errorlog = None
         async with trio.open_nursery() as nursery:
-            binds = await nursery.start(lambda **started: serve(on_asgi, config, **started))
+            binds = await nursery.start(lambda **started: serve(cast("Framework", on_asgi), config, **started))
             print(binds[0].rpartition(":")[2], flush=True)
 
 

@@ -24,10 +24,16 @@ async def echo(text: str, times: int = 1) -> str:
     return text * times
 
 
+@server.resource("note://one")
+def note() -> str:
+    """A note that changes."""
+    return "a note"
+
+
 @server.tool()
 async def change(ctx: Context) -> str:
-    """Says that the list of tools changed."""
-    await ctx.notify_tools_changed()
+    """Says that the note changed."""
+    await ctx.notify_resource_updated("note://one")
     return "changed"
 
 

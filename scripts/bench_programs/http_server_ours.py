@@ -28,15 +28,16 @@ async def echo(text: str, times: int = 1) -> str:
     return text * times
 
 
+@server.resource("note://one")
+def note() -> str:
+    """A note that changes."""
+    return "a note"
+
+
 @server.tool()
 async def change() -> str:
-    """Changes the list of tools, and back again."""
-
-    async def another() -> None:
-        """Does nothing."""
-
-    server.add_tool(another, name="another")
-    server.remove_tool("another")
+    """Says that the note changed."""
+    server.resource_updated("note://one")
     return "changed"
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 import trio
 
 from mcp_client import ChangeKind, Client, Handlers, Opening, open_http, open_stdio
 from mcp_core.errors import RequestFailed
-from mcp_core.revisions import REVISIONS
+from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -51,7 +52,11 @@ def text(result: CallToolResult) -> str:
     return block.text
 
 
-Open: TypeAlias = Callable[..., Opening]
+class Open(Protocol):
+    """Opens a client of the server."""
+
+    def __call__(self, *, revisions: Sequence[Revision] = ..., handlers: Handlers = ...) -> Opening: ...
+
 
 # What the official SDK has: its HTTP+SSE endpoint takes every handshake, and knows nothing of 2026-07-28.
 WAYS = ["stdio", "http", "sse"]
@@ -70,13 +75,13 @@ def way(request: pytest.FixtureRequest) -> str:
 def opening(way: str) -> Iterator[Open]:
     """Opens clients of a server, which runs as long as the test over HTTP, and as long as the client over stdio."""
     if way == "stdio":
-        yield lambda **options: open_stdio(SERVER, **options)
+        yield partial(open_stdio, SERVER)
         return
     process = subprocess.Popen([*SERVER, way], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/{'sse' if way == 'sse' else 'mcp'}"
-        yield lambda **options: open_http(url, **options)
+        yield partial(open_http, url)
     finally:
         process.terminate()
         process.wait(20)
