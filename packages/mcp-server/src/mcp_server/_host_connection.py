@@ -1,0 +1,381 @@
+"""One connection of the embedded HTTP host: requests one after the other, in one task.
+
+    wait for a request -> run the application -> end the exchange -> again
+
+Waiting is bounded by the housekeeper (see `_host_timeouts`): `read` and `write` note until when they wait, and the look
+that finds this in the past interrupts them. What was received behind a request is the beginning of the next one.
+
+Each request has a parser of its own, which costs a hundredth of what it does, and so a connection that is idle holds
+next to nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Final
+
+import h11
+import trio
+
+from mcp_server._host_exchange import PROMPT, Exchange
+from mcp_server._host_response import plain_response
+
+if TYPE_CHECKING:
+    from mcp_server._host import Host
+    from mcp_server._host_pipe import Pipe
+
+__all__ = ["Address", "Connection"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_QUOTED: Final = 200
+"""Characters of what was wrong with a request that are told: the whole may be as long as a head."""
+
+Address = tuple[str, int]
+"""Host and port, as ASGI has them."""
+
+
+class _Refused(Exception):
+    """The request cannot be served at all: the status, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status: Final = status
+
+
+class Connection:
+    """One connection.
+
+    Args:
+        host: What it belongs to.
+        pipe: Its bytes.
+        scheme: `http` or `https`.
+        client: The address of the other side, if that is known.
+        server: The address of this side.
+        patience: Seconds that its first request may take to begin.
+        begun: What was received already.
+        leaving: There is nothing to serve any more but the client's reading of the last answer.
+    """
+
+    __slots__ = (
+        "_leaving",
+        "_patience",
+        "_pipe",
+        "_read_until",
+        "_received",
+        "_write_until",
+        "client",
+        "exchange",
+        "expired",
+        "host",
+        "idle",
+        "look_at",
+        "lost",
+        "scheme",
+        "server",
+        "writing",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        pipe: Pipe,
+        *,
+        scheme: str,
+        client: Address | None,
+        server: Address | None,
+        patience: float,
+        begun: bytes = b"",
+        leaving: bool = False,
+    ) -> None:
+        self.host: Final = host
+        """What it belongs to."""
+        self.scheme: Final = scheme
+        """`http` or `https`."""
+        self.client: Final = client
+        """The address of the other side."""
+        self.server: Final = server
+        """The address of this side."""
+        self.look_at = math.inf
+        """See `Watched`."""
+        self.exchange: Exchange | None = None
+        """The request that runs."""
+        self.idle = False
+        """It waits for a request, and nothing of one has come."""
+        self.expired = False
+        """The client kept us waiting for too long."""
+        self.lost = False
+        """Nothing more can be written."""
+        self._pipe: Final = pipe
+        self._leaving: Final = leaving
+        self._patience = patience
+        self._received = begun
+        self.writing = False
+        """A task waits in `write`; another one must not write meanwhile."""
+        self._read_until = math.inf
+        self._write_until = math.inf
+
+    async def run(self) -> None:
+        """Serves it to its end, or until another task serves it."""
+        try:
+            if self._leaving:
+                await self._linger()
+            else:
+                while await self._serve_one():
+                    pass
+        finally:
+            if self.exchange is None or not self.exchange.handed_over:
+                if self.lost:
+                    self._pipe.abort()
+                await self._pipe.aclose()
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    async def _serve_one(self) -> bool:
+        """Serves one request; says whether there may be another one."""
+        try:
+            read = await self._read_head()
+        except _Refused as refused:
+            _log.debug("refused a request of %s: %s", self.client, refused)
+            await self._answer(refused.status, str(refused))
+            return False
+        if read is None:
+            return False
+        exchange = self.exchange = Exchange(self, *read)
+        try:
+            await self.host.app(exchange.scope(), exchange.receive, exchange.send)
+            failed = False
+        except Exception:  # noqa: BLE001  # whatever an application may raise
+            _log.exception("the application failed in %s", exchange)
+            failed = True
+        if exchange.handed_over:
+            return False
+        await exchange.end()
+        if not await self._ended_well(exchange, failed=failed):
+            return False
+        self._received = exchange.remaining
+        self._patience = self.host.timeouts.idle
+        self.exchange = None
+        return True
+
+    async def _read_head(self) -> tuple[h11.Connection, h11.Request, float] | None:
+        """The next request, with what will parse its body; `None` when there is none.
+
+        Raises:
+            _Refused: What came is no request, or too large, or came too slowly.
+        """
+        data = await self._first_bytes()
+        if not data:
+            return None
+        now = trio.current_time()
+        limit = self.host.limits.header_bytes
+        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
+        try:
+            parser.receive_data(data)
+            received = len(data)
+            until = now + self.host.timeouts.head
+            # Nothing else comes before a request.
+            while not isinstance(request := parser.next_event(), h11.Request):
+                more = await self.read(until=until)
+                if more is None and self.expired:
+                    raise _Refused(408, "the head of the request took too long; the setting is HostTimeouts.head")
+                if not more:
+                    return None
+                parser.receive_data(more)
+                received += len(more)
+        except h11.RemoteProtocolError as error:
+            # What is quoted is what the client sent.
+            raise _refusal(error, limit) from error
+        if received > limit and (head := received - len(parser.trailing_data[0])) > limit:
+            raise _Refused(431, f"the head has {head} bytes; the limit is {limit}, by Limits.header_bytes")
+        _check(request)
+        self.look_by(now + PROMPT)
+        return parser, request, now
+
+    async def _first_bytes(self) -> bytes:
+        """The beginning of a request; empty when there is none."""
+        data = self._received
+        self._received = b""
+        if data:
+            # Requests that were sent all at once must not keep others from running.
+            await trio.lowlevel.checkpoint()
+        # RFC 9112 section 2.2: an empty line before a request is ignored.
+        data = data.lstrip(b"\r\n")
+        if not data and not self.host.stopping:
+            until = trio.current_time() + self._patience
+            self.idle = True
+            while not data and (more := await self.read(until=until)):
+                data = more.lstrip(b"\r\n")
+            self.idle = False
+        return data
+
+    async def _ended_well(self, exchange: Exchange, *, failed: bool) -> bool:
+        """Sees to it that the request was answered; says whether the connection can carry another one."""
+        response = exchange.response
+        if not response.begun:
+            if exchange.broken is not None:
+                refused = _refusal(exchange.broken, self.host.limits.header_bytes)
+                await self._answer(refused.status, str(refused))
+            elif self.expired:
+                await self._answer(408, "the body of the request took too long; the setting is HostTimeouts.body")
+            elif not exchange.left:
+                if not failed:
+                    _log.error("the application returned from %s without an answer", exchange)
+                await self._answer(500, "the server failed")
+            return False
+        if not response.complete:
+            if not failed and not exchange.left and not self.lost:
+                _log.error("the application returned from %s before its answer was complete", exchange)
+            # Not a proper end: the client must not take it for all.
+            self.lost = True
+            return False
+        if self.lost or exchange.left:
+            return False
+        if not exchange.body_complete:
+            await self._linger()
+        return not response.close
+
+    async def _answer(self, status: int, text: str) -> None:
+        """Answers for the application, and ends the connection."""
+        await self.write(plain_response(status, text, date=self.host.date()), pause=False)
+        await self._linger()
+
+    async def _linger(self) -> None:
+        """Drops what the client still sends: closing at once would take from it the answer that it has not read yet."""
+        self._pipe.finish()
+        until = trio.current_time() + self.host.timeouts.linger
+        left = self.host.limits.message_bytes
+        while left > 0 and not self.lost and (data := await self.read(until=until)):
+            left -= len(data)
+
+    def go_on_without(self, exchange: Exchange) -> None:
+        """Lets another task serve the connection, while the application works on behind a complete response."""
+        may = not (self.lost or exchange.left or exchange.response.close) and exchange.body_complete
+        heir = Connection(
+            self.host,
+            self._pipe,
+            scheme=self.scheme,
+            client=self.client,
+            server=self.server,
+            patience=self.host.timeouts.idle,
+            begun=exchange.remaining,
+            leaving=not may or self.host.is_full,
+        )
+        self.host.start(heir)
+
+    # --- bytes -----------------------------------------------------------------------------------------------------
+
+    async def read(self, *, until: float | None) -> bytes | None:
+        """Waits for bytes.
+
+        Args:
+            until: How long, by trio's clock; `None` for ever.
+
+        Returns:
+            Them; empty at the end of input; `None` when it broke or took too long, which `expired` tells.
+        """
+        if until is not None:
+            self._read_until = until
+            self.look_by(until)
+        try:
+            return await self._pipe.receive_some()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return None
+        finally:
+            self._read_until = math.inf
+
+    async def write(self, data: bytes, *, pause: bool) -> None:
+        """Writes all of it, as fast as the client takes it. Once the client is lost it goes nowhere.
+
+        Args:
+            data: The bytes.
+            pause: Let other tasks run, even if the client takes it at once.
+        """
+        if not self.lost:
+            try:
+                sent = self._pipe.send_now(data)
+                if sent < len(data):
+                    await self._write_rest(memoryview(data)[sent:])
+                    return
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._lose()
+        if self.lost:
+            await trio.lowlevel.checkpoint()
+        elif pause:
+            # It was sent: whoever is cancelled now must not take it for half sent, and the rest for lost.
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _write_rest(self, rest: memoryview) -> None:
+        stall = self.host.timeouts.stall
+        self.writing = True
+        # Whoever is cancelled in the middle leaves a part that cannot be completed.
+        whole = False
+        try:
+            while rest:
+                self._write_until = trio.current_time() + stall
+                self.look_by(self._write_until)
+                sent = 0
+                while not sent:
+                    sent = await self._pipe.send_some(rest)
+                rest = rest[sent:]
+            whole = True
+        finally:
+            self._write_until = math.inf
+            self.writing = False
+            if not whole:
+                self._lose()
+
+    def _lose(self) -> None:
+        self.lost = True
+        if self.exchange is not None:
+            self.exchange.wake()
+
+    # --- deadlines -------------------------------------------------------------------------------------------------
+
+    def look_by(self, when: float) -> None:
+        """Has the housekeeper look no later than `when`, by trio's clock."""
+        if when < self.look_at:
+            self.look_at = when
+            self.host.housekeeper.at_latest(when)
+
+    def look(self, now: float) -> None:
+        """See `Watched`."""
+        self.look_at = math.inf
+        if self._write_until <= now:
+            _log.debug("dropped %s: it takes nothing; the setting is HostTimeouts.stall", self.client)
+            self._write_until = math.inf
+            self._pipe.abort()
+        if self._read_until <= now:
+            self._read_until = math.inf
+            self.expired = True
+            self._pipe.interrupt()
+        exchange = self.exchange
+        if exchange is not None:
+            if exchange.began + PROMPT > now:
+                self.look_by(exchange.began + PROMPT)
+            else:
+                exchange.look()
+        self.look_by(min(self._read_until, self._write_until))
+
+    def hurry(self) -> None:
+        """The host stops: ends the connection if it is idle; else it ends with the response that is being made."""
+        if self.idle:
+            self._pipe.interrupt()
+
+
+def _check(request: h11.Request) -> None:
+    """Refuses what the parser lets pass."""
+    if not request.http_version.startswith(b"1."):
+        raise _Refused(505, "this server speaks HTTP/1.1 and HTTP/1.0")
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
+        # RFC 9112 section 6.1: two programs in a row may not agree on where such a request ends.
+        raise _Refused(400, "Transfer-Encoding does not go with Content-Length, nor with HTTP/1.0")
+
+
+def _refusal(error: h11.RemoteProtocolError, limit: int) -> _Refused:
+    status = error.error_status_hint
+    if status == 431:
+        return _Refused(431, f"the head has more than {limit} bytes; the limit is Limits.header_bytes")
+    return _Refused(status, f"this is no request of HTTP/1.1: {str(error)[:_QUOTED]}")

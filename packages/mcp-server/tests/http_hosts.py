@@ -1,0 +1,165 @@
+"""The three ways in which an ASGI application is served: what runs on one has to run on all.
+
+    async with served(app, kind) as url: ...
+
+`embedded` is the host of this package, `hypercorn` the full server, `mounted` a prefix of a quart-trio application on
+hypercorn. A test that takes the fixture `host` gets each `kind` in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import h11
+import hypercorn
+import hypercorn.trio
+import quart_trio
+import trio
+
+from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_server._asgi_types import Application, Receive, Scope, Send
+from mcp_server._host import Host
+from mcp_server._host_timeouts import HostTimeouts
+
+if TYPE_CHECKING:
+    from hypercorn.typing import Framework
+
+HOSTS: Final = ("embedded", "hypercorn", "mounted")
+
+PREFIX: Final = "/below"
+"""Where an application is mounted."""
+
+_PATIENCE: Final = 30
+"""Seconds of the clock of the test."""
+
+
+@asynccontextmanager
+async def served(
+    app: Application, kind: str, *, limits: Limits = SERVER_LIMITS, timeouts: HostTimeouts | None = None
+) -> AsyncIterator[str]:
+    """Serves `app` while the block runs; gives the URL of its root, as `http://127.0.0.1:4711`, without a slash."""
+    # A test that waits for what never comes fails, instead of standing still.
+    with trio.fail_after(_PATIENCE):
+        async with trio.open_nursery() as nursery:
+            if kind == "embedded":
+                (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+                host, port = listener.socket.getsockname()[:2]
+                await nursery.start(Host(app, limits=limits, timeouts=timeouts).run, [listener])
+                yield f"http://{host}:{port}"
+            else:
+                config = hypercorn.Config()
+                config.bind = ["127.0.0.1:0"]
+                config.accesslog = config.errorlog = None
+                stop = trio.Event()
+                # The same interface, in types of their own.
+                root = cast("Framework", app if kind == "hypercorn" else mounted(app))
+                serve = partial(hypercorn.trio.serve, root, config, shutdown_trigger=stop.wait)
+                (url,) = await nursery.start(serve)
+                yield url + (PREFIX if kind == "mounted" else "")
+                stop.set()
+            nursery.cancel_scope.cancel()
+
+
+def mounted(app: Application) -> Application:
+    """`app` below `PREFIX` of a quart-trio application."""
+    outer = quart_trio.QuartTrio("outer")
+    pages = cast("Application", outer.asgi_app)
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope.get("path", ""))
+        if scope["type"] == "http" and path.startswith(PREFIX + "/"):
+            await app({**scope, "root_path": PREFIX}, receive, send)
+        else:
+            await pages(scope, receive, send)
+
+    setattr(outer, "asgi_app", dispatch)  # noqa: B010  # as its documentation has it; a method to a type checker
+    return cast("Application", outer)
+
+
+class Answer:
+    """One response, as a client reads it."""
+
+    def __init__(self, head: h11.Response | h11.InformationalResponse) -> None:
+        self.status: Final = head.status_code
+        self.headers: Final = {name.decode(): value.decode() for name, value in head.headers}
+        self.body = b""
+
+
+class RawHttp:
+    """A client that writes its requests by hand, byte by byte if need be, and reads with h11."""
+
+    def __init__(self, stream: trio.abc.Stream, prefix: str = "") -> None:
+        self.stream = stream
+        self.prefix: Final = prefix
+        self.parser = h11.Connection(h11.CLIENT)
+
+    @classmethod
+    async def to(cls, url: str) -> RawHttp:
+        """Connected to the host of `url`; its path is put before all others."""
+        address, slash, path = url.removeprefix("http://").partition("/")
+        host, _, port = address.rpartition(":")
+        return cls(await trio.open_tcp_stream(host, int(port)), slash + path)
+
+    async def write(self, data: bytes) -> None:
+        """Sends some bytes."""
+        await self.stream.send_all(data)
+
+    async def get(self, path: str = "/", **headers: str) -> Answer:
+        """One whole exchange."""
+        return await self.ask("GET", path, None, **headers)
+
+    async def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        """One whole exchange. Underscores in the names of headers stand for dashes."""
+        lines = [f"{method} {self.prefix}{path} HTTP/1.1", "Host: 127.0.0.1"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        await self.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+        return await self.answer(method)
+
+    async def head(self, method: str = "GET") -> Answer:
+        """The head of the next response, or of an informational one."""
+        if self.parser.our_state is h11.DONE and self.parser.their_state is h11.DONE:
+            self.parser.start_next_cycle()
+        if self.parser.our_state is h11.IDLE:
+            # What was sent was sent by hand; the parser has to know what is being answered.
+            self.parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+            self.parser.send(h11.EndOfMessage())
+        event = await self._event()
+        assert isinstance(event, h11.Response | h11.InformationalResponse), event
+        return Answer(event)
+
+    async def part(self) -> bytes:
+        """The next part of the body; empty at its end."""
+        event = await self._event()
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
+        assert isinstance(event, h11.EndOfMessage), event
+        return b""
+
+    async def answer(self, method: str = "GET") -> Answer:
+        """The next response as a whole."""
+        answer = await self.head(method)
+        while data := await self.part():
+            answer.body += data
+        return answer
+
+    async def closed(self) -> bool:
+        """Reads to the end; says whether nothing came before it."""
+        try:
+            return not self.parser.trailing_data[0] and not await self.stream.receive_some()
+        except trio.BrokenResourceError:
+            return True
+
+    async def aclose(self) -> None:
+        """Ends the connection."""
+        await self.stream.aclose()
+
+    async def _event(self) -> h11.Event:
+        while (event := self.parser.next_event()) is h11.NEED_DATA:
+            self.parser.receive_data(bytes(await self.stream.receive_some()))
+        assert not isinstance(event, type), event
+        return event
