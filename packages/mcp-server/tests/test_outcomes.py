@@ -86,7 +86,7 @@ def make_server(limits: Limits) -> Server:
 def assert_nothing_left(link: Link, connection: ServerConnection) -> None:
     """The tables of a link, its workers and its engine are empty."""
     workers = link._workers
-    tables = (link._calls, link._batches, link._asked, link._notices, workers._waiting, connection._inbound.open)
+    tables = (link._calls, link._batches, link._questions, link._notices, workers._waiting, connection._inbound.open)
     assert [len(table) for table in tables] == [0] * len(tables)
     assert len(connection._outbound.open) == 0
     assert (workers._running, workers._waiting_bytes) == (0, 0)

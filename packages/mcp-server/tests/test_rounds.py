@@ -14,7 +14,7 @@ from raw_client import Answer, RawClient, as_list, as_object, connected, text_of
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.methods import PING
+from mcp_core.methods import ELICITATION_CREATE, PING
 from mcp_core.revisions import (
     LEGACY,
     R2024_11_05,
@@ -260,7 +260,7 @@ async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCapture
 
     @server.tool
     async def ping(context: Context) -> str:
-        await context._ask(PING, t.PingRequestParams())
+        await context.ask(PING, t.PingRequestParams())
         return ""
 
     async with connected(server, R2026_07_28) as client:
@@ -268,6 +268,47 @@ async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCapture
         assert "a server cannot ask ping" in caplog.text
     async with connected(server, R2025_06_18, answers={"ping": lambda _: {}}) as client:
         assert await client.text("ping") == ""
+
+
+@pytest.mark.spec("mrtr.ignore-unexpected", "mrtr.re-request-missing")
+async def test_a_question_with_a_key_may_be_answered_before_it_is_asked() -> None:
+    server = Server("s", version="0")
+
+    @server.tool
+    async def greet(context: Context) -> str:
+        outcome = await context.elicit(str, "Your name?", key="user_name")
+        return f"Hello {outcome.value}" if isinstance(outcome, Accepted) else "Hello"
+
+    async with connected(server, R2026_07_28) as client:
+        strays: list[JsonObject] = [{}, {"inputResponses": {"stray": accept(value="Ann")}}]
+        for early in strays:
+            params: JsonObject = {"name": "greet", **early}
+            message = await client.response(await client.start("tools/call", params))
+            assert list(as_object(as_object(message["result"])["inputRequests"])) == ["user_name"]
+        given: JsonObject = {"user_name": accept(value="Ann"), "stray": accept()}
+        assert text_of(await client.call("tools/call", {"name": "greet", "inputResponses": given})) == "Hello Ann"
+    async with connected(server, R2025_11_25, answers={"elicitation/create": lambda _: accept(value="Ann")}) as client:
+        assert await client.text("greet") == "Hello Ann"
+
+
+@WITH_FORMS
+async def test_a_question_may_be_asked_in_any_form_that_the_specification_has(revision: Revision) -> None:
+    server = Server("s", version="0")
+    names = t.LegacyTitledEnumSchema(enum=("a", "b"), enum_names=("A", "B"))
+
+    @server.tool
+    async def choose(context: Context) -> str:
+        form = t.RequestedSchema(properties={"choice": names})
+        answer = await context.ask(
+            ELICITATION_CREATE, t.ElicitRequestFormParams(message="Choose.", requested_schema=form), key="choice"
+        )
+        return repr(answer.content)
+
+    async with connected(server, revision, answers={"elicitation/create": lambda _: accept(choice="b")}) as client:
+        assert await client.text("choose") == "{'choice': 'b'}"
+        schema = as_object(as_object(client.asked[0]["params"])["requestedSchema"])
+        choice = {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}
+        assert schema["properties"] == {"choice": choice}
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)

@@ -619,10 +619,10 @@ class Refused:
         (taking(Annotated[str, Param(pattern="(?=a)")]), ["'(?=a)'", "linear time"]),
         (taking(Annotated[float, Param(header="A")]), ["header", "int, a str or a bool"]),
         (taking(Annotated[str, Param(header="A b")]), ["'A b'"]),
-        (taking(Annotated[str, Param(header="")]), ["''"]),
-        (taking(list[Annotated[str, Param(header="A")]]), ["'A'", "array"]),
-        (taking(Annotated[str | None, Param(header="A")]), ["only an int"]),
-        (taking(Annotated[int | str | None, Param(header="A")], None), ["only an int"]),
+        (taking(Annotated[str, Param(header="")]), ["is empty"]),
+        (taking(list[Annotated[str, Param(header="A")]]), ["properties/x/items", "`properties` only"]),
+        (taking(Annotated[str | None, Param(header="A")]), ["Only an int"]),
+        (taking(Annotated[int | str | None, Param(header="A")], None), ["Only an int"]),
         (taking(BrokenBox[int]), ["BrokenBox", "Absent"]),
         (taking("1 +"), ["1 +"]),
         (taking(list["Absent"]), ["Absent"]),
@@ -657,6 +657,7 @@ def test_a_header_is_told_where_clients_find_it() -> None:
     assert properties["region"] == {"type": "string", "x-mcp-header": "Region", "description": "d"}
     assert isinstance(inner := properties["inner"], dict)
     assert inner["properties"] == {"zone": {"type": "integer", "x-mcp-header": "Zone"}}
+    assert [header.path for header in compiled.headers] == [("inner", "zone"), ("region",)]
     assert compiled.bind({"inner": {"zone": 1}, "region": None}) == {"inner": Inner(1), "region": None}
 
 
@@ -664,7 +665,7 @@ def test_a_header_is_told_where_clients_find_it() -> None:
 def test_two_parameters_cannot_have_the_same_header() -> None:
     def function(a: Annotated[str, Param(header="Same")], b: Annotated[str, Param(header="same")]) -> None: ...
 
-    with pytest.raises(RegistrationError, match="already that of 'a'"):
+    with pytest.raises(RegistrationError, match="is already that of"):
         parameters(function)
 
 

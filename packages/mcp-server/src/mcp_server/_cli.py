@@ -19,6 +19,7 @@ import mcp_server
 from mcp_core.convert import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
+from mcp_server import _cli_http
 from mcp_server._serve import serve_stdio
 from mcp_server._server import Server
 
@@ -42,7 +43,8 @@ TARGET is where the server stands:
 The name may be left out, it is then `server`. It stands for a Server, or for a function without arguments that
 makes one.
 
-status: 0 the client ended the connection; 1 the server failed; 2 the target cannot be used; 130 interrupted.
+status: 0 the client ended the connection, or over HTTP the server was told to stop; 1 the server failed; 2 the target or
+an option cannot be used; 130 interrupted.
 """
 
 
@@ -62,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: After `--help` or `--version` (status 0), or a word that is not understood (status 2).
     """
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command == "run" and (problem := _cli_http.problem(given)):
+        parser.error(problem)
     logging.basicConfig(
         level=given.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -75,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "inspect":
         _inspect(server, as_json=given.json)
         return 0
-    return _run(server)
+    return _run(server, given)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mcp-server {mcp_server.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     summaries = {
-        "run": "serve the process that started this one, over stdin and stdout",
+        "run": "serve the process that started this one, over stdin and stdout, or others over HTTP",
         "inspect": "show what the server offers, without serving it",
     }
     for name, summary in summaries.items():
@@ -105,12 +110,20 @@ def _parser() -> argparse.ArgumentParser:
         )
         if name == "inspect":
             command.add_argument("--json", action="store_true", help="as JSON, in the form of the newest revision")
+        else:
+            _cli_http.add_options(command)
     return parser
 
 
-def _run(server: Server) -> int:
+def _run(server: Server, given: argparse.Namespace) -> int:
     try:
-        trio.run(serve_stdio, server)
+        if given.http is None:
+            trio.run(serve_stdio, server)
+        else:
+            trio.run(_cli_http.serve, server, given)
+    except _cli_http.OptionError as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     except BaseExceptionGroup as group:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._link import Call
     from mcp_server._prompts import Prompts
     from mcp_server._resources import Resources
     from mcp_server._run import Host

@@ -20,7 +20,6 @@ from mcp_core.types import (
     ElicitRequestURLParams,
     ElicitResult,
     ListRootsRequestParams,
-    ListRootsResult,
     SamplingMessage,
     TextContent,
     TitledSingleSelectEnumSchema,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterable
 
     from mcp_core.engine.events import ClientPeer
+    from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         ToolChoice,
         WireObject,
     )
-    from mcp_server._link import Call
+    from mcp_server._answering import Call
     from mcp_server._rounds import Asking
     from mcp_server._server import Server
 
@@ -53,6 +53,8 @@ __all__ = ["Accepted", "Context", "Declined", "Dismissed", "InvalidAnswer"]
 _log: Final = logging.getLogger("mcp_server")
 
 T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -137,6 +139,11 @@ class Context:
         return self._alive().link.principal
 
     @property
+    def http(self) -> HttpRequest | None:
+        """The HTTP request that it came in: its headers, and who sent it; `None` on stdio and other pipes."""
+        return self._alive().http
+
+    @property
     def server(self) -> Server:
         """The server."""
         return self._server
@@ -209,25 +216,40 @@ class Context:
         await call.link.send(call.link.connection.notify(row, params, for_request=call.request.id))
         await trio.lowlevel.checkpoint()
 
+    async def release_stream(self) -> None:
+        """Lets the connection go by which the client waits for the answer, for a handler that runs long.
+
+        Over HTTP, on 2025-11-25, the client is told to come back after `EndpointPolicy.retry` seconds, and has then what
+        was sent meanwhile; so no connection has to be held. With other clients it does nothing.
+        """
+        call = self._alive()
+        await call.link.release_stream(call)
+
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    async def elicit(self, form: type[T], message: str) -> Accepted[T] | Declined | Dismissed:
+    async def elicit(
+        self, form: type[T], message: str, *, key: str | None = None
+    ) -> Accepted[T] | Declined | Dismissed:
         """Asks the user to fill in a form.
 
         Args:
             form: A dataclass, attrs class or `TypedDict` with flat fields: text, numbers, truth values, choices.
             message: What the user is told.
+            key: What the question is called on 2026-07-28, where a client that knows the key may send the answer before
+                it is asked. Made from the question by default, so that only this question can be answered.
 
         Returns:
             `Accepted` with an instance of `form`, `Declined` or `Dismissed`.
 
         Raises:
             RegistrationError: The class cannot be a form.
-            LocalProtocolError: The client's revision has no such field; the error names it.
+            LocalProtocolError: The client's revision has no such field; the error names it. Or another question of this
+                handler has the same key.
             InvalidAnswer: What the client sent does not fit the form.
         """
         compiled = _form(cast("Hashable", form))  # as all classes are
-        outcome = await self._elicit(ElicitRequestFormParams(message=message, requested_schema=self._said(compiled)))
+        params = ElicitRequestFormParams(message=message, requested_schema=self._said(compiled))
+        outcome = await self._elicit(params, key)
         if not isinstance(outcome, ElicitResult):
             return outcome
         try:
@@ -244,7 +266,7 @@ class Context:
         return form.schema
 
     async def elicit_url(
-        self, url: str, message: str, *, elicitation_id: str | None = None
+        self, url: str, message: str, *, elicitation_id: str | None = None, key: str | None = None
     ) -> Accepted[None] | Declined | Dismissed:
         """Asks the user to visit a page: for a payment, a consent, or anything that must not pass through the client.
 
@@ -252,6 +274,7 @@ class Context:
             url: The page.
             message: What the user is told.
             elicitation_id: What `notifications/elicitation/complete` will name, in 2025-11-25; made up by default.
+            key: What the question is called on 2026-07-28, see `elicit`.
 
         Returns:
             `Accepted` when the user agreed to go there, which does not mean that they are done; `Declined` or `Dismissed`.
@@ -261,13 +284,13 @@ class Context:
         """
         elicitation_id = elicitation_id or secrets.token_urlsafe(16)
         params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
-        outcome = await self._elicit(params)
+        outcome = await self._elicit(params, key)
         return Accepted(None) if isinstance(outcome, ElicitResult) else outcome
 
     async def _elicit(
-        self, params: ElicitRequestFormParams | ElicitRequestURLParams
+        self, params: ElicitRequestFormParams | ElicitRequestURLParams, key: str | None
     ) -> ElicitResult | Declined | Dismissed:
-        result = cast("ElicitResult", await self._ask(ELICITATION_CREATE, params))  # read by the row of the method
+        result = await self.ask(ELICITATION_CREATE, params, key=key)
         if result.action == "accept":
             return result
         return Declined() if result.action == "decline" else Dismissed()
@@ -285,6 +308,7 @@ class Context:
         metadata: JsonObject | None = None,
         tools: Iterable[Tool] | None = None,
         tool_choice: ToolChoice | None = None,
+        key: str | None = None,
     ) -> CreateMessageResult:
         """Asks the client's model. Spec: client/sampling
 
@@ -299,6 +323,7 @@ class Context:
             metadata: For the provider of the model.
             tools: The tools that the model may call, since 2025-11-25; the caller runs them.
             tool_choice: Whether the model may, must or must not call tools.
+            key: What the question is called on 2026-07-28, see `elicit`.
 
         Returns:
             What the model says. Its `content` is one block, or a tuple of them.
@@ -320,17 +345,36 @@ class Context:
             tools=None if tools is None else tuple(tools),
             tool_choice=tool_choice,
         )
-        answer = await self._ask(SAMPLING_CREATE_MESSAGE, params)
-        return cast("CreateMessageResult", answer)  # read by the row of the method
+        return await self.ask(SAMPLING_CREATE_MESSAGE, params, key=key)
 
-    async def list_roots(self) -> tuple[Root, ...]:
+    async def list_roots(self, *, key: str | None = None) -> tuple[Root, ...]:
         """Asks the client for the folders that the server may work in. Spec: client/roots
+
+        Args:
+            key: What the question is called on 2026-07-28, see `elicit`.
 
         Returns:
             What the client names, which may be nothing. It is advice, and no permission of the operating system.
         """
-        answer = await self._ask(ROOTS_LIST, ListRootsRequestParams())
-        return cast("ListRootsResult", answer).roots  # read by the row of the method
+        return (await self.ask(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
+
+    async def ask(self, row: Method[P, R], params: P, *, key: str | None = None) -> R:
+        """Asks the client by a method: one that has no function here, or not in all its forms.
+
+        Args:
+            row: The method.
+            params: Its parameters, an instance of `row.params`.
+            key: What the question is called on 2026-07-28, see `elicit`.
+
+        Returns:
+            The answer, an instance of `row.result`.
+
+        Raises:
+            LocalProtocolError: The client's revision has no such question, or cannot say it.
+        """
+        self._alive()
+        answer = await self._asking.ask(row, cast("WireObject", params), key)  # as all parameters are
+        return cast("R", answer)  # read by the row
 
     @overload
     async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
@@ -354,10 +398,6 @@ class Context:
         """
         self._alive()
         return await self._asking.once(key, function)
-
-    async def _ask(self, row: Method[object, object], params: WireObject) -> object:
-        self._alive()
-        return await self._asking.ask(row, params)
 
     # --- for the server --------------------------------------------------------------------------------------------
 

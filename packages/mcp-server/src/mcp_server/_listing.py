@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
     from mcp_core.types import CacheableResult, WireObject
-    from mcp_server._link import Call
+    from mcp_server._answering import Call
 
 __all__ = ["Listing", "unknown"]
 

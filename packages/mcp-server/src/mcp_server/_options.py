@@ -33,6 +33,9 @@ class Options(TypedDict, total=False):
 class ToolOptions(Options, total=False):
     """What can be said of a tool."""
 
+    input_schema: JsonObject | None
+    """The JSON Schema of the arguments, instead of one that follows from the signature. The arguments are validated by it,
+    and given to the function's only parameter as they came."""
     annotations: ToolAnnotations | None
     """Hints on what it does."""
 

@@ -34,8 +34,8 @@ from mcp_server._signature import InvalidArguments, label
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._link import Call
     from mcp_server._options import PromptOptions
     from mcp_server._run import Host
     from mcp_server._service import Handler

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import ResourceContents
+    from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._link import Call
     from mcp_server._options import ResourceOptions
     from mcp_server._run import Host
     from mcp_server._service import Handler

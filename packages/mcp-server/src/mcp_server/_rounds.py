@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import Method
     from mcp_core.types import InputRequest, WireObject
-    from mcp_server._link import Call
+    from mcp_server._answering import Call
     from mcp_server._seal import InputPolicy
 
 __all__ = ["Asking", "InRounds", "InSession", "asking"]
@@ -60,8 +60,8 @@ _QUESTIONS: Final = {
 class Asking(Protocol):
     """Asks the client, on behalf of one call."""
 
-    async def ask(self, row: Method[object, object], params: WireObject) -> object:
-        """The client's answer, an instance of `row.result`."""
+    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
+        """The client's answer, an instance of `row.result`. `key`: what the question is called in rounds."""
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """The result of a function that is run once for the call, however many rounds it takes."""
@@ -102,7 +102,7 @@ class InSession:
         self._call: Final = call
         self._done: dict[str, JsonValue] = {}
 
-    async def ask(self, row: Method[object, object], params: WireObject) -> object:
+    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:  # noqa: ARG002  # a request has an id
         """See `Asking.ask`."""
         call = self._call
         _check(call, row, params)
@@ -139,7 +139,7 @@ class InRounds:
         given = answers if isinstance(answers, dict) else {}
         self._ledger: Final = Ledger(state, {key: each for key, each in given.items() if isinstance(each, dict)})
 
-    async def ask(self, row: Method[object, object], params: WireObject) -> object:
+    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
         """See `Asking.ask`."""
         _check(self._call, row, params)
         if self._revision not in self._call.request.row.may_need_input:
@@ -151,7 +151,7 @@ class InRounds:
             raise LocalProtocolError(f"a server cannot ask {row.name} in revision {self._revision}")
         # The class in the table fits the method, and so its params.
         made = cast("InputRequest", question(params=params))
-        answer = self._ledger.ask(made, converter(self._revision).unstructure(made))
+        answer = self._ledger.ask(made, converter(self._revision).unstructure(made), key)
         if answer is None:
             await self._end_round()
         return self._read(row, answer)

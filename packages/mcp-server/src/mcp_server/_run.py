@@ -15,9 +15,9 @@ from mcp_server._signature import label
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
+    from mcp_server._answering import Call
     from mcp_server._context import Context
     from mcp_server._hints import Function
-    from mcp_server._link import Call
     from mcp_server._options import Options
 
 __all__ = ["Host", "Runner", "described", "is_async", "named", "new_limiter"]

@@ -15,7 +15,7 @@ from mcp_core.methods import (
     PING,
     SERVER_DISCOVER,
 )
-from mcp_core.revisions import REVISIONS, Revision
+from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import Implementation, ResourceUpdatedNotificationParams, ServerCapabilities
 from mcp_server._errors import RegistrationError
 from mcp_server._hints import Function as AnyFunction
@@ -27,12 +27,15 @@ from mcp_server._signature import label
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.methods import Method
     from mcp_core.types import Icon, WireObject
+    from mcp_server._answering import Call
     from mcp_server._context import Context
-    from mcp_server._link import Call
+    from mcp_server._http_endpoint import HttpEndpoint, Identify, Template
     from mcp_server._options import PromptOptions, ResourceOptions, ToolOptions
+    from mcp_server._stores import SessionStore
 
 __all__ = ["Server"]
 
@@ -100,6 +103,7 @@ class Server:
         if not self.revisions:
             raise ValueError("a server has to speak at least one revision")
         self._methods: dict[str, Method[object, object]] = {}
+        self._made: tuple[int, Template] | None = None
         self._service: Final = ServerService(self, input_policy or InputPolicy())
 
     def __repr__(self) -> str:
@@ -123,14 +127,81 @@ class Server:
 
     def connection(self) -> ServerConnection:
         """A new engine for one connection, for those who bring their own transport."""
+        return self._connection(self.revisions)
+
+    def _connection(self, revisions: tuple[Revision, ...]) -> ServerConnection:
         return ServerConnection(
             self.info,
             self.capabilities,
-            revisions=self.revisions,
+            revisions=revisions,
             instructions=self.instructions,
             limits=self.limits,
             extensions=Extensions(methods=dict(self._methods)),
         )
+
+    def asgi(
+        self,
+        *,
+        path: str = "/mcp",
+        policy: EndpointPolicy | None = None,
+        store: SessionStore | None = None,
+        identify: Identify | None = None,
+        healthz: str | None = None,
+        legacy_sse: bool = False,
+    ) -> HttpEndpoint:
+        """The server as an ASGI application, to be served by a host or mounted in another application.
+
+        Args:
+            path: Where the MCP endpoint is, relative to where the application is mounted; with or without a slash at its
+                end, and nothing else is served.
+            policy: What the endpoint allows: by default, to be called by a name of this machine only.
+            store: Keeps the sessions of legacy clients, so that they survive a restart; by default they are kept in memory.
+                It is not closed here.
+            identify: Says who sends a request, by its headers: a name, or `None` for nobody in particular. A session, and
+                the state of a request, can be used only by whom they were made for. It raises `AccessDenied` for whom it
+                does not let in.
+            healthz: A path that answers `GET` with 200 while the server takes requests, for load balancers.
+            legacy_sse: Whether to serve clients of 2024-11-05 too, whose transport is a pair of endpoints of its own:
+                `/sse` and `/messages`.
+
+        Returns:
+            The application. It needs no life-span events; `drain` ends it gracefully.
+        """
+        from mcp_core.http.policy import EndpointPolicy  # lazy: a server over stdio needs none of it
+        from mcp_server._http_endpoint import HttpEndpoint  # lazy: likewise
+        from mcp_server._http_sse_2024 import SsePair  # lazy: likewise
+        from mcp_server._store_memory import MemoryStore  # lazy: likewise
+
+        policy = policy or EndpointPolicy()
+        pair = None
+        if legacy_sse:
+            legacy = tuple(revision for revision in self.revisions if revision.era is Era.LEGACY)
+            if not legacy:
+                raise ValueError("legacy_sse is for clients of a legacy revision, but this server speaks none")
+            pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
+        return HttpEndpoint(
+            self._service,
+            self._template,
+            self.revisions,
+            path=path,
+            policy=policy,
+            limits=self.limits,
+            store=store or MemoryStore(limits=self.limits),
+            identify=identify,
+            healthz=healthz,
+            pair=pair,
+        )
+
+    def _template(self) -> Template:
+        """What the engines of HTTP exchanges have in common; made anew when something was registered."""
+        registered = self._service.registered
+        if self._made is None or self._made[0] != registered:
+            from mcp_core.http.headers import name_params  # lazy: a server over stdio needs none of it
+            from mcp_server._http_endpoint import Template  # lazy: likewise
+
+            names = name_params([*METHODS, *self._methods.values()])
+            self._made = registered, Template(connection=self.connection(), names=names)
+        return self._made[1]
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:
         """All tools, resources, templates and prompts as they are listed, by the name of their kind."""
@@ -269,6 +340,7 @@ class Server:
 
         def register(function: F) -> F:
             self._service.completions.add(function, prompt=prompt, resource=resource, argument=argument, thread=thread)
+            self._service.registered += 1
             return function
 
         return register
@@ -313,6 +385,7 @@ class Server:
                     context._end()  # noqa: SLF001  # not for the users of a context
 
             self._service.handlers[row.name] = handle
+            self._service.registered += 1
             if row not in METHODS:
                 self._methods[row.name] = row
             return function

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-import trio
-
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -18,12 +16,13 @@ from mcp_core.types import (
     PromptListChangedNotificationParams,
     ResourceListChangedNotificationParams,
     SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     ToolListChangedNotificationParams,
     evolve,
 )
+from mcp_server._answering import Call
 from mcp_server._completion import Completions
 from mcp_server._context import Context
-from mcp_server._link import Call
 from mcp_server._prompts import Prompts
 from mcp_server._resources import Resources
 from mcp_server._rounds import asking
@@ -32,9 +31,11 @@ from mcp_server._seal import InputPolicy, KeyRing
 from mcp_server._tools import Tools
 
 if TYPE_CHECKING:
+    import trio
+
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.methods import NotificationRow
-    from mcp_server._link import Link
+    from mcp_server._answering import Line
     from mcp_server._server import Server
 
 __all__ = ["Handler", "ServerService"]
@@ -57,8 +58,10 @@ class ServerService:
         self._server: Final = server
         self._policy: Final = policy
         self._sealer: Final = KeyRing(policy.keys)
-        self._links: Final[set[Link]] = set()
+        self._links: Final[set[Line]] = set()
         self.limiter: trio.CapacityLimiter = new_limiter()
+        self.registered = 0
+        """How often something was registered or taken away: what was computed of it before is out of date."""
         self.tools: Final = Tools(self, self._tools_changed)
         self.resources: Final = Resources(self, self._resources_changed)
         self.prompts: Final = Prompts(self, self._prompts_changed)
@@ -81,22 +84,21 @@ class ServerService:
     def input_required(self, call: Call) -> object | None:
         """See `Service.input_required`."""
         if call.request.row is SUBSCRIPTIONS_LISTEN:
-            call.link.finish(call.request.id)
-            return None
+            return SubscriptionsListenResult()
         return None if call.asking is None else call.asking.result()
 
-    def notified(self, _: Link, event: NotificationReceived) -> None:
+    def notified(self, _: Line, event: NotificationReceived) -> None:
         """See `Service.notified`. No notification of a client needs an answer here: roots are asked for when needed."""
         _log.debug("the client sent %s", event.method)
 
-    def opened(self, _: Link) -> None:
+    def opened(self, _: Line) -> None:
         """See `Service.opened`."""
 
-    def connected(self, link: Link) -> None:
+    def connected(self, link: Line) -> None:
         """A link is alive: it is told of changes from here on."""
         self._links.add(link)
 
-    def disconnected(self, link: Link) -> None:
+    def disconnected(self, link: Line) -> None:
         """It no longer is."""
         self._links.discard(link)
 
@@ -107,23 +109,27 @@ class ServerService:
         call.asking = asking(call, self._sealer, self._policy)
         return Context(call, self._server, call.asking)
 
+    def _changed(self, row: NotificationRow[object], params: object) -> None:
+        self.registered += 1
+        self.publish(row, params)
+
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
         """Tells every client that wants to know of a change."""
         for link in tuple(self._links):
             link.publish(row, params, key)
 
     def _tools_changed(self) -> None:
-        self.publish(NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams())
+        self._changed(NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams())
 
     def _resources_changed(self) -> None:
-        self.publish(NOTIFICATIONS_RESOURCES_LIST_CHANGED, ResourceListChangedNotificationParams())
+        self._changed(NOTIFICATIONS_RESOURCES_LIST_CHANGED, ResourceListChangedNotificationParams())
 
     def _prompts_changed(self) -> None:
-        self.publish(NOTIFICATIONS_PROMPTS_LIST_CHANGED, PromptListChangedNotificationParams())
+        self._changed(NOTIFICATIONS_PROMPTS_LIST_CHANGED, PromptListChangedNotificationParams())
 
     # --- subscriptions (2026-07-28) --------------------------------------------------------------------------------
 
-    async def _listen(self, call: Call) -> object:
+    async def _listen(self, call: Call) -> None:
         params = cast(
             "SubscriptionsListenRequestParams", call.request.params
         )  # the engine reads them by the row of the method
@@ -132,5 +138,4 @@ class ServerService:
             # What does not exist is not granted, which the acknowledgement says.
             uris = tuple(uri for uri in wanted.resource_subscriptions if self.resources.exists(uri))
             wanted = evolve(wanted, resource_subscriptions=uris)
-        await call.link.send(call.link.connection.acknowledge(call.request.id, wanted))
-        await trio.sleep_forever()
+        await call.link.listen(call, wanted)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from types import NoneType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from mcp_server._schema import SchemaProblem
 
 __all__ = [
     "ALL_KINDS",
@@ -107,8 +110,8 @@ class Problem:
 class InvalidArguments(McpError):
     """Arguments that a function does not take. The message is written for a model, so that it can correct itself."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(problems)
+    def __init__(self, problems: Iterable[Problem | SchemaProblem]) -> None:
+        self.problems: tuple[Problem | SchemaProblem, ...] = tuple(problems)
         """Everything that is wrong."""
         shown = [f"- {problem}" for problem in self.problems[:_SHOWN_PROBLEMS]]
         if len(self.problems) > len(shown):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
-from typing import TYPE_CHECKING, Annotated, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, get_args, get_origin
 
 import attrs
 
+from mcp_core.http.param_headers import X_MCP_HEADER, InvalidParamHeader, param_headers
 from mcp_server._docstring import Docstring, parse_docstring
 from mcp_server._errors import RegistrationError
 from mcp_server._hints import Function, Scope, Unresolvable, function_scope
@@ -23,12 +23,10 @@ from mcp_server._shapes import Compiler
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from mcp_core.http.param_headers import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "parameters"]
-
-_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_TYPES: Final = ("integer", "string", "boolean")
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +35,8 @@ class Parameters:
 
     schema: JsonObject
     """The JSON Schema of its arguments."""
+    headers: tuple[ParamHeader, ...]
+    """Those of them that HTTP headers repeat."""
     description: str | None
     """What the function does, by its docstring."""
     injected: Mapping[str, type]
@@ -173,8 +173,8 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
     compiler = Compiler(signature.owner)
     schema, shapes = compiler.object_schema(signature.members, of="parameter {!r}")
     complete = compiler.finish(schema)
-    _check_headers(signature.owner, complete)
     return Parameters(
+        headers=_headers(signature.owner, complete),
         schema=complete,
         description=signature.said.description or None,
         injected=signature.injected,
@@ -182,56 +182,25 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
     )
 
 
-def _check_headers(owner: str, schema: JsonObject) -> None:
-    """Makes sure that `x-mcp-header` stands where clients accept it: they drop a tool that breaks a rule.
-
-    Spec: basic/transports/streamable-http#schema-extension (2026-07-28).
-    """
-    allowed = _Headers(owner)
-    allowed.walk(schema, "")
-    pending: list[object] = [schema]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            header = node.get("x-mcp-header")
-            if isinstance(header, str) and id(node) not in allowed.places:
-                raise RegistrationError(
-                    f"{owner}: the header {header!r} is within an array, a union or a class that is used more than once"
-                )
-            pending += [member for name, member in node.items() if name not in ("default", "enum", "examples")]
-        elif isinstance(node, list):
-            pending += node
+def _headers(owner: str, schema: JsonObject) -> tuple[ParamHeader, ...]:
+    """The parameters that HTTP headers repeat. Raises `RegistrationError` for a schema that clients would not accept."""
+    _drop_nulls(schema)
+    try:
+        return param_headers(schema)
+    except InvalidParamHeader as error:
+        raise RegistrationError(
+            f"{owner}: {error}. Only an int, a str or a bool can be repeated in a header, alone or in a class that is used once"
+        ) from error
 
 
-@attrs.define
-class _Headers:
-    """The parameters that are repeated in headers, as far as clients will find them."""
-
-    owner: str
-    names: dict[str, str] = attrs.field(factory=dict)
-    places: set[int] = attrs.field(factory=set)
-
-    def walk(self, node: JsonObject, place: str) -> None:
-        """Goes through `properties` only, the way on which headers are allowed."""
-        properties = node.get("properties")
-        for name, member in properties.items() if isinstance(properties, dict) else ():
-            if isinstance(member, dict):
-                if "x-mcp-header" in member:
-                    self._check(member, f"{place}{name}")
-                self.walk(member, f"{place}{name}.")
-
-    def _check(self, member: JsonObject, path: str) -> None:
-        header = member["x-mcp-header"]
-        where = f"{self.owner}, parameter {path!r}"
-        if not isinstance(header, str) or _TOKEN.fullmatch(header) is None:
-            raise RegistrationError(f"{where}: {header!r} cannot be the name of a header; use letters, digits and '-'")
-        _drop_null(member)
-        if member.get("type") not in _HEADER_TYPES:
-            raise RegistrationError(f"{where}: only an int, a str or a bool can be repeated in a header")
-        other = self.names.setdefault(header.lower(), path)
-        if other != path:
-            raise RegistrationError(f"{where}: the header {header!r} is already that of {other!r}")
-        self.places.add(id(member))
+def _drop_nulls(schema: JsonObject) -> None:
+    """Goes through `properties`, the way on which headers are allowed."""
+    properties = schema.get("properties")
+    for member in properties.values() if isinstance(properties, dict) else ():
+        if isinstance(member, dict):
+            if X_MCP_HEADER in member:
+                _drop_null(member)
+            _drop_nulls(member)
 
 
 def _drop_null(member: JsonObject) -> None:

@@ -22,6 +22,7 @@ from mcp_core.types import (
 from mcp_server._context import Context, InvalidAnswer
 from mcp_server._errors import InvalidResult, RegistrationError, ToolError
 from mcp_server._fitting import fit_result
+from mcp_server._given_schema import GivenParameters, given_parameters
 from mcp_server._listing import Listing, unknown
 from mcp_server._results import Results, results
 from mcp_server._run import Runner, described, named
@@ -31,8 +32,9 @@ from mcp_server._signature import InvalidArguments, Parameters, label, parameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mcp_core.http.param_headers import ParamHeader
+    from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._link import Call
     from mcp_server._options import ToolOptions
     from mcp_server._run import Host
     from mcp_server._schema import Validator
@@ -49,7 +51,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 class _Entry:
     tool: Tool
     function: Runner
-    parameters: Parameters
+    parameters: Parameters | GivenParameters
     results: Results
     _validator: Validator | None = None
 
@@ -102,9 +104,19 @@ class Tools:
         """What is offered; `None` without any tool."""
         return ToolsCapability(list_changed=True) if self._entries else None
 
+    def designated(self, name: str) -> tuple[ParamHeader, ...]:
+        """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist."""
+        entry = self._entries.get(name)
+        return () if entry is None else entry.parameters.headers
+
     def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
         """See `Server.add_tool`."""
-        read = parameters(function, injected=(Context,))
+        schema = options.get("input_schema")
+        read = (
+            parameters(function, injected=(Context,))
+            if schema is None
+            else given_parameters(function, schema, injected=(Context,))
+        )
         given = results(function)
         name = named(function, options)
         if _NAME.fullmatch(name) is None:

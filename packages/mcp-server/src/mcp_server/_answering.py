@@ -1,0 +1,287 @@
+"""Answering requests, whatever they come by: the handler is run, and its outcome becomes what is sent.
+
+A `Line` is the trio side of one connection: a pipe (`mcp_server._link`), one exchange of modern HTTP
+(`mcp_server._http_exchange`), a session of legacy HTTP (`mcp_server._http_session`). They differ in where handlers run
+and where messages go; what is the same for all of them is here.
+
+Whatever a handler does, its request gets one outcome: a result, an error, or nothing after a cancellation.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import trio
+
+from mcp_core.engine.events import AnswerReceived, FailureReceived, RequestReceived
+from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
+from mcp_core.jsonrpc.codec import encode
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_core.engine.events import NotificationReceived, Outgoing
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.messages import HttpRequest
+    from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.jsonrpc.messages import Response as Answer
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.types import SubscriptionFilter
+    from mcp_server._rounds import Asking
+
+__all__ = ["Call", "Line", "Questions", "Service", "encoded"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+
+class Service(Protocol):
+    """What stands behind a line."""
+
+    async def answer(self, call: Call) -> object:
+        """The result of a request. Raises `RequestFailed` for an error that the peer shall see."""
+
+    def input_required(self, call: Call) -> object | None:
+        """The handler's scope was cancelled: the result with its questions, an error, or `None` if it had none.
+
+        The result of a subscription, whose handler ends in no other way.
+        """
+
+    def notified(self, line: Line, event: NotificationReceived, /) -> None:
+        """The peer told something."""
+
+    def opened(self, line: Line, /) -> None:
+        """A legacy session is open."""
+
+    def connected(self, line: Line, /) -> None:
+        """A line is alive: it is told of changes from here on."""
+
+    def disconnected(self, line: Line, /) -> None:
+        """It no longer is."""
+
+
+@attrs.define(eq=False)
+class Call:
+    """One request that is being answered."""
+
+    request: RequestReceived
+    """What is asked."""
+    link: Line
+    """Where it came from."""
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    """What its handler runs in. Cancelled when the client cancels the request."""
+    asking: Asking | None = None
+    """How its handler asks the client, once it may want to."""
+    questions: int = 0
+    """How many answers of the client its handler waits for (legacy)."""
+    http: HttpRequest | None = None
+    """The HTTP request that it came in; `None` for a pipe."""
+
+
+class Line(ABC):
+    """The trio side of one connection.
+
+    Args:
+        service: Answers requests.
+        connection: The engine.
+        principal: Who the peer was established to be; `None` where nobody is told apart.
+    """
+
+    __slots__ = ("_service", "connection", "principal")
+
+    def __init__(self, service: Service, connection: ServerConnection, principal: str | None) -> None:
+        self.connection: Final = connection
+        self.principal: Final = principal
+        self._service: Final = service
+
+    # --- for handlers ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def send(self, outgoing: Outgoing | None) -> None:
+        """Sends what a command of the engine returned. Waits while the peer is slow."""
+
+    @abstractmethod
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
+        """Sends the client a request and waits for its answer (legacy).
+
+        Args:
+            row: The method.
+            params: Its parameters.
+            call: The client's request that it is about.
+
+        Returns:
+            The result.
+
+        Raises:
+            RequestFailed: The client answered with an error, or did not declare the capability.
+            RemoteProtocolError: Its answer breaks the rules.
+            LocalProtocolError: The revision or the state forbids it.
+            ConnectionEnded: The client is gone.
+        """
+
+    @abstractmethod
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
+        """Begins a subscription, and tells what is published until its scope is cancelled. Does not return before.
+
+        Args:
+            call: The listen request.
+            wanted: What to grant at most.
+        """
+
+    async def release_stream(self, call: Call) -> None:  # noqa: ARG002  # a pipe has none
+        """Lets the connection go that the answer to `call` was to come by, where the client can come back for it."""
+        await trio.lowlevel.checkpoint()
+
+    @abstractmethod
+    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+        """Tells the client of a change, if it wants to know. Never waits.
+
+        A notice says that something changed, not how often: as long as one is waiting to be sent, the same notice is
+        not put down again. `key` tells notices of the same kind apart: the URI of a resource.
+        """
+
+    # --- for those who run calls -----------------------------------------------------------------------------------
+
+    async def _run(self, call: Call) -> Outgoing | None:
+        """Runs the handler.
+
+        Returns:
+            What to send: the result, or the error. `None` after a cancellation.
+        """
+        outcome: object = None
+        with call.scope:
+            outcome = await self._outcome(call)
+        if call.scope.cancelled_caught:
+            # By the client, or by the handler itself: it has a question that only the next round can answer.
+            outcome = self._service.input_required(call)
+        return None if outcome is None else self._finish(call.request.id, outcome)
+
+    async def _outcome(self, call: Call) -> object:
+        """The result of the handler, or the error to be sent."""
+        try:
+            return await self._service.answer(call)
+        except RequestFailed as failure:
+            return failure
+        except Exception as error:  # noqa: BLE001 -- the one place where a handler is called: logged, and told in general
+            return self._internal(call, error)
+        except BaseExceptionGroup as group:
+            # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
+            failed, rest = group.split(Exception)
+            if failed is not None:
+                self._internal(call, failed)
+            raise rest or group from None
+
+    def _internal(self, call: Call, error: Exception) -> RequestFailed:
+        request = call.request
+        _log.error("the handler of %s (id %r) failed", request.method, request.id, exc_info=error)
+        return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
+
+    def _finish(self, id: RequestId, outcome: object) -> Outgoing | None:
+        if isinstance(outcome, RequestFailed):
+            return self.connection.fail(id, outcome)
+        try:
+            return self.connection.respond(id, outcome)
+        except RequestFailed as failure:
+            # A question in the result that the client did not declare to answer.
+            return self.connection.fail(id, failure)
+        except McpError:
+            # The handler's result cannot be said in the peer's revision, or at all.
+            _log.exception("the result of request %r cannot be sent", id)
+            return self.connection.fail(id, RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR))
+
+
+@attrs.define(eq=False)
+class _Waiter:
+    """A task that waits for the answer to a request of ours."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    outcome: object = None
+
+
+class Questions:
+    """Our requests to the client, and the tasks that wait for the answers (legacy).
+
+    Args:
+        connection: The engine that the requests are of.
+        give_up: Sends, without waiting, that an answer is no longer wanted.
+    """
+
+    __slots__ = ("_connection", "_give_up", "_waiting")
+
+    def __init__(self, connection: ServerConnection, give_up: Callable[[Outgoing, Call], None]) -> None:
+        self._connection: Final = connection
+        self._give_up: Final = give_up
+        self._waiting: dict[RequestId, _Waiter] = {}
+
+    async def ask(
+        self,
+        row: Method[object, object],
+        params: object,
+        call: Call,
+        send: Callable[[Outgoing], Awaitable[None]],
+        wait: Callable[[trio.Event, Call], Awaitable[None]] | None = None,
+    ) -> object:
+        """Asks. See `Line.ask`.
+
+        Args:
+            row: The method.
+            params: Its parameters.
+            call: The client's request that it is about.
+            send: Sends the request.
+            wait: Waits for the event that an answer came, or gives up; `None`: waits as long as it takes.
+        """
+        outgoing = self._connection.ask(row, params, for_request=call.request.id)
+        id = outgoing.message.id if isinstance(outgoing.message, Request) else 0
+        waiter = self._waiting[id] = _Waiter()
+        try:
+            await send(outgoing)
+            if wait is None:
+                await waiter.done.wait()
+            else:
+                await wait(waiter.done, call)
+        except ConnectionEnded:
+            self._connection.forget(id)
+            raise
+        except trio.Cancelled:
+            cancellation = self._connection.cancel(id, "no longer needed")
+            if cancellation is not None:
+                self._give_up(cancellation, call)
+            raise
+        finally:
+            self._waiting.pop(id, None)
+        if isinstance(waiter.outcome, AnswerReceived):
+            return waiter.outcome.result
+        if isinstance(waiter.outcome, FailureReceived):
+            raise waiter.outcome.error
+        self._connection.forget(id)
+        raise ConnectionEnded(f"the client went away before it answered {row.name}")
+
+    def settle(self, event: AnswerReceived | FailureReceived) -> None:
+        """An answer came."""
+        waiter = self._waiting.pop(event.id, None)
+        if waiter is not None:
+            waiter.outcome = event
+            waiter.done.set()
+
+    def __len__(self) -> int:
+        """How many answers are waited for."""
+        return len(self._waiting)
+
+    def end(self) -> None:
+        """No answer comes any more."""
+        for waiter in self._waiting.values():
+            waiter.done.set()
+
+
+def encoded(answer: Answer) -> tuple[Answer, bytes]:
+    """An answer in JSON. Gives another one, an error, where JSON cannot say it; and its bytes."""
+    try:
+        return answer, encode(answer, null_id=False)
+    except LocalProtocolError:
+        # JSON cannot say it, as half of a surrogate pair. Nothing was sent, so that the error can be.
+        _log.exception("the result of request %r cannot be sent", answer.id)
+        error = ErrorResponse(answer.id, ErrorObject(int(ErrorCode.INTERNAL_ERROR), "Internal error"))
+        return error, encode(error, null_id=False)

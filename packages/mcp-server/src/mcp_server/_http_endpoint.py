@@ -1,0 +1,348 @@
+"""The MCP endpoint as an ASGI application: Streamable HTTP, in all revisions.
+
+What one request may do, and what is answered, is decided by `mcp_core.http.server`; a modern request is an `Exchange`, a
+legacy one belongs to a `Session`. Here they are told apart, and whoever asks is identified.
+
+Nothing is needed of the host but the requests: no task that runs beside them, no start-up. It can be mounted anywhere.
+
+Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28); ASGI 3.0
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import attrs
+import trio
+
+from mcp_core.errors import AccessDenied, ErrorCode
+from mcp_core.http.messages import Headers, HttpHead, HttpRequest
+from mcp_core.http.responses import Refusal, Responses
+from mcp_core.http.server import ServerExchange
+from mcp_core.jsonrpc.messages import Request
+from mcp_core.methods import INITIALIZE
+from mcp_core.revisions import Era
+from mcp_server._http_exchange import Exchange
+from mcp_server._http_response import Exchanged, Response
+from mcp_server._http_sessions import Sessions
+from mcp_server._stores import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.jsonrpc.messages import Notification
+    from mcp_core.limits import Limits
+    from mcp_core.revisions import Revision
+    from mcp_server._asgi_types import Receive, Scope, Send
+    from mcp_server._http_sse_2024 import SsePair
+    from mcp_server._service import ServerService
+    from mcp_server._stores import SessionStore
+
+__all__ = ["HttpEndpoint", "Identify", "Template"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+Identify: TypeAlias = "Callable[[HttpRequest], Awaitable[str | None]]"
+"""Says who sends a request, or raises `AccessDenied`."""
+
+_GRACE: Final = 10.0
+"""Seconds that calls have to finish when a host ends that does not say how long."""
+
+_LAST: Final = 1.0
+"""Seconds that cancelled handlers have to end."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Template:
+    """What the engines of one server have in common."""
+
+    connection: ServerConnection
+    """Others are made from it; see `ServerConnection.exchange`."""
+    names: Mapping[str, str]
+    """The member of the params that `Mcp-Name` repeats, by the method."""
+
+
+class HttpEndpoint:
+    """An ASGI application that serves a server: made by `Server.asgi`.
+
+    Args:
+        service: Answers requests.
+        template: What engines are made from; another one after something was registered.
+        revisions: What the server speaks.
+        path: Where the endpoint is, relative to where the application is mounted.
+        policy: What it allows and prefers.
+        limits: The bounds that hold.
+        store: Keeps the sessions of legacy clients.
+        identify: Says who sends a request; `None`: nobody is told apart.
+        healthz: A path that answers 200 while the server takes requests, and 503 when it stops; `None`: there is none.
+        pair: The two endpoints of 2024-11-05; `None`: they are not there.
+    """
+
+    def __init__(
+        self,
+        service: ServerService,
+        template: Callable[[], Template],
+        revisions: Iterable[Revision],
+        *,
+        path: str,
+        policy: EndpointPolicy,
+        limits: Limits,
+        store: SessionStore,
+        identify: Identify | None = None,
+        healthz: str | None = None,
+        pair: SsePair | None = None,
+    ) -> None:
+        self.policy: Final = policy
+        """What it allows and prefers."""
+        self._service: Final = service
+        self._template: Final = template
+        self._revisions: Final = frozenset(revisions)
+        self._limits: Final = limits
+        self._identify: Final = identify
+        self._sessions: Final = Sessions(service, self._engine, store, policy, limits)
+        self._exchanges: Final[set[Exchange]] = set()
+        self._running = 0
+        self._draining = False
+        self._idle = trio.Event()
+        self._pair: Final = pair
+        self._routes: Final[dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]]] = {_normal(path): self._serve}
+        if healthz is not None:
+            self._routes[_normal(healthz)] = self._answer_health
+        if pair is not None:
+            self._routes[_normal(pair.stream_path)] = partial(self._serve_stream, pair)
+            self._routes[_normal(pair.post_path)] = partial(self._serve_post, pair)
+
+    def _engine(self) -> ServerConnection:
+        return self._template().connection.exchange()
+
+    def __repr__(self) -> str:
+        return f"<HttpEndpoint at {', '.join(self._routes)}: {self._running} requests, {len(self._sessions)} sessions>"
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions of legacy clients are in use."""
+        return len(self._sessions) + (0 if self._pair is None else len(self._pair))
+
+    @property
+    def running(self) -> int:
+        """How many requests are being answered."""
+        return self._running
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request. See ASGI 3.0."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] != "http":
+            raise ValueError(f"an MCP endpoint serves http, not {scope['type']}")
+        route = self._route(scope)
+        self._running += 1
+        try:
+            await route(scope, receive, send)
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    def _route(self, scope: Scope) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        path = str(scope["path"])
+        route = self._routes.get(path) or self._routes.get(_normal(path))
+        if route is not None:
+            return route
+        # Some hosts take the place where an application is mounted off its path, and others do not.
+        root = str(scope.get("root_path") or "").rstrip("/")
+        if root and path.startswith(root):
+            route = self._routes.get(_normal(path[len(root) :]))
+        return route or _not_found
+
+    # --- one request -----------------------------------------------------------------------------------------------
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        http = _request(scope)
+        exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
+        response = Response(send)
+        refusal = exchange.admit()
+        principal = None
+        if refusal is None and self._draining:
+            refusal = _stopping(exchange)
+        if refusal is None and self._identify is not None:
+            refusal, principal = await self._identified(self._identify, exchange, http)
+        if refusal is None:
+            exchanged = Exchanged(exchange, http, response, receive, scope)
+            try:
+                # Nothing else is admitted.
+                if http.method == "POST":
+                    refusal = await self._post(principal, exchanged)
+                elif http.method == "GET":
+                    refusal = await self._sessions.get(principal, exchanged)
+                else:
+                    refusal = await self._sessions.delete(principal, exchanged)
+            except StoreError:
+                _log.exception("%s %s failed, since the store does", http.method, http.path)
+                refusal = exchange.refuse(503, "sessions are not to be had at present", code=ErrorCode.INTERNAL_ERROR)
+        if refusal is not None and not (response.begun or response.lost):
+            _log.debug("refused %s %s: %s", http.method, http.path, refusal.reason)
+            await response.refuse(refusal)
+
+    async def _identified(
+        self, identify: Identify, responses: Responses, http: HttpRequest
+    ) -> tuple[Refusal | None, str | None]:
+        try:
+            return None, await identify(http)
+        except AccessDenied as denied:
+            challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
+            return responses.refuse(denied.status, denied.message, headers=challenges), None
+        except Exception:  # noqa: BLE001 -- whatever the author's function raises: logged, and told in general
+            _log.exception("it cannot be told who sends %s %s", http.method, http.path)
+            return responses.refuse(500, "Internal error", code=ErrorCode.INTERNAL_ERROR), None
+
+    async def _post(self, principal: str | None, exchanged: Exchanged) -> Refusal | None:
+        exchange = exchanged.exchange
+        body = await self._body(exchanged)
+        if not isinstance(body, bytes):
+            return body
+        post = exchange.read(body, self._service.tools.designated, names=self._template().names)
+        if isinstance(post, Refusal):
+            return post
+        for note in post.notes:
+            _log.debug("survived: %s", note)
+        message = post.message
+        if post.era is Era.LEGACY:
+            if isinstance(message, Request) and message.method == INITIALIZE.name:
+                return await self._sessions.open(message, principal, exchanged)
+            return await self._sessions.post(post, principal, exchanged)
+        line = Exchange(self._service, self._engine(), principal, exchanged, self.policy)
+        if isinstance(message, Request):
+            self._exchanges.add(line)
+            try:
+                await line.serve(message)
+            finally:
+                self._exchanges.discard(line)
+        else:
+            line.notify(cast("Notification", message))  # nothing else is modern
+            await exchanged.response.complete(exchange.empty_head())
+        return None
+
+    async def _body(self, exchanged: Exchanged) -> bytes | Refusal | None:
+        """The body; `None` when the client left before its end."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await exchanged.receive()
+            if message["type"] == "http.disconnect":
+                exchanged.response.lost = True
+                return None
+            part = message.get("body", b"")
+            if isinstance(part, bytes) and part:
+                parts.append(part)
+                size += len(part)
+                if size > self._limits.message_bytes:
+                    return exchanged.exchange.too_large(size)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    # --- the other routes ------------------------------------------------------------------------------------------
+
+    async def _serve_stream(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
+        http = _request(scope)
+        refusal, principal = await self._who(http)
+        if refusal is not None:
+            await Response(send).refuse(refusal)
+        else:
+            root = str(scope.get("root_path") or "").rstrip("/")
+            await pair.serve_stream(http, receive, send, principal=principal, root_path=root)
+
+    async def _serve_post(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
+        http = _request(scope)
+        refusal, principal = await self._who(http)
+        if refusal is not None:
+            await Response(send).refuse(refusal)
+        else:
+            await pair.serve_post(http, receive, send, principal=principal)
+
+    async def _who(self, http: HttpRequest) -> tuple[Refusal | None, str | None]:
+        if self._identify is None:
+            return None, None
+        return await self._identified(self._identify, Responses(http, self.policy, self._limits), http)
+
+    async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # all say the same
+        # Whoever asks comes by an address, so that `Host` says nothing; and nothing is told.
+        status, text = (503, b"stopping\n") if self._draining else (200, b"ok\n")
+        headers = Headers((("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")))
+        await Response(send).complete(HttpHead(status=status, headers=headers), text)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    async def drain(self, grace: float) -> None:
+        """Stops serving: new requests are refused with 503, streams that only listen end, calls may finish.
+
+        Args:
+            grace: Seconds that running calls have. What runs longer is cancelled.
+        """
+        self._draining = True
+        async with trio.open_nursery() as nursery:
+            if self._pair is not None:
+                nursery.start_soon(self._pair.drain, grace)
+            for exchange in tuple(self._exchanges):
+                exchange.finish()
+            for session in tuple(self._sessions):
+                nursery.start_soon(session.release)
+            await self._wait_idle(grace)
+        for exchange in tuple(self._exchanges):
+            exchange.stop()
+        for session in tuple(self._sessions):
+            session.stop()
+        await self._wait_idle(_LAST)
+
+    async def _wait_idle(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while self._running:
+                self._idle = trio.Event()
+                await self._idle.wait()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """The life of the host's server: nothing has to be started, and at its end calls may finish."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.drain(_GRACE)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def _normal(path: str) -> str:
+    """A path without the slash at its end, which makes no difference."""
+    return path.rstrip("/") or "/"
+
+
+def _request(scope: Scope) -> HttpRequest:
+    """The request of a scope. ASGI says of what types its members are."""
+    raw, query = scope.get("raw_path"), scope.get("query_string")
+    target = raw.decode("latin-1") if isinstance(raw, bytes) else str(scope["path"])
+    if isinstance(query, bytes) and query:
+        target = f"{target}?{query.decode('latin-1')}"
+    client = scope.get("client")
+    return HttpRequest(
+        method=str(scope["method"]),
+        target=target,
+        headers=Headers.from_raw(cast("Iterable[tuple[bytes, bytes]]", scope["headers"])),  # ASGI says so
+        scheme=str(scope.get("scheme") or "http"),
+        client=str(client[0]) if isinstance(client, (tuple, list)) and client else None,
+    )
+
+
+def _stopping(responses: Responses) -> Refusal:
+    return responses.refuse(
+        503, "the server is being stopped", code=ErrorCode.INTERNAL_ERROR, headers=(("retry-after", "5"),)
+    )
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  # as all routes
+    headers = Headers((("content-type", "text/plain; charset=utf-8"),))
+    await Response(send).complete(HttpHead(status=404, headers=headers), b"there is no MCP endpoint here\n")

@@ -1,0 +1,302 @@
+"""HTTP+SSE, the transport of 2024-11-05, for clients that know no other: two endpoints beside the main one.
+
+A GET of the first opens a stream, on which the server says all it has to say, and is the session: it ends with it, and
+so do the handlers that still run, for what they would answer could never be fetched. The stream begins by telling where
+to POST: to the second endpoint, which accepts a message with 202 and hands it to the session that the URI names.
+
+A client may agree on any legacy revision here. Modern requests need no session, and are refused by an engine that
+speaks none of their revisions.
+
+Spec: basic/transports#http-with-sse (2024-11-05)
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_core.errors import LimitExceeded
+from mcp_core.framing.sse import encode_comment
+from mcp_core.http.responses import Refusal, Responses
+from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
+from mcp_core.jsonrpc.codec import encode
+from mcp_server._http_response import Response
+from mcp_server._link import Link
+from mcp_server._writer import JoiningWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.messages import HttpRequest
+    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.jsonrpc.messages import Batch, Message, RequestId
+    from mcp_core.limits import Limits
+    from mcp_server._asgi_types import Receive, Send
+    from mcp_server._service import ServerService
+
+__all__ = ["POST_PATH", "STREAM_PATH", "SsePair"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+STREAM_PATH: Final = "/sse"
+"""Where the stream is opened: what most servers of 2024 have, and so what clients are set to."""
+
+POST_PATH: Final = "/messages"
+"""Where messages are posted to; clients learn it from the stream."""
+
+_LAST_WRITE: Final = 1.0
+"""Seconds that a client has to take what was still to be written when the server stops."""
+
+
+class _Session:
+    """One client: its stream, and the link behind it. It is an `Outlet`."""
+
+    def __init__(self, connection: ServerConnection, response: Response, keep_alive: float) -> None:
+        self.connection: Final = connection
+        self.over: Final = trio.Event()
+        self.grace: float | None = None
+        self._response: Final = response
+        self._keep_alive: Final = keep_alive
+        self._writer: Final = JoiningWriter(self._write, connection.limits.outgoing_bytes)
+        self._posts: Final[set[trio.CancelScope]] = set()
+
+    # --- out -------------------------------------------------------------------------------------------------------
+
+    async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002  # one stream for all
+        await self._writer.put(self._event(message), more=more)
+
+    def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:  # noqa: ARG002
+        self._writer.put_nowait(self._event(message))
+
+    def _event(self, message: Message | Batch) -> bytes:
+        return message_event(encode(message, null_id=self.connection.error_ids_are_null))
+
+    async def _write(self, data: bytes | memoryview) -> None:
+        await self._response.write(bytes(data))
+        if self._response.lost:
+            raise trio.BrokenResourceError
+
+    # --- in --------------------------------------------------------------------------------------------------------
+
+    async def deliver(self, link: Link, message: Message | Batch, size: int, http: HttpRequest) -> bool:
+        """Takes a message, and waits while there are too many. False when the session ends meanwhile."""
+        with trio.CancelScope() as scope:
+            self._posts.add(scope)
+            try:
+                link.deliver(message, size, http)
+                if link.crowded:
+                    await link.wait_for_room()
+                await self._writer.wait_while_overdue()
+            finally:
+                self._posts.remove(scope)
+        return not scope.cancelled_caught
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def run(self, link: Link, nursery: trio.Nursery, receive: Receive) -> None:
+        """Serves until the client leaves, or until `over` is set."""
+        try:
+            nursery.start_soon(self._run_writer)
+            nursery.start_soon(self._stay_alive)
+            nursery.start_soon(self._watch, receive)
+            await self.over.wait()
+            if self.grace is not None:
+                await link.drain(self.grace)
+        finally:
+            self.over.set()
+            link.end()
+            for scope in self._posts:
+                scope.cancel()
+        if self.grace is not None:
+            self._writer.close()
+            with trio.move_on_after(_LAST_WRITE):
+                await self._writer.wait_over()
+            await self._response.end()
+        nursery.cancel_scope.cancel()
+
+    async def _run_writer(self) -> None:
+        await self._writer.run()
+        self.over.set()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._response.lost = True
+        # It may be waiting for the client to read.
+        self._response.abort()
+        self.over.set()
+
+    async def _stay_alive(self) -> None:
+        while True:
+            due = self._response.written_at + self._keep_alive
+            if trio.current_time() >= due:
+                self._writer.put_nowait(encode_comment("still here"))
+                due = trio.current_time() + self._keep_alive
+            await trio.sleep_until(due)
+
+
+class SsePair:
+    """The two endpoints of one server, and the sessions that are open there.
+
+    Args:
+        service: Answers the requests.
+        connection: Makes an engine for a session; of one that speaks legacy revisions only.
+        policy: What the endpoints allow.
+        limits: The bounds: `sessions` at a time, `message_bytes`, `outgoing_bytes`, and those of links.
+        stream_path: Where the stream is opened, relative to where the application is mounted.
+        post_path: Where messages are posted to.
+    """
+
+    def __init__(
+        self,
+        service: ServerService,
+        connection: Callable[[], ServerConnection],
+        policy: EndpointPolicy,
+        limits: Limits,
+        *,
+        stream_path: str = STREAM_PATH,
+        post_path: str = POST_PATH,
+    ) -> None:
+        self.stream_path: Final = stream_path
+        self.post_path: Final = post_path
+        self._service: Final = service
+        self._connection: Final = connection
+        self._policy: Final = policy
+        self._limits: Final = limits
+        self._sessions: Final[dict[str, tuple[_Session, Link]]] = {}
+        self._ended = trio.Event()
+        self._draining: float | None = None
+
+    def __len__(self) -> int:
+        """How many sessions are open."""
+        return len(self._sessions)
+
+    # --- the endpoints ---------------------------------------------------------------------------------------------
+
+    async def serve_stream(
+        self, request: HttpRequest, receive: Receive, send: Send, *, principal: str | None = None, root_path: str = ""
+    ) -> None:
+        """Answers a request to `stream_path`; of a GET, returns when the session is over.
+
+        Args:
+            request: The request.
+            receive: Its body, and then the client's leaving.
+            send: The response.
+            principal: Who sent it.
+            root_path: Where the application is mounted: what the client has to put before `post_path`.
+
+        *Closing.* Cancelled, it ends the session at once.
+        """
+        responses = Responses(request, self._policy, self._limits)
+        refusal = (
+            admit(request, self._policy, self._limits) or _only("GET", request, responses) or self._full(responses)
+        )
+        response = Response(send)
+        if refusal is not None:
+            await _refuse(response, request, refusal)
+            return
+        id = secrets.token_urlsafe(32)
+        connection = self._connection()
+        session = _Session(connection, response, self._policy.keep_alive)
+        async with trio.open_nursery() as nursery:
+            link = Link(self._service, connection, session, nursery, principal)
+            # Before the client is told of it: it may post at once.
+            self._sessions[id] = session, link
+            self._service.connected(link)
+            try:
+                await response.begin(responses.stream_head(), endpoint_event(root_path + self.post_path, id))
+                await session.run(link, nursery, receive)
+            finally:
+                self._service.disconnected(link)
+                del self._sessions[id]
+                self._ended.set()
+
+    async def serve_post(
+        self, request: HttpRequest, receive: Receive, send: Send, *, principal: str | None = None
+    ) -> None:
+        """Answers a request to `post_path`: hands the message of a POST to its session.
+
+        Args:
+            request: The request.
+            receive: Its body.
+            send: The response.
+            principal: Who sent it: the session has to belong to the same.
+        """
+        responses = Responses(request, self._policy, self._limits)
+        refusal = admit(request, self._policy, self._limits) or _only("POST", request, responses)
+        if refusal is None:
+            refusal = await self._post(request, receive, responses, principal)
+        response = Response(send)
+        if refusal is not None:
+            await _refuse(response, request, refusal)
+        else:
+            await response.complete(responses.empty_head())
+
+    async def drain(self, seconds: float) -> None:
+        """Ends all sessions: requests that run may finish within `seconds`. No new session begins."""
+        self._draining = seconds
+        for session, _ in self._sessions.values():
+            session.grace = seconds
+            session.over.set()
+        while self._sessions:
+            self._ended = trio.Event()
+            await self._ended.wait()
+
+    # --- details ---------------------------------------------------------------------------------------------------
+
+    def _full(self, responses: Responses) -> Refusal | None:
+        if self._draining is not None:
+            return responses.refuse(503, "the server stops")
+        if len(self._sessions) < self._limits.sessions:
+            return None
+        # Each of them has a client at the other end, so none can make room.
+        excess = LimitExceeded(
+            "sessions at a time",
+            observed=len(self._sessions) + 1,
+            allowed=self._limits.sessions,
+            setting="Limits.sessions",
+        )
+        return responses.busy(excess)
+
+    async def _post(
+        self, request: HttpRequest, receive: Receive, responses: Responses, principal: str | None
+    ) -> Refusal | None:
+        # A session of somebody else looks like none, and neither costs the reading of a body.
+        id = session_of(request)
+        session, link = self._sessions.get(id or "", (None, None))
+        if session is None or link is None or link.principal != principal:
+            return responses.unknown_session()
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return responses.refuse(400, "the client left before the end of its message")
+            part = message.get("body", b"")
+            body += part if isinstance(part, bytes) else b""
+            if len(body) > self._limits.message_bytes:
+                return responses.too_large(len(body))
+            more = bool(message.get("more_body", False))
+        content = read_post(bytes(body), self._limits)
+        if isinstance(content, Refusal):
+            return content
+        if session.over.is_set() or not await session.deliver(link, content, len(body), request):
+            return responses.unknown_session()
+        return None
+
+
+def _only(method: str, request: HttpRequest, responses: Responses) -> Refusal | None:
+    if request.method == method:
+        return None
+    return responses.refuse(
+        405, f"{request.method[:20]!a} is not allowed here, but {method}", headers=(("allow", method),)
+    )
+
+
+async def _refuse(response: Response, request: HttpRequest, refusal: Refusal) -> None:
+    _log.debug("refused %s %s: %s", request.method, request.path, refusal.reason)
+    await response.refuse(refusal)

@@ -1,0 +1,121 @@
+"""A server whose tools can be held and watched, for tests of HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.limits import Limits
+from mcp_core.revisions import REVISIONS, Revision
+from mcp_server import Context, Server
+
+
+class Gate:
+    """What the tools did, and what they wait for."""
+
+    def __init__(
+        self, limits: Limits | None = None, revisions: tuple[Revision, ...] = tuple(REVISIONS.values())
+    ) -> None:
+        self.server = Server("gate", version="0", limits=limits or Limits(), revisions=revisions)
+        self.gates: dict[str, trio.Event] = {}
+        self.running: list[str] = []
+        self.cancelled: list[str] = []
+        self.done: list[str] = []
+        self.contexts: list[Context] = []
+        server = self.server
+
+        @server.tool
+        async def echo(text: str) -> str:
+            """Gives it back."""
+            return text
+
+        @server.tool
+        async def hold(name: str, context: Context) -> str:
+            """Waits until it is let through."""
+            self.running.append(name)
+            self.contexts.append(context)
+            try:
+                await self.gate(name).wait()
+            except trio.Cancelled:
+                self.cancelled.append(name)
+                raise
+            self.done.append(name)
+            return name
+
+        @server.tool
+        async def steps(name: str, context: Context, count: int = 2) -> str:
+            """Tells of each step, and waits for the gate of each."""
+            self.running.append(name)
+            try:
+                for step in range(1, count + 1):
+                    await context.progress(step)
+                    await self.gate(f"{name}{step}").wait()
+            except trio.Cancelled:
+                self.cancelled.append(name)
+                raise
+            self.done.append(name)
+            return name
+
+        @server.tool
+        async def half() -> str:
+            """Returns what JSON cannot say."""
+            return "half of a pair: \ud800"
+
+        @server.tool
+        async def fail() -> str:
+            """Fails."""
+            raise RuntimeError("a secret")
+
+        @server.tool
+        async def look(context: Context) -> str:
+            """Asks the client."""
+            self.running.append("look")
+            return str(len(await context.list_roots()))
+
+        @server.tool
+        async def release(name: str, context: Context) -> str:
+            """Lets its connection go."""
+            await context.progress(1)
+            await context.release_stream()
+            self.running.append(name)
+            await self.gate(name).wait()
+            await context.progress(2)
+            self.done.append(name)
+            return name
+
+        @server.tool
+        async def who(context: Context) -> str:
+            """Says who asks."""
+            assert context.http is not None
+            return f"{context.principal} {context.http.method} {context.http.headers.get('user-agent')}"
+
+        @server.resource("memo://{name}")
+        async def memo(name: str) -> str:
+            """A memo."""
+            return name
+
+    def gate(self, name: str) -> trio.Event:
+        return self.gates.setdefault(name, trio.Event())
+
+    def let(self, *names: str) -> None:
+        for name in names:
+            self.gate(name).set()
+
+    async def until_running(self, *names: str) -> None:
+        while not all(name in self.running for name in names):
+            await trio.lowlevel.checkpoint()
+
+
+def text_of(answer: Mapping[str, JsonValue]) -> str:
+    """The text in the result of a tool."""
+    result = answer["result"]
+    assert isinstance(result, dict), answer
+    content = result["content"]
+    assert isinstance(content, list)
+    first = content[0]
+    assert isinstance(first, dict)
+    text = first["text"]
+    assert isinstance(text, str)
+    return text

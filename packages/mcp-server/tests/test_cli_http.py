@@ -1,0 +1,244 @@
+"""The command line over HTTP: its options, what is said of them, and how it stops."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+
+from mcp_core.http.policy import EndpointPolicy
+from mcp_server import Server, _cli_http
+from mcp_server._cli import main
+
+SOURCE = """
+import sys
+import trio
+from mcp_server import Server
+
+server = Server("sample", version="1")
+
+@server.tool
+async def wait() -> str:
+    print("running", file=sys.stderr, flush=True)
+    await trio.sleep(SECONDS)
+    return "done"
+"""
+
+PATIENCE = 30
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "sample_server.py").write_text(SOURCE.replace("SECONDS", "0.3"))
+    (tmp_path / "slow_server.py").write_text(SOURCE.replace("SECONDS", "1_000"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return tmp_path
+
+
+class Running:
+    """The command, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def line(self) -> str:
+        """The next line that it says."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def post(self) -> subprocess.Popen[str]:
+        """Has a tool called, by yet another process; it prints the answer's body."""
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
+        }
+        params = {"name": "wait", "arguments": {}, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "wait",
+        }
+        program = (
+            "import sys, urllib.request as u\n"
+            f"print(u.urlopen(u.Request({self.url!r}, {body.encode()!r}, {headers!r})).read().decode())"
+        )
+        return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def running(target: str, *words: str) -> Iterator[Running]:
+    command = [sys.executable, "-m", "mcp_server", "run", target, "--http", "127.0.0.1:0", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            found = re.fullmatch(r"sample is served at (https?://127\.0\.0\.1:\d+/\S+)\n", said)
+            assert found, said
+            yield Running(process, found[1])
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_when_what_runs_has_been_answered(folder: Path, number: signal.Signals) -> None:
+    with running("sample_server") as server, server.post() as client:
+        assert server.line() == "running\n"
+        server.process.send_signal(number)
+        out, _ = client.communicate(timeout=PATIENCE)
+        assert json.loads(out)["result"]["content"] == [{"type": "text", "text": "done"}]
+        assert server.process.wait(PATIENCE) == 0
+        assert server.line() == ""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_a_second_signal_breaks_it_off(folder: Path, number: signal.Signals, status: int) -> None:
+    with running("slow_server") as server, server.post() as client:
+        assert server.line() == "running\n"
+        server.process.send_signal(number)
+        # The first was understood when nobody gets in any more.
+        address = server.url.removeprefix("http://").partition("/")[0].split(":")
+        while True:
+            try:
+                socket.create_connection((address[0], int(address[1]))).close()
+            except ConnectionError:
+                break
+        server.process.send_signal(number)
+        assert server.process.wait(PATIENCE) == status
+        client.kill()
+
+
+def test_all_options_together(folder: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    (folder / "cert.pem").write_bytes(issued.cert_chain_pems[0].bytes())
+    (folder / "key.pem").write_bytes(issued.private_key_pem.bytes())
+    words = "--path /here --tls-cert cert.pem --tls-key key.pem --store kept.sqlite --legacy-sse --healthz"
+    with running("sample_server", *words.split(), "--allowed-host", "127.0.0.1") as server:
+        assert server.url.startswith("https://")
+        assert server.url.endswith("/here")
+        import ssl
+
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        healthy = server.url.replace("/here", "/healthz")
+        with urllib.request.urlopen(healthy, context=context, timeout=PATIENCE) as answer:
+            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(server.url.replace("/here", "/mcp"), context=context, timeout=PATIENCE)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+    assert (folder / "kept.sqlite").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--allowed-host a --allow-any-host --http h:1", "--allowed-host and --allow-any-host exclude each other"),
+        ("--tls-key k --http h:1", "--tls-key needs --tls-cert"),
+        ("--healthz", "--healthz needs --http HOST:PORT"),
+        ("--allowed-host a", "--allowed-host needs --http HOST:PORT"),
+        ("--path /x", "--path needs --http HOST:PORT"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_refused(
+    folder: Path, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "sample_server", *words.split()])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--http 8000", "'8000' does not say where to listen: write HOST:PORT"),
+        ("--http 127.0.0.1:x", "'x' is not a port"),
+        ("--http 0.0.0.0:0", "other machines can connect to 0.0.0.0:0"),
+        ("--http 192.0.2.1:0", "cannot listen at 192.0.2.1:0: "),
+        ("--http 127.0.0.1:0 --tls-cert nowhere.pem", "the certificate cannot be used, from nowhere.pem: No such file"),
+        ("--http 127.0.0.1:0 --path x", "has to begin with a slash: 'x'"),
+        ("--http 127.0.0.1:0 --allowed-host=", "allowed_hosts: '' is no host"),
+        ("--http 127.0.0.1:0 --store sample_server.py", "sample_server.py"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_told(
+    folder: Path, words: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "sample_server", *words.split()]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("mcp-server: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", {}),
+        ("--allow-any-host", {"policy": EndpointPolicy(allowed_hosts=None)}),
+        ("--allowed-host a --allowed-host b:1", {"allowed_hosts": ["a", "b:1"]}),
+        ("--healthz --legacy-sse", {"healthz": "/healthz", "legacy_sse": True}),
+        ("--path /x --tls-cert c --tls-key k", {"path": "/x", "tls_cert": "c", "tls_key": "k"}),
+    ],
+)
+async def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, object]) -> None:
+    got: list[object] = []
+
+    async def serve(server: Server, bind: str, *, task_status: object, **options: object) -> None:
+        got.extend([bind, options])
+
+    monkeypatch.setattr(_cli_http, "serve_http", serve)
+    parser = argparse.ArgumentParser()
+    _cli_http.add_options(parser)
+    given = parser.parse_args(["--http", "h:1", *words.split()])
+    assert _cli_http.problem(given) is None
+    await _cli_http.serve(Server("x", version="1"), given)
+    plain = {"path": "/mcp", "healthz": None, "legacy_sse": False, "tls_cert": None, "tls_key": None, "store": None}
+    assert got == ["h:1", {**plain, **expected}]
+
+
+@pytest.mark.parametrize("error", [OSError(5, "the disk is gone"), ValueError("what is that")])
+def test_a_failure_while_it_serves_is_no_matter_of_options(
+    folder: Path, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(
+        server: Server, bind: str, *, task_status: trio.TaskStatus[tuple[str, ...]], **options: object
+    ) -> None:
+        task_status.started(("http://h:1/mcp",))
+        raise error
+
+    monkeypatch.setattr(_cli_http, "serve_http", serve)
+    assert main(["run", "sample_server", "--http", "h:1"]) == 1
+    assert "the server failed" in caplog.text
+
+
+def test_the_signals_are_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(server: Server, bind: str, **options: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(_cli_http, "serve_http", serve)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["run", "sample_server", "--http", "h:1"]) == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -1,0 +1,444 @@
+"""Modern HTTP: each request by itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+import trio.testing
+from asgi_host import as_object, hosted
+from http_gate import Gate, text_of
+
+from mcp_core.errors import ErrorCode, LocalProtocolError
+from mcp_core.http.messages import HttpRequest
+from mcp_core.http.policy import EndpointPolicy
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits import Limits
+from mcp_core.methods import ROOTS_LIST
+from mcp_core.revisions import MODERN, R2026_07_28
+from mcp_core.types import ListRootsRequestParams
+from mcp_server import Context, Server
+
+HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"])
+
+
+def code_of(answer: JsonObject) -> JsonValue:
+    return as_object(answer["error"])["code"]
+
+
+# --- the form of the answer ------------------------------------------------------------------------------------------
+
+
+@HOOKED
+@pytest.mark.spec(
+    "http.single-endpoint-post",
+    "http.request-response-content-type",
+    "http.success-status-200",
+    "http.session-id-not-minted",
+    "compat.server-dual-modern-request",
+)
+async def test_a_call_that_only_returns_is_answered_by_json(hooked: bool) -> None:
+    async with hosted(Gate().server.asgi(), hooked=hooked) as client:
+        reply = client.post(client.call("echo", text="hello"))
+        assert text_of(await reply.json()) == "hello"
+        assert reply.status == 200
+        assert "mcp-session-id" not in reply.headers
+        assert reply.headers["cache-control"] == "no-store"
+        await reply.returned.wait()
+        assert reply.companions == 0
+
+
+@HOOKED
+@pytest.mark.spec(
+    "http.sse-notifications-before-response",
+    "http.sse-notifications-related",
+    "http.sse-final-response-ends-stream",
+    "http.sse-x-accel-buffering",
+    "http.sse-no-requests",
+)
+async def test_the_first_notification_makes_a_stream_of_the_answer(hooked: bool) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi(), hooked=hooked) as client:
+        reply = client.post(client.call("steps", name="a", token="t"))
+        first = await reply.message()
+        assert first["method"] == "notifications/progress"
+        assert reply.headers["x-accel-buffering"] == "no"
+        assert reply.media == "text/event-stream"
+        gate.let("a1", "a2")
+        events = await reply.rest()
+        assert [event.event for event in events] == ["message", "message"]
+        assert [event.id for event in events] == [None, None]
+        assert text_of(json.loads(events[1].data)) == "a"
+        assert reply.complete
+
+
+async def test_notifications_that_nobody_asked_for_make_no_stream() -> None:
+    gate = Gate()
+    gate.let("a1", "a2")
+    async with hosted(gate.server.asgi()) as client:
+        assert text_of(await client.post(client.call("steps", name="a")).json()) == "a"
+
+
+@HOOKED
+async def test_a_slow_answer_becomes_a_stream_so_that_proxies_see_life(
+    hooked: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    gate = Gate()
+    app = gate.server.asgi(policy=EndpointPolicy(stream_after=5, keep_alive=15))
+    async with hosted(app, hooked=hooked) as client:
+        reply = client.post(client.call("hold", name="a"))
+        await trio.sleep(4.9)
+        assert reply.status == 0
+        await trio.sleep(0.2)
+        assert reply.media == "text/event-stream"
+        assert reply.chunks == [b": still here\n\n"]
+        await trio.sleep(31)
+        assert reply.chunks == [b": still here\n\n"] * 3
+        gate.let("a")
+        assert text_of(await reply.message()) == "a"
+
+
+@pytest.mark.spec("http.sse-comment-keepalive")
+async def test_comments_are_sent_only_to_a_silent_stream(autojump_clock: trio.testing.MockClock) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi(policy=EndpointPolicy(keep_alive=10))) as client:
+        reply = client.post(client.call("steps", name="a", token=1, count=3))
+        await trio.sleep(8)
+        gate.let("a1")
+        await trio.sleep(9)
+        assert not any(chunk.startswith(b":") for chunk in reply.chunks)
+        await trio.sleep(2)
+        assert reply.chunks[-1].startswith(b":")
+
+
+async def test_the_endpoint_may_prefer_streams() -> None:
+    async with hosted(Gate().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
+        reply = client.post(client.call("echo", text="hello"))
+        assert text_of(await reply.message()) == "hello"
+        refused = client.post(client.request("no/such"))
+        assert code_of(await refused.json()) == ErrorCode.METHOD_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"), [("application/json", "application/json"), ("text/event-stream", "text/event-stream")]
+)
+async def test_the_client_has_the_form_that_it_takes(accept: str, media: str) -> None:
+    gate = Gate()
+    gate.let("a1", "a2")
+    async with hosted(gate.server.asgi()) as client:
+        for message in (
+            client.call("echo", text="a"),
+            client.call("steps", name="a", token=1),
+            client.request("no/such"),
+        ):
+            reply = client.post(message, accept=accept)
+            answer = await reply.answer()
+            assert answer["id"] == message["id"]
+            assert reply.media == media
+
+
+async def test_a_client_that_takes_only_json_waits_for_its_answer_however_long_it_takes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        reply = client.post(client.call("hold", name="a"), accept="application/json")
+        await trio.sleep(1000)
+        assert reply.status == 0
+        gate.let("a")
+        assert text_of(await reply.json()) == "a"
+
+
+async def test_two_tasks_of_a_handler_write_to_one_stream_in_their_order() -> None:
+    server = Server("x", version="0")
+
+    @server.tool
+    async def many(context: Context) -> str:
+        """Many."""
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(context.info, number)
+        return "done"
+
+    async with hosted(server.asgi()) as client:
+        message = client.request("tools/call", {"name": "many", "_meta": {"io.modelcontextprotocol/logLevel": "debug"}})
+        reply = client.post(message)
+        messages = [json.loads(event.data) for event in await reply.rest()]
+        assert sorted(each["params"]["data"] for each in messages[:-1]) == list(range(50))
+        assert text_of(messages[-1]) == "done"
+        # What came while one was written went out together.
+        assert len(reply.chunks) < 10
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.method-not-found-404", "http.removed-methods-404")
+@pytest.mark.parametrize(
+    "method", ["no/such", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"]
+)
+async def test_a_method_that_does_not_exist_is_answered_404(method: str) -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        reply = client.post(client.request(method))
+        assert code_of(await reply.json()) == ErrorCode.METHOD_NOT_FOUND
+        assert reply.status == 404
+
+
+@pytest.mark.spec("http.header-mismatch-400", "http.unsupported-version-400", "http.missing-capability-400")
+async def test_errors_of_the_request_itself_are_answered_400() -> None:
+    server = Gate().server
+    async with hosted(server.asgi()) as client:
+        reply = client.post(client.call("echo", text="a"), mcp_name="other")
+        assert code_of(await reply.json()) == ErrorCode.HEADER_MISMATCH
+        assert reply.status == 400
+        message = client.call("echo", text="a")
+        as_object(as_object(message["params"])["_meta"])["io.modelcontextprotocol/protocolVersion"] = "2099-01-01"
+        reply = client.post(message, mcp_protocol_version="2099-01-01")
+        assert code_of(await reply.json()) == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+        assert reply.status == 400
+        client.capabilities = {}
+        reply = client.post(client.call("look"))
+        assert code_of(await reply.json()) == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
+        assert reply.status == 400
+        message = client.call("echo", text="a")
+        del as_object(message["params"])["_meta"]
+        reply = client.post(message)
+        assert code_of(await reply.json()) == ErrorCode.INVALID_PARAMS
+        assert reply.status == 400
+
+
+@pytest.mark.spec("http.other-error-status-unspecified")
+async def test_errors_of_handlers_have_status_200() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        reply = client.post(client.call("nobody"))
+        assert code_of(await reply.json()) == ErrorCode.INVALID_PARAMS
+        assert reply.status == 200
+
+
+async def test_a_result_that_json_cannot_say_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        for accept in ("application/json", "text/event-stream"):
+            answer = await client.post(client.call("half"), accept=accept).answer()
+            assert answer["error"] == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
+    assert "cannot be sent" in caplog.text
+
+
+async def test_nothing_internal_is_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        reply = client.post(client.call("fail"))
+        assert b"secret" not in await reply.body()
+    assert "a secret" in caplog.text
+
+
+# --- other messages --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.notification-accepted-202", "cancellation.unknown-id-ignored", "cancellation.malformed-ignored")
+async def test_notifications_are_accepted() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        await client.tell("notifications/progress", {"progressToken": 1, "progress": 1})
+        await client.tell("notifications/cancelled", {"requestId": 77})
+        await client.tell("notifications/cancelled", {"requestId": [1]})
+        await client.tell("notifications/unheard-of")
+
+
+async def test_a_cancellation_does_not_reach_the_request_of_another_client_with_the_same_id() -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        reply = client.post(client.call("hold", name="a", id=1))
+        await gate.until_running("a")
+        await client.tell("notifications/cancelled", {"requestId": 1})
+        gate.let("a")
+        assert text_of(await reply.answer()) == "a"
+
+
+@pytest.mark.spec("http.batch-rejected")
+async def test_batches_and_answers_are_refused() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        for message in ([client.call("echo", text="a")], {"jsonrpc": "2.0", "id": 1, "result": {}}):
+            reply = client.start("POST", json.dumps(message).encode(), mcp_protocol_version=R2026_07_28.name)
+            assert code_of(await reply.json()) == ErrorCode.INVALID_REQUEST
+            assert reply.status == 400
+
+
+@pytest.mark.spec("http.get-405", "http.delete-405", "http.session-id-ignored", "http.last-event-id-ignored")
+async def test_a_modern_server_has_neither_get_nor_delete() -> None:
+    async with hosted(Gate(revisions=MODERN).server.asgi()) as client:
+        for method in ("GET", "DELETE"):
+            reply = client.start(method)
+            assert (await reply.body(), reply.status)[1] == 405
+            assert reply.headers["allow"] == "POST"
+        reply = client.post(client.call("echo", text="a"), mcp_session_id="abc", last_event_id="1-1")
+        assert text_of(await reply.json()) == "a"
+
+
+@pytest.mark.spec("http.multiple-clients")
+async def test_two_clients_may_use_the_same_ids_at_once() -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        replies = [client.post(client.call("hold", name=name, id=1)) for name in "abc"]
+        await gate.until_running("a", "b", "c")
+        gate.let("a", "b", "c")
+        assert [text_of(await reply.answer()) for reply in replies] == ["a", "b", "c"]
+
+
+async def test_rounds_of_input_work_and_belong_to_who_began_them() -> None:
+    gate = Gate()
+
+    async def identify(request: HttpRequest) -> str | None:
+        return request.headers.get("authorization")
+
+    async with hosted(gate.server.asgi(identify=identify)) as client:
+        first = as_object((await client.post(client.call("look"), authorization="a").json())["result"])
+        assert first["resultType"] == "input_required"
+        (key,) = as_object(first["inputRequests"])
+        message = client.call("look")
+        as_object(message["params"]).update(
+            requestState=first["requestState"], inputResponses={key: {"roots": [{"uri": "file:///x"}]}}
+        )
+        assert text_of(await client.post(message, authorization="a").json()) == "1"
+        stolen = await client.post(message, authorization="b").json()
+        assert code_of(stolen) == ErrorCode.INVALID_PARAMS
+
+
+async def test_a_handler_knows_who_asks_and_by_what_request() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        assert text_of(await client.post(client.call("who"), user_agent="test").json()) == "None POST test"
+
+
+async def test_releasing_a_stream_does_nothing_here() -> None:
+    gate = Gate()
+    gate.let("a")
+    async with hosted(gate.server.asgi()) as client:
+        reply = client.post(client.call("release", name="a", token=1))
+        assert text_of(await reply.answer()) == "a"
+
+
+# --- clients that leave ----------------------------------------------------------------------------------------------
+
+
+@HOOKED
+@pytest.mark.spec(
+    "http.cancel-on-disconnect",
+    "http.cancel-server-stops",
+    "http.cancel-no-more-messages",
+    "cancellation.stop-processing",
+)
+@pytest.mark.parametrize("tool", ["hold", "steps"])
+async def test_a_client_that_leaves_cancels_its_request(
+    tool: str, hooked: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi(), hooked=hooked) as client:
+        reply = client.post(client.call(tool, name="a", token=1))
+        await gate.until_running("a")
+        await trio.sleep(1)
+        sent = len(reply.chunks)
+        reply.leave()
+        await reply.returned.wait()
+        assert gate.cancelled == ["a"]
+        assert len(reply.chunks) == sent
+
+
+async def test_a_client_that_leaves_while_it_does_not_read_frees_the_handler(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
+        await gate.until_running("a")
+        await trio.sleep(10)
+        reply.leave()
+        await reply.returned.wait()
+        assert gate.cancelled == ["a"]
+
+
+async def test_a_client_that_takes_nothing_for_a_minute_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
+        await trio.sleep(61)
+        await reply.returned.wait()
+        assert gate.cancelled == ["a"]
+
+
+async def test_a_client_that_leaves_within_the_body_costs_nothing() -> None:
+    gate = Gate()
+    app = gate.server.asgi()
+    async with hosted(app) as client:
+        reply = client.start("POST", b'{"jsonrpc"', whole=False)
+        await trio.testing.wait_all_tasks_blocked()
+        assert app.running == 1
+        reply.leave()
+        await reply.returned.wait()
+        assert (reply.status, app.running) == (0, 0)
+
+
+async def test_a_body_may_come_in_parts_and_is_bounded_while_it_comes() -> None:
+    async with hosted(Gate(Limits(message_bytes=1000)).server.asgi()) as client:
+        message = client.call("echo", text="a")
+        text = json.dumps(message).encode()
+        headers = {"mcp_protocol_version": R2026_07_28.name, "mcp_method": "tools/call", "mcp_name": "echo"}
+        reply = client.start("POST", parts=[text[:10], b"", text[10:]], more=headers)
+        assert text_of(await reply.json()) == "a"
+        reply = client.start("POST", parts=[b" " * 600, b" " * 600], whole=False, more=headers)
+        assert (await reply.body(), reply.status)[1] == 413
+        assert b"Limits.message_bytes" in await reply.body()
+        reply = client.start("POST", b"", content_length="5000", more=headers)
+        assert (await reply.body(), reply.status)[1] == 413
+
+
+async def test_a_request_that_ended_leaves_nothing() -> None:
+    gate = Gate()
+    app = gate.server.asgi()
+    async with hosted(app) as client:
+        for leave in (False, True):
+            reply = client.post(client.call("steps", name="a", token=1))
+            await reply.message()
+            if leave:
+                reply.leave()
+            gate.let("a1", "a2")
+            await reply.returned.wait()
+            gate.gates.clear()
+        assert (app.running, app.sessions, len(app._exchanges)) == (0, 0, 0)
+
+
+async def test_a_handler_that_is_cancelled_while_it_sends_spoils_nothing() -> None:
+    server = Server("x", version="0")
+
+    @server.tool
+    async def hasty(context: Context) -> str:
+        """Hasty."""
+        for number in range(20):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await context.info(f"{number}" * 100)
+        return "done"
+
+    async with hosted(server.asgi()) as client:
+        message = client.request(
+            "tools/call", {"name": "hasty", "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
+        )
+        messages = [json.loads(event.data) for event in await client.post(message).rest()]
+        assert text_of(messages[-1]) == "done"
+
+
+async def test_a_handler_cannot_ask_by_a_request() -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        client.post(client.call("hold", name="a"))
+        await gate.until_running("a")
+        call = gate.contexts[0]._call
+        with pytest.raises(LocalProtocolError, match="may not send"):
+            await call.link.ask(ROOTS_LIST, ListRootsRequestParams(), call)
+
+
+async def test_deviations_that_are_survived_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="mcp_server")
+    async with hosted(Gate().server.asgi()) as client:
+        message = client.call("echo", text="a")
+        del message["jsonrpc"]
+        reply = client.post(message)
+        await reply.body()
+    assert "survived" in caplog.text or "refused" in caplog.text

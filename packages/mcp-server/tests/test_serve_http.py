@@ -1,0 +1,606 @@
+"""Serving over HTTP: where, to whom, and how it ends; by the embedded host and by hypercorn."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+
+import hypercorn
+import hypercorn.trio
+import pytest
+import trio
+import trio.testing
+import trustme
+from http_hosts import Answer, RawHttp
+from hypercorn.typing import Framework
+
+from mcp_core.http.messages import HttpRequest
+from mcp_core.http.origin import LOOPBACK_HOSTS
+from mcp_core.http.policy import EndpointPolicy
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.limits import Limits
+from mcp_server import Server, _serve_http
+from mcp_server._bind import are_loopback, listen, split_bind
+from mcp_server._bind import urls as urls_of
+from mcp_server._host import Host
+from mcp_server._host_timeouts import HostTimeouts
+from mcp_server._serve_http import HttpOptions, serve_http
+from mcp_server._serve_hypercorn import serve_hypercorn
+
+WAYS = pytest.mark.parametrize("serve", [serve_http, serve_hypercorn])
+
+
+class Serve(Protocol):
+    """What both ways have in common."""
+
+    async def __call__(
+        self,
+        server: Server,
+        bind: str = ...,
+        *,
+        task_status: trio.TaskStatus[tuple[str, ...]] = ...,
+        **options: Unpack[HttpOptions],
+    ) -> None: ...
+
+
+def made() -> tuple[Server, dict[str, trio.Event]]:
+    """A server with a tool that ends when it is told to."""
+    server = Server("sample", version="1", limits=Limits(header_bytes=2_048))
+    events = {"running": trio.Event(), "release": trio.Event(), "cancelled": trio.Event()}
+
+    @server.tool
+    async def wait() -> str:
+        events["running"].set()
+        try:
+            await events["release"].wait()
+        except trio.Cancelled:
+            events["cancelled"].set()
+            raise
+        return "done"
+
+    return server, events
+
+
+@asynccontextmanager
+async def serving(
+    serve: Serve, server: Server, bind: str = "127.0.0.1:0", **options: Unpack[HttpOptions]
+) -> AsyncIterator[tuple[trio.CancelScope, str]]:
+    """Serves while the block runs; gives what stops it, and the URL."""
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            scope = trio.CancelScope()
+
+            async def run(task_status: trio.TaskStatus[tuple[str, ...]]) -> None:
+                with scope:
+                    await serve(server, bind, task_status=task_status, **options)
+
+            (url,) = await nursery.start(run)
+            yield scope, url
+            scope.cancel()
+
+
+def call(name: str) -> bytes:
+    """A call of a tool in 2026-07-28."""
+    return request("tools/call", {"name": name, "arguments": {}})
+
+
+def request(method: str, params: JsonObject) -> bytes:
+    """A request in 2026-07-28."""
+    meta: JsonObject = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
+    }
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}).encode()
+
+
+def head_of(
+    body: bytes, name: str = "wait", *, method: str = "tools/call", path: str = "/mcp", host: str = "127.0.0.1"
+) -> bytes:
+    lines = (
+        f"POST {path} HTTP/1.1",
+        f"Host: {host}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        "MCP-Protocol-Version: 2026-07-28",
+        f"Mcp-Method: {method}",
+        *([f"Mcp-Name: {name}"] if name else []),
+        f"Content-Length: {len(body)}",
+    )
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def begin(url: str, *, host: str = "127.0.0.1") -> RawHttp:
+    """A client whose call runs."""
+    client = await RawHttp.to(url.removesuffix("/mcp"))
+    body = call("wait")
+    await client.write(head_of(body, host=host) + body)
+    return client
+
+
+def text_of(answer: Answer) -> str:
+    text = json.loads(answer.body)["result"]["content"][0]["text"]
+    assert isinstance(text, str)
+    return text
+
+
+# --- where -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bind", "parts"),
+    [
+        ("127.0.0.1:8000", ("127.0.0.1", 8000)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("mcp.example:80", ("mcp.example", 80)),
+    ],
+)
+def test_a_bind_is_a_host_and_a_port(bind: str, parts: tuple[str, int]) -> None:
+    assert split_bind(bind) == parts
+
+
+@pytest.mark.parametrize("bind", ["", "8000", ":8000", "localhost", "::1:8000", "[::1]", "[::1:8000", "::1]:8000"])
+def test_a_bind_without_a_host_or_port_is_refused(bind: str) -> None:
+    with pytest.raises(ValueError, match="write HOST:PORT"):
+        split_bind(bind)
+
+
+@pytest.mark.parametrize("port", ["", "http", "-1", "65536", "+80", " 80", "8_0", "\u0668"])
+def test_a_port_is_a_number(port: str) -> None:
+    with pytest.raises(ValueError, match="is not a port"):
+        split_bind(f"localhost:{port}")
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=rf"cannot listen at {bind}: another program does already") as refused:
+            await serve_http(made()[0], bind)
+        assert refused.value.errno == errno.EADDRINUSE
+
+
+async def test_an_address_that_is_not_ours_is_told() -> None:
+    with pytest.raises(OSError, match=r"cannot listen at 192\.0\.2\.1:0: "):
+        await listen("192.0.2.1:0")
+
+
+async def test_a_name_that_nobody_knows_is_told() -> None:
+    with pytest.raises(OSError, match=r"cannot listen at nowhere\.invalid:80: "):
+        await listen("nowhere.invalid:80")
+
+
+Opened = tuple[str, int]
+
+
+class Listeners:
+    """Stands for a machine with several addresses: what `listen` asks the system."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, addresses: list[str], failures: dict[Opened, int]) -> None:
+        self.failures = failures
+        self.opened: list[Opened] = []
+
+        async def getaddrinfo(host: str, port: int, **_: int) -> list[tuple[int, int, int, str, Opened]]:
+            return [(0, 0, 0, "", (address, port)) for address in addresses]
+
+        monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+        monkeypatch.setattr(trio, "open_tcp_listeners", self.open)
+
+    async def open(self, port: int, *, host: str, backlog: int) -> list[trio.SocketListener]:
+        self.opened.append((host, port))
+        if (host, 0) in self.failures:
+            raise OSError(self.failures[host, 0], "as it is")
+        if self.failures.pop((host, 1), None):
+            raise OSError(errno.EADDRINUSE, "in use")
+        sock = trio.socket.socket()
+        await sock.bind(("127.0.0.1", 0))
+        sock.listen(backlog)
+        return [trio.SocketListener(sock)]
+
+
+async def test_all_addresses_of_a_name_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = Listeners(monkeypatch, ["127.0.0.1", "127.0.0.2", "127.0.0.1"], {})
+    listeners = await listen("several:0")
+    first = listeners[0].socket.getsockname()[1]
+    assert system.opened == [("127.0.0.1", 0), ("127.0.0.2", first)]
+    for listener in listeners:
+        await listener.aclose()
+
+
+async def test_a_kind_of_address_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    Listeners(monkeypatch, ["::1", "127.0.0.1"], {("::1", 0): errno.EADDRNOTAVAIL})
+    (listener,) = await listen("localhost:0")
+    await listener.aclose()
+    Listeners(monkeypatch, ["::1"], {("::1", 0): errno.EAFNOSUPPORT})
+    with pytest.raises(OSError, match="cannot listen at localhost:0: as it is"):
+        await listen("localhost:0")
+
+
+async def test_a_free_port_is_looked_for_that_all_addresses_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = Listeners(monkeypatch, ["127.0.0.1", "127.0.0.2"], {("127.0.0.2", 1): 1})
+    listeners = await listen("several:0")
+    assert len(listeners) == 2
+    assert len(system.opened) == 4
+    for listener in listeners:
+        await listener.aclose()
+
+
+async def test_the_search_for_a_free_port_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    Listeners(monkeypatch, ["127.0.0.1", "127.0.0.2"], {("127.0.0.2", 0): errno.EADDRINUSE})
+    with pytest.raises(OSError, match="no port is free at all addresses of several"):
+        await listen("several:0")
+
+
+async def test_a_forbidden_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    Listeners(monkeypatch, ["127.0.0.1"], {("127.0.0.1", 0): errno.EACCES})
+    with pytest.raises(OSError, match="the system does not permit it; ports below 1024 are often reserved"):
+        await listen("localhost:80")
+
+
+async def test_urls_can_be_used() -> None:
+    listeners = await listen("127.0.0.1:0")
+    port = listeners[0].socket.getsockname()[1]
+    assert urls_of(listeners, "https", "/mcp") == (f"https://127.0.0.1:{port}/mcp",)
+    assert are_loopback(listeners)
+
+    class Six:
+        """Stands for a listener at ::1, which not every machine has."""
+
+        socket = property(lambda self: self)
+
+        def getsockname(self) -> tuple[str, int, int, int]:
+            return ("::1", 8000, 0, 0)
+
+    assert urls_of([Six()], "http", "/") == ("http://[::1]:8000/",)  # type: ignore[list-item]  # what is used of it
+    for listener in listeners:
+        await listener.aclose()
+
+
+# --- to whom ---------------------------------------------------------------------------------------------------------
+
+
+@WAYS
+async def test_a_server_that_others_can_reach_has_to_be_told_its_names(serve: Serve) -> None:
+    server, _ = made()
+    for options in (HttpOptions(), HttpOptions(policy=EndpointPolicy()), HttpOptions(policy=None)):
+        with pytest.raises(ValueError, match=r"0\.0\.0\.0:0, by names that are not known here: pass allowed_hosts="):
+            await serve(server, "0.0.0.0:0", **options)
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("options", "host", "status"),
+    [
+        (HttpOptions(allowed_hosts=["mcp.example"]), "mcp.example", 200),
+        (HttpOptions(allowed_hosts=["mcp.example"]), "localhost", 403),
+        (HttpOptions(allowed_hosts=LOOPBACK_HOSTS), "localhost", 200),
+        (HttpOptions(policy=EndpointPolicy(allowed_hosts=("mcp.example",))), "mcp.example", 200),
+        (HttpOptions(policy=EndpointPolicy(allowed_hosts=None)), "anything.example", 200),
+        (HttpOptions(policy=EndpointPolicy(), allowed_hosts=("mcp.example",)), "mcp.example", 200),
+    ],
+)
+async def test_a_server_that_was_told_its_names_goes_by_them(
+    serve: Serve, options: HttpOptions, host: str, status: int
+) -> None:
+    server, events = made()
+    events["release"].set()
+    async with serving(serve, server, "0.0.0.0:0", **options) as (_, url):
+        client = await begin(url.replace("0.0.0.0", "127.0.0.1"), host=host)
+        assert (await client.answer("POST")).status == status
+        await client.aclose()
+
+
+@pytest.mark.spec("http.bind-localhost")
+async def test_a_server_is_reached_from_this_machine_only_unless_told_otherwise() -> None:
+    server, _ = made()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        free = probe.getsockname()[1]
+    bound: list[str] = []
+
+    async def listen_elsewhere(bind: str) -> list[trio.SocketListener]:
+        bound.append(bind)
+        return await listen(f"127.0.0.1:{free}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_serve_http, "listen", listen_elsewhere)
+        async with trio.open_nursery() as nursery:
+            assert await nursery.start(serve_http, server) == (f"http://127.0.0.1:{free}/mcp",)
+            nursery.cancel_scope.cancel()
+    assert bound == ["127.0.0.1:8000"]
+
+
+async def test_a_lone_name_is_not_taken_for_many() -> None:
+    with pytest.raises(TypeError, match=r"one in a list: \['mcp\.example'\]"):
+        await serve_http(made()[0], "0.0.0.0:0", allowed_hosts="mcp.example")
+
+
+# --- what ------------------------------------------------------------------------------------------------------------
+
+
+@WAYS
+async def test_calls_are_answered(serve: Serve) -> None:
+    server, events = made()
+    async with serving(serve, server) as (_, url):
+        assert url.endswith("/mcp")
+        client = await begin(url)
+        await events["running"].wait()
+        events["release"].set()
+        answer = await client.answer("POST")
+        assert (answer.status, text_of(answer), "server" in answer.headers) == (200, "done", False)
+        await client.aclose()
+
+
+@WAYS
+async def test_the_options_reach_the_endpoint(serve: Serve) -> None:
+    server, _ = made()
+    asked: list[str] = []
+
+    async def identify(request: HttpRequest) -> str | None:
+        asked.append(request.path)
+        return "someone"
+
+    options = HttpOptions(path="/here", healthz="/fine", legacy_sse=True, identify=identify)
+    async with serving(serve, server, **options) as (_, url):
+        assert url.endswith("/here")
+        client = await RawHttp.to(url.removesuffix("/here"))
+        statuses = {path: (await client.get(path)).status for path in ("/mcp", "/fine")}
+        assert statuses == {"/mcp": 404, "/fine": 200}
+        body = call("unknown")
+        await client.write(head_of(body, "unknown", path="/here") + body)
+        await client.answer("POST")
+        await client.write(b"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+        assert (await client.head()).status == 200
+        assert b"event: endpoint" in await client.part()
+        assert asked == ["/here", "/sse"]
+        await client.aclose()
+
+
+@WAYS
+async def test_the_bounds_of_the_server_hold(serve: Serve) -> None:
+    async with serving(serve, made()[0]) as (_, url):
+        client = await RawHttp.to(url)
+        got = await client.get("", X="x" * 70_000)
+        assert got.status in {400, 431}
+        await client.aclose()
+
+
+async def test_the_timeouts_reach_the_host() -> None:
+    serve = partial(serve_http, timeouts=HostTimeouts(head=0.05))
+    async with serving(serve, made()[0]) as (_, url):
+        client = await RawHttp.to(url)
+        assert await client.closed()
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (HttpOptions(path="mcp"), "has to begin with a slash: 'mcp'"),
+        (HttpOptions(grace=-1), "grace must be a number of seconds, not -1"),
+        (HttpOptions(grace=math.nan), "grace must be a number of seconds, not nan"),
+        (HttpOptions(tls_key="key.pem"), "tls_key needs tls_cert"),
+    ],
+)
+async def test_an_option_that_cannot_be_used_is_refused(options: HttpOptions, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        await serve_http(made()[0], "127.0.0.1:0", **options)
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Path, Path, Path]:
+    """Who issued it, and the files: the certificate, its key, and both in one."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key, both = folder / "cert.pem", folder / "key.pem", folder / "both.pem"
+    cert.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    both.write_bytes(key.read_bytes() + cert.read_bytes())
+    return authority, cert, key, both
+
+
+@WAYS
+@pytest.mark.parametrize("in_one", [False, True])
+async def test_a_certificate_makes_it_https(
+    serve: Serve, in_one: bool, certificate: tuple[trustme.CA, Path, Path, Path]
+) -> None:
+    authority, cert, key, both = certificate
+    server, events = made()
+    events["release"].set()
+    options = HttpOptions(tls_cert=both) if in_one else HttpOptions(tls_cert=str(cert), tls_key=key)
+    async with serving(serve, server, **options) as (_, url):
+        assert url.startswith("https://127.0.0.1:")
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        port = int(url.removesuffix("/mcp").rpartition(":")[2])
+        stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, https_compatible=True, ssl_context=context)
+        client = RawHttp(stream)
+        body = call("wait")
+        await client.write(head_of(body) + body)
+        assert text_of(await client.answer("POST")) == "done"
+        await client.aclose()
+
+
+async def test_a_client_that_would_speak_http_2_is_told_what_is_spoken(
+    certificate: tuple[trustme.CA, Path, Path, Path],
+) -> None:
+    authority, _, _, both = certificate
+    for serve, spoken in ((serve_http, "http/1.1"), (serve_hypercorn, "h2")):
+        async with serving(serve, made()[0], tls_cert=both) as (_, url):
+            context = ssl.create_default_context()
+            authority.configure_trust(context)
+            context.set_alpn_protocols(["h2", "http/1.1"])
+            port = int(url.removesuffix("/mcp").rpartition(":")[2])
+            stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, https_compatible=True, ssl_context=context)
+            await stream.do_handshake()
+            assert stream.selected_alpn_protocol() == spoken
+            await stream.aclose()
+
+
+async def test_a_certificate_that_cannot_be_used_is_told(certificate: tuple[trustme.CA, Path, Path, Path]) -> None:
+    _, cert, key, _ = certificate
+    with pytest.raises(OSError, match=r"the certificate cannot be used, from nowhere\.pem: No such file"):
+        await serve_http(made()[0], "127.0.0.1:0", tls_cert="nowhere.pem")
+    with pytest.raises(OSError, match=r"the certificate cannot be used, from .*key\.pem and .*cert\.pem: "):
+        await serve_http(made()[0], "127.0.0.1:0", tls_cert=key, tls_key=cert)
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+@WAYS
+async def test_a_call_that_runs_is_answered_before_the_end(serve: Serve) -> None:
+    server, events = made()
+    async with serving(serve, server) as (scope, url):
+        idle = await RawHttp.to(url)
+        await idle.get("")
+        client = await begin(url)
+        await events["running"].wait()
+        scope.cancel()
+        # Idle connections end at once, and nobody else gets in.
+        assert await idle.closed()
+        with pytest.raises(OSError, match="connect"):
+            await RawHttp.to(url)
+        assert not events["cancelled"].is_set()
+        events["release"].set()
+        answer = await client.answer("POST")
+        assert (answer.status, text_of(answer)) == (200, "done")
+        assert await client.closed()
+        for each in (idle, client):
+            await each.aclose()
+
+
+@WAYS
+async def test_a_call_that_runs_for_too_long_is_cancelled_at_the_end(serve: Serve) -> None:
+    server, events = made()
+    async with serving(serve, server, grace=0) as (scope, url):
+        client = await begin(url)
+        await events["running"].wait()
+        scope.cancel()
+        await events["cancelled"].wait()
+        await client.aclose()
+
+
+@WAYS
+async def test_a_stream_that_only_listens_ends_properly_at_the_end(serve: Serve) -> None:
+    server, _ = made()
+    async with serving(serve, server) as (scope, url):
+        client = await RawHttp.to(url.removesuffix("/mcp"))
+        body = request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await client.write(head_of(body, "", method="subscriptions/listen") + body)
+        assert (await client.head("POST")).headers["content-type"] == "text/event-stream"
+        told = await client.part()
+        scope.cancel()
+        while part := await client.part():
+            told += part
+        assert b'"result"' in told
+        await client.aclose()
+
+
+async def test_hypercorn_gives_calls_the_time_that_they_were_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[hypercorn.Config] = []
+    serve = hypercorn.trio.serve
+
+    async def note(app: Framework, config: hypercorn.Config, **more: Any) -> None:  # type: ignore[explicit-any]  # passed on
+        configs.append(config)
+        await serve(app, config, **more)
+
+    monkeypatch.setattr("hypercorn.trio.serve", note)
+    async with serving(serve_hypercorn, made()[0], grace=77):
+        assert configs[0].graceful_timeout > 77
+        assert configs[0].backlog >= 1_000
+
+
+async def test_hypercorn_ends_no_connection_after_a_number_of_requests() -> None:
+    async with serving(serve_hypercorn, made()[0], healthz="/healthz") as (_, url):
+        client = await RawHttp.to(url.removesuffix("/mcp"))
+        for _ in range(1_100):
+            assert (await client.get("/healthz")).status == 200
+        await client.aclose()
+
+
+@WAYS
+async def test_it_can_be_served_again(serve: Serve) -> None:
+    server, events = made()
+    events["release"].set()
+    port = 0
+    for _ in range(2):
+        async with serving(serve, server, f"127.0.0.1:{port}") as (_, url):
+            client = await begin(url)
+            assert text_of(await client.answer("POST")) == "done"
+            await client.aclose()
+            port = int(url.removesuffix("/mcp").rpartition(":")[2])
+
+
+async def test_a_failure_of_the_host_comes_out_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Host, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        raise ExceptionGroup("nurseries", [ExceptionGroup("of the host", [ZeroDivisionError("broken")])])
+
+    monkeypatch.setattr(Host, "run", fail)
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        await serve_http(made()[0], "127.0.0.1:0")
+
+
+async def test_a_host_that_does_not_start_comes_out_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Host, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(Host, "run", fail)
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        await serve_http(made()[0], "127.0.0.1:0")
+
+
+async def test_an_interrupt_in_a_task_of_the_host_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def interrupted(self: Host, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Host, "run", interrupted)
+    start = trio.current_time()
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await serve_http(made()[0], "127.0.0.1:0")
+    assert raised.group_contains(KeyboardInterrupt)
+    assert trio.current_time() - start == 1
+
+
+# --- what is loaded --------------------------------------------------------------------------------------------------
+
+
+def test_hypercorn_that_is_not_installed_is_told() -> None:
+    program = """
+import sys
+sys.modules["hypercorn"] = None
+import trio
+from mcp_server import Server
+from mcp_server._serve_hypercorn import serve_hypercorn
+trio.run(serve_hypercorn, Server("x", version="1"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    last = done.stderr.splitlines()[-1]
+    assert last == 'ModuleNotFoundError: serve_hypercorn needs hypercorn: install the extra, "mcp-server[hypercorn]"'
+
+
+def test_what_is_not_used_is_not_loaded() -> None:
+    program = """
+import sys
+import mcp_server._serve_http, mcp_server._serve_hypercorn, mcp_server._cli
+assert not {"h11", "hypercorn"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
