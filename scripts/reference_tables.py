@@ -180,7 +180,7 @@ def _limits(sources: Mapping[str, Source]) -> str:
     ]
     return _page(
         "Limits",
-        "The bounds on what a peer may make this side do. Pass `limits=Limits(...)` to `Server` or to `open_stdio`. An error\n"
+        "The bounds on what a peer may make this side do. Pass `limits=Limits(...)` to `Server`, `open_stdio` or `open_http`. An error\n"
         "that tells of a limit names the setting. From `mcp_core.limits`.",
         _table(["setting", "server", "client", "bounds"], rows),
     )
