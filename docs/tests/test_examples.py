@@ -3,6 +3,10 @@
 The Python blocks of a page are run one after the other, as one program. A block that begins with a file name in a comment
 (`# weather.py`) is also written to that file, so that later blocks can start it; one that says `continued` is added to it.
 Lines behind `$` in a console block are run, and what is below them is what has to come out; `...` stands for anything.
+
+A command that ends with `&` is a server: it runs until the end of the page, and says on stderr where it is. Pages write
+that as 127.0.0.1:8000 or another port of 8000 to 8009; the system chooses a free one, which takes its place in all that
+follows.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +36,8 @@ WRITTEN = pages(ROOT)
 PAGES = [*WRITTEN, *sorted((DOCS / "reference").glob("*.md"))]
 FILE = re.compile(r"# (\w+\.py)(, continued)?\n")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+PLACE = re.compile(r"127\.0\.0\.1:\d+")
+SHOWN_PLACE = re.compile(r"127\.0\.0\.1:800\d")
 UNTRIED = ("python -m pip install",)
 """Commands that would change the environment of whoever runs the tests."""
 
@@ -93,15 +100,50 @@ def test_the_commands_of_a_page_give_what_it_says(page: Path, folder: Path) -> N
     for path in ("docs", "scripts", "packages"):
         (folder / path).symlink_to(ROOT / path)
     checker = doctest.OutputChecker()
-    for block in blocks(page):
-        if block.language == "console":
-            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-                command, _, expected = part.partition("\n")
-                if command.startswith(UNTRIED):
-                    continue
-                done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=False)
-                assert done.returncode == 0, done.stderr
-                assert checker.check_output(expected, done.stdout, doctest.ELLIPSIS), f"{command} gave:\n{done.stdout}"
+    places: dict[str, str] = {}
+    with ExitStack() as servers:
+        for block in blocks(page):
+            if block.language == "console":
+                for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                    command, _, expected = part.partition("\n")
+                    if command.startswith(UNTRIED):
+                        continue
+                    if command.endswith(" &"):
+                        came = servers.enter_context(serving(command.removesuffix(" &"), expected, places))
+                    else:
+                        came = output(command, places)
+                    assert checker.check_output(expected, came, doctest.ELLIPSIS), f"{command} gave:\n{came}"
+
+
+def output(command: str, places: dict[str, str]) -> str:
+    """What a command writes to stdout, as a page would show it."""
+    for shown, place in places.items():
+        command = command.replace(shown, place)
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    came = done.stdout
+    for shown, place in places.items():
+        came = came.replace(place, shown)
+    return came
+
+
+@contextmanager
+def serving(command: str, expected: str, places: dict[str, str]) -> Iterator[str]:
+    """Runs a server, and gives what it wrote to stderr at its start, as a page would show it."""
+    (shown,) = set(SHOWN_PLACE.findall(command))
+    command = command.replace(shown, "127.0.0.1:0")
+    with subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            came = "".join(server.stderr.readline() for _ in expected.splitlines())
+            place = PLACE.search(came)
+            if not place:
+                server.kill()
+                raise AssertionError(f"{command} gave:\n{came}{server.stderr.read()}")
+            places[shown] = place[0]
+            yield came.replace(place[0], shown)
+        finally:
+            server.terminate()
 
 
 @pytest.mark.parametrize("page", having("json"), ids=name_of)

@@ -1,16 +1,23 @@
-"""The two clients that drive the engine without trio, against a real server process."""
+"""The programs that drive the core without trio: two clients against a real server process, an HTTP server with clients."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import trio
 
-from mcp_core.errors import ConnectionEnded, RequestFailed
+from mcp_client import open_http
+from mcp_core.errors import ConnectionEnded, NegotiationFailed, RequestFailed
+from mcp_core.revisions import LEGACY
 from mcp_core.types import TextContent
 
 SANSIO = Path(__file__).resolve().parents[1] / "howto" / "sansio"
@@ -18,6 +25,7 @@ sys.path.insert(0, str(SANSIO))
 
 from asyncio_client import open_process  # noqa: E402  # the examples are no package
 from blocking_client import BlockingClient, start  # noqa: E402
+from blocking_http_server import Handler  # noqa: E402
 
 SERVER = """
 import trio
@@ -64,12 +72,12 @@ for line in sys.stdin:
 """It is silent to what it does not know, and asks for what was not offered."""
 
 
-@pytest.mark.parametrize("name", ["blocking_client.py", "asyncio_client.py"])
+@pytest.mark.parametrize("name", ["blocking_client.py", "asyncio_client.py", "blocking_http_server.py"])
 def test_it_is_short(name: str) -> None:
     assert len((SANSIO / name).read_text().splitlines()) < 150
 
 
-@pytest.mark.parametrize("name", ["blocking_client.py", "asyncio_client.py"])
+@pytest.mark.parametrize("name", ["blocking_client.py", "asyncio_client.py", "blocking_http_server.py"])
 def test_it_does_not_need_trio(name: str) -> None:
     code = f"import sys; sys.path.insert(0, {str(SANSIO)!r}); import {name[:-3]}; print('trio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -163,3 +171,82 @@ def test_opening_tells_why_it_is_not_possible(code: str, error: type[Exception])
     ours, process = start([sys.executable, "-c", code])
     with process, ours, pytest.raises(error):
         BlockingClient(ours)
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """Where the blocking HTTP server is, as 127.0.0.1:4711."""
+
+    class Silent(Handler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def post(place: str, message: dict[str, object], **headers: str) -> tuple[int, dict[str, object]]:
+    """Posts a message by hand. Gives the status and the body."""
+    connection = http.client.HTTPConnection(place, timeout=10)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("POST", "/mcp", json.dumps(message), {"Content-Type": "application/json", **named})
+    with connection.getresponse() as response:
+        body = json.loads(response.read() or b"{}")
+        assert isinstance(body, dict)
+        connection.close()
+        return response.status, body
+
+
+def test_the_blocking_http_server_serves_a_client(place: str) -> None:
+    async def main() -> None:
+        async with open_http(f"http://{place}/mcp") as client:
+            assert client.revision.name == "2026-07-28"
+            assert [tool.name for tool in await client.list_tools()] == ["greet"]
+            assert (await client.call_tool("greet", {"name": "Ada"})).content == (TextContent(text="Hello, Ada"),)
+            assert (await client.call_tool("greet")).is_error
+            with pytest.raises(RequestFailed, match="unknown tool"):
+                await client.call_tool("sub")
+        with pytest.raises(NegotiationFailed):
+            async with open_http(f"http://{place}/mcp", revisions=LEGACY):
+                raise AssertionError("it opened")
+
+    trio.run(main)
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "by hand", "version": "1"},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "meta", "headers", "status"),
+    [
+        ("tools/list", META, {}, 200),
+        ("tools/list", META, {"Host": "evil.example"}, 403),
+        ("tools/list", META, {"Origin": "https://evil.example"}, 403),
+        ("tools/list", META, {"Content_Type": "text/plain"}, 415),
+        ("tools/list", META, {"Mcp_Method": "tools/call"}, 400),
+        ("tools/list", {**META, "io.modelcontextprotocol/clientCapabilities": None}, {}, 400),
+        ("no/such", META, {"Mcp_Method": "no/such"}, 404),
+        ("resources/list", META, {"Mcp_Method": "resources/list"}, 404),
+    ],
+)
+def test_the_blocking_http_server_decides_as_the_core_does(
+    place: str, method: str, meta: dict[str, object], headers: dict[str, str], status: int
+) -> None:
+    message: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}}
+    given = {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list", **headers}
+    answered, body = post(place, message, **given)
+    assert (answered, "error" in body) == (status, status != 200)
+    notification: dict[str, object] = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": 1},
+    }
+    assert post(place, notification, MCP_Protocol_Version="2026-07-28") == (202, {})

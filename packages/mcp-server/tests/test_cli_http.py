@@ -175,7 +175,7 @@ def test_options_that_make_no_sense_together_are_refused(
     [
         ("--http 8000", "'8000' does not say where to listen: write HOST:PORT"),
         ("--http 127.0.0.1:x", "'x' is not a port"),
-        ("--http 0.0.0.0:0", "other machines can connect to 0.0.0.0:0"),
+        ("--http 0.0.0.0:0", "names that are not known here: give --allowed-host NAME"),
         ("--http 192.0.2.1:0", "cannot listen at 192.0.2.1:0: "),
         ("--http 127.0.0.1:0 --tls-cert nowhere.pem", "the certificate cannot be used, from nowhere.pem: No such file"),
         ("--http 127.0.0.1:0 --path x", "has to begin with a slash: 'x'"),

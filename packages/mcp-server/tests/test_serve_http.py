@@ -514,7 +514,7 @@ async def test_hypercorn_gives_calls_the_time_that_they_were_promised(monkeypatc
     configs: list[hypercorn.Config] = []
     serve = hypercorn.trio.serve
 
-    async def note(app: Framework, config: hypercorn.Config, **more: Any) -> None:  # type: ignore[explicit-any]  # passed on
+    async def note(app: Framework, config: hypercorn.Config, **more: Any) -> None:  # type: ignore[explicit-any]  # noqa: ANN401  # passed on
         configs.append(config)
         await serve(app, config, **more)
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import ErrorResponse, JsonValue, RequestId
 
 __all__ = [
+    "EXCERPT_BYTES",
     "AccessDenied",
     "Circumstances",
     "ConnectionEnded",
@@ -378,7 +379,7 @@ class ConnectionEnded(TransportError):
 
 
 class SessionExpired(ConnectionEnded):
-    """The HTTP server answered 404 to a request of a session: the session is gone, and the request was not processed.
+    """The HTTP server does not know the session any more, by 404 or, as some say it, 400: the request was not processed.
 
     Spec: basic/transports#session-management (legacy)
     """

@@ -13,7 +13,8 @@ Functions are registered on a `Server`, which `serve_stdio` or `serve_http` then
 from __future__ import annotations
 
 from mcp_core.errors import RequestFailed, ResourceNotFound
-from mcp_server._context import Accepted, Context, Declined, Dismissed, InvalidAnswer
+from mcp_server._context import Context
+from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
 from mcp_server._errors import RegistrationError, ToolError
 from mcp_server._host_timeouts import HostTimeouts
 from mcp_server._http_endpoint import HttpEndpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_server._serve_http import HttpOptions, serve_http
+from mcp_server._serve_http import HttpOptions, UnknownNames, serve_http
 
 if TYPE_CHECKING:
     import argparse
@@ -87,6 +87,9 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     try:
         with _stopped_by_signals():
             await serve_http(server, given.http, task_status=reachable, **options)
+    except UnknownNames as error:
+        remedy = "give --allowed-host NAME for each name that clients use, or --allow-any-host to take any"
+        raise OptionError(str(UnknownNames(error.bind, remedy))) from error
     except (OSError, ValueError) as error:
         if reachable.told:
             raise

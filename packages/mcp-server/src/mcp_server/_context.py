@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 
-import attrs
 import trio
 
-from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.errors import LocalProtocolError
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.types import (
     LOGGING_LEVELS,
@@ -24,6 +23,7 @@ from mcp_core.types import (
     TextContent,
     TitledSingleSelectEnumSchema,
 )
+from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
 from mcp_server._form import Form, form_schema
 from mcp_server._shape import InvalidArguments
 
@@ -48,38 +48,13 @@ if TYPE_CHECKING:
     from mcp_server._rounds import Asking
     from mcp_server._server import Server
 
-__all__ = ["Accepted", "Context", "Declined", "Dismissed", "InvalidAnswer"]
+__all__ = ["Context"]
 
 _log: Final = logging.getLogger("mcp_server")
 
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
-
-
-@attrs.frozen
-class Accepted(Generic[T]):
-    """The user filled in the form, or agreed to visit the page."""
-
-    value: T
-    """What is in the form; `None` for a page."""
-
-
-@attrs.frozen
-class Declined:
-    """The user said no."""
-
-
-@attrs.frozen
-class Dismissed:
-    """The user chose neither; the specification's word is `cancel`, which in trio means something else."""
-
-
-class InvalidAnswer(InvalidValue):
-    """The client's answer does not fit the form that the user was asked to fill in.
-
-    A tool that does not catch it is answered with a result that has `isError` and says so.
-    """
 
 
 @lru_cache(maxsize=256)

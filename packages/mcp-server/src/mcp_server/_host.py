@@ -1,7 +1,7 @@
 """The embedded HTTP/1.1 host: runs an ASGI application on trio and h11.
 
 What a full server has beside this (HTTP/2, several processes, lifespan, web sockets) hypercorn offers, and the same
-application runs there. What this one has: a third of the cost of a request, bounds on everything that a client can make
+application runs there. What this one has: less than half of the cost of a request, bounds on everything that a client can make
 it keep or wait for, and a stop that breaks off nothing.
 
     Host ── accepts, counts, stops

@@ -150,6 +150,9 @@ class HttpEndpoint:
 
     def _route(self, scope: Scope) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         path = str(scope["path"])
+        if not path.startswith("/"):
+            # RFC 9112 section 3.2.2: a server takes a whole URL too. That its host is the one of `Host` is seen to later.
+            path = f"/{path.partition('://')[2].partition('/')[2]}"
         route = self._routes.get(path) or self._routes.get(_normal(path))
         if route is not None:
             return route

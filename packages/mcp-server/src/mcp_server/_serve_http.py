@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_server._server import Server
     from mcp_server._stores import SessionStore
 
-__all__ = ["HttpOptions", "Site", "gracefully", "serve_http"]
+__all__ = ["HttpOptions", "Site", "UnknownNames", "gracefully", "serve_http"]
 
 _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
@@ -29,6 +29,14 @@ _GRACE: Final = 10.0
 
 _MARGIN: Final = 2.0
 """Seconds that cancelled calls and the last answers have beyond the grace."""
+
+
+class UnknownNames(ValueError):
+    """Other machines can connect, and nobody said by which names."""
+
+    def __init__(self, bind: str, remedy: str) -> None:
+        super().__init__(f"other machines can connect to {bind}, by names that are not known here: {remedy}")
+        self.bind = bind
 
 
 class HttpOptions(TypedDict, total=False):
@@ -132,10 +140,10 @@ class Site:
         if not told_hosts and not are_loopback(listeners):
             for listener in listeners:
                 await listener.aclose()
-            raise ValueError(
-                f"other machines can connect to {bind}, by names that are not known here: pass"
-                ' allowed_hosts=["mcp.example"] with the names that clients use, or'
-                " policy=EndpointPolicy(allowed_hosts=None) to take any"
+            raise UnknownNames(
+                bind,
+                'pass allowed_hosts=["mcp.example"] with the names that clients use, or'
+                " policy=EndpointPolicy(allowed_hosts=None) to take any",
             )
         scheme = "http" if tls is None else "https"
         return cls(endpoint=endpoint, listeners=listeners, urls=urls(listeners, scheme, path), tls=tls, grace=grace)

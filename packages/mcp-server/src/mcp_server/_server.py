@@ -50,7 +50,8 @@ _OURS: Final = frozenset({INITIALIZE, PING, SERVER_DISCOVER, LOGGING_SET_LEVEL})
 class Server:
     """A server, in all revisions of the protocol at once.
 
-    Register functions with the decorators, then serve it with `serve_stdio` or `serve_stream`. The decorators return
+    Register functions with the decorators, then serve it with `serve_stdio`, `serve_http` or `serve_stream`,
+    or mount what `asgi` gives in an application. The decorators return
     the function unchanged. Plain functions run in a worker thread, so that a blocking one does not stop the others;
     `thread=False` runs them inline. What the server says that it offers follows from what is registered; a client is
     told at the beginning, so something of each kind should be registered before the server is served.

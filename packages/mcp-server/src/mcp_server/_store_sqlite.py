@@ -72,7 +72,7 @@ class SqliteStore:
     session, `Limits.replay_events` and `Limits.replay_bytes`; it does not become smaller, but its room is used again.
 
     Args:
-        path: The file. Two more appear beside it while it is in use.
+        path: The file. Another one appears beside it while it is in use.
         limits: The bounds; those of the server.
 
     Raises:

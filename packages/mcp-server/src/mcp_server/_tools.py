@@ -19,7 +19,8 @@ from mcp_core.types import (
     Tool,
     ToolsCapability,
 )
-from mcp_server._context import Context, InvalidAnswer
+from mcp_server._context import Context
+from mcp_server._elicited import InvalidAnswer
 from mcp_server._errors import InvalidResult, RegistrationError, ToolError
 from mcp_server._fitting import fit_result
 from mcp_server._given_schema import GivenParameters, given_parameters

@@ -1,0 +1,140 @@
+"""An HTTP server without an event loop: `mcp_core` behind `http.server` of the standard library.
+
+It has one tool, and speaks 2026-07-28, where each request is complete in itself: no sessions, nothing to remember, and a
+thread for each request is enough. What HTTP decides (who may come in, which headers must agree with the body, which
+status an answer has) is decided by `ServerExchange`, what MCP decides by `ServerConnection`.
+
+    python blocking_http_server.py HOST:PORT
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from mcp_core.engine.events import Ignored, RequestReceived
+from mcp_core.engine.server import ServerConnection
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.http.messages import Headers, HttpHead, HttpRequest
+from mcp_core.http.param_headers import ParamHeader
+from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.responses import Refusal
+from mcp_core.http.server import ServerExchange
+from mcp_core.http.statuses import status_of
+from mcp_core.jsonrpc.codec import encode
+from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
+from mcp_core.limits import SERVER_LIMITS
+from mcp_core.revisions import R2026_07_28
+from mcp_core.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    ListToolsRequestParams,
+    ListToolsResult,
+    ServerCapabilities,
+    TextContent,
+    Tool,
+    ToolsCapability,
+)
+
+REVISIONS = frozenset({R2026_07_28})
+POLICY = EndpointPolicy()
+"""Calls by names of this machine only, and none by web pages of others."""
+ENGINE = ServerConnection(
+    Implementation(name="greeter", version="1.0"), ServerCapabilities(tools=ToolsCapability()), revisions=(R2026_07_28,)
+)
+"""What the engines of all requests are made from."""
+
+GREET = Tool(
+    name="greet",
+    description="Greets somebody.",
+    input_schema={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+)
+
+
+def perform(request: RequestReceived) -> ListToolsResult | CallToolResult:
+    """What this server offers. Raises `RequestFailed`."""
+    match request.params:
+        case ListToolsRequestParams():
+            return ListToolsResult(tools=(GREET,), ttl_ms=60_000, cache_scope="public")
+        case CallToolRequestParams(name="greet", arguments={"name": str(name)}):
+            return CallToolResult(content=(TextContent(text=f"Hello, {name}"),))
+        case CallToolRequestParams(name="greet"):
+            return CallToolResult(content=(TextContent(text="name has to be a string"),), is_error=True)
+        case CallToolRequestParams(name=name):
+            raise RequestFailed(f"unknown tool: {name}", code=ErrorCode.INVALID_PARAMS)
+    raise RequestFailed("Internal error")
+
+
+def designated(_: str) -> Sequence[ParamHeader]:
+    """The parameters of a tool that headers repeat: there are none."""
+    return ()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection, one after the other."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 10
+
+    def handle_any(self) -> None:
+        """Answers one request, whatever its method."""
+        http = HttpRequest(method=self.command, target=self.path, headers=Headers(self.headers.items()))
+        if http.path.rstrip("/") != "/mcp":
+            self.write(HttpHead(status=404, headers=Headers([("content-length", "0")])))
+            return
+        exchange = ServerExchange(http, POLICY, SERVER_LIMITS, REVISIONS)
+        # The head is looked at before the body is read, so that nobody can make us read what is refused.
+        refusal = exchange.admit()
+        length = http.headers.get("content-length")
+        if refusal is None and length is None:
+            refusal = exchange.refuse(411, "Content-Length is missing")
+        if refusal is not None:
+            self.close_connection = True
+            self.refuse(refusal)
+            return
+        post = exchange.read(self.rfile.read(int(length or 0)), designated)
+        if isinstance(post, Refusal):
+            self.refuse(post)
+        elif not isinstance(post.message, Request):
+            self.write(exchange.empty_head())  # a notification: there is nothing to say
+        else:
+            answer, refused = self.answer(post.message)
+            body = encode(answer, null_id=False)
+            self.write(exchange.json_head(status_of(answer, post.era, refused=refused)), body)
+
+    do_POST = do_GET = do_DELETE = do_OPTIONS = do_PUT = handle_any  # noqa: N815  # names of the standard library
+
+    def answer(self, request: Request) -> tuple[ResultResponse | ErrorResponse, bool]:
+        """The answer, and whether the engine gave it because something is wrong with the request."""
+        engine = ENGINE.exchange()
+        reaction = engine.receive(request)
+        outgoing = reaction.reply
+        if isinstance(reaction.event, RequestReceived):
+            try:
+                outgoing = engine.respond(request.id, perform(reaction.event))
+            except RequestFailed as failure:
+                outgoing = engine.fail(request.id, failure)
+        assert outgoing is not None
+        assert isinstance(outgoing.message, ResultResponse | ErrorResponse)
+        return outgoing.message, isinstance(reaction.event, Ignored)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.write(refusal.head(), refusal.body())
+
+    def write(self, head: HttpHead, body: bytes = b"") -> None:
+        self.send_response(head.status)
+        for name, value in head.headers:
+            self.send_header(name, value)
+        if body and "content-length" not in head.headers:
+            self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+if __name__ == "__main__":
+    host, _, port = sys.argv[1].rpartition(":")
+    with ThreadingHTTPServer((host, int(port)), Handler) as served:
+        print(f"greeter is served at http://{host}:{served.server_port}/mcp", file=sys.stderr, flush=True)
+        served.serve_forever()
