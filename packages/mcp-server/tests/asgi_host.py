@@ -75,8 +75,7 @@ class Reply:
                     self.headers[name.decode()] = value.decode()
             else:
                 assert self.status
-                if message.get("more_body"):
-                    await self.reading.wait()
+                await self.reading.wait()
                 chunk = message.get("body", b"")
                 assert isinstance(chunk, bytes)
                 self.chunks.append(chunk)
@@ -98,7 +97,6 @@ class Reply:
     def leave(self) -> None:
         """The client closes the connection."""
         self.left.set()
-        self.reading.set()
 
     @property
     def media(self) -> str:

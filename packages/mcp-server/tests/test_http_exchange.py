@@ -352,6 +352,31 @@ async def test_a_client_that_leaves_while_it_does_not_read_frees_the_handler(
         reply.leave()
         await reply.returned.wait()
         assert gate.cancelled == ["a"]
+        assert trio.current_time() < 20
+
+
+@HOOKED
+async def test_an_answer_that_comes_while_the_response_becomes_a_stream_goes_by_the_stream(
+    hooked: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi(policy=EndpointPolicy(stream_after=1)), hooked=hooked) as client:
+        reply = client.start("POST", client.call("hold", name="a"), blocked=True)
+        await trio.sleep(2)
+        gate.let("a")
+        await trio.testing.wait_all_tasks_blocked()
+        reply.reading.set()
+        assert text_of(await reply.message()) == "a"
+
+
+async def test_a_host_that_ends_does_not_wait_for_clients_that_take_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gate = Gate()
+    async with hosted(gate.server.asgi()) as client:
+        client.start("POST", client.call("steps", name="a", token=1), blocked=True)
+        await trio.sleep(5)
+    assert trio.current_time() < 10
 
 
 async def test_a_client_that_takes_nothing_for_a_minute_is_given_up(autojump_clock: trio.testing.MockClock) -> None:

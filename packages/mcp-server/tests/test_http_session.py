@@ -182,12 +182,15 @@ async def test_a_session_that_nobody_uses_expires(autojump_clock: trio.testing.M
 
 
 async def test_the_session_that_rests_longest_makes_room() -> None:
-    app = Gate(Limits(sessions=2)).server.asgi()
+    store = MemoryStore()
+    server = Gate(Limits(sessions=2)).server
+    app = server.asgi(store=store)
     async with hosted(app, R2025_11_25) as client:
         clients = [Client(app, client.nursery, R2025_11_25) for _ in range(3)]
         for each in clients:
             await each.open()
-        assert app.sessions == 2
+        assert app.sessions == len(server._service._links) == 2
+        assert [await store.load(str(each.session)) is not None for each in clients] == [False, True, True]
         gone = clients[0].post(clients[0].request("ping"))
         await gone.body()
         assert gone.status == 404
@@ -330,6 +333,7 @@ async def test_a_cancelled_request_gets_no_answer(tool: str, accept: str | None,
         assert accept or reply.media == "text/event-stream"
         # Late, and again: no harm.
         await client.tell("notifications/cancelled", {"requestId": 5})
+        assert text_of(await client.post(client.call("echo", text="b", id=5)).answer()) == "b"
         assert "result" in await client.ask("ping")
 
 
@@ -552,6 +556,26 @@ async def test_a_store_that_fails_does_not_fail_what_can_go_on(caplog: pytest.Lo
     assert "the disk is full" in caplog.text
 
 
+@pytest.mark.parametrize("forgotten", [True, False])
+async def test_a_stream_whose_store_fails_goes_on_without_ids(
+    forgotten: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    store = Broken()
+    async with session(gate.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # it is one by its attributes
+        assert client.session is not None
+        reply = client.post(client.call("steps", name="a", token=1, count=3))
+        await reply.message()
+        if forgotten:
+            # A store may have had to choose another session's events.
+            await store.inner.delivered(client.session, 1)
+        else:
+            store.failing = True
+        gate.let("a1", "a2", "a3")
+        assert [event.id for event in await reply.rest()] == [None, None, None]
+    assert "are not kept" in caplog.text
+
+
 async def test_a_record_says_what_another_process_has_to_know() -> None:
     saved: list[SessionRecord] = []
 
@@ -627,6 +651,7 @@ async def test_several_tasks_of_a_handler_may_ask_at_once() -> None:
         for question in questions:
             await client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}).body()
         assert text_of(await reply.answer()) == "both"
+        assert text_of(await client.post(client.call("echo", text="afterwards")).answer()) == "afterwards"
 
 
 async def test_notices_of_what_the_server_did_not_declare_are_not_told() -> None:

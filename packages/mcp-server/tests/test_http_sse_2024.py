@@ -346,7 +346,7 @@ async def test_a_body_that_is_no_message_or_too_large_is_refused(server: Server)
         assert len(client.events) == 1
 
 
-@pytest.mark.spec("compat.version-header-mismatch")
+@pytest.mark.spec("version.unsupported-error")
 async def test_modern_requests_are_refused_by_name(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         meta: JsonObject = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}

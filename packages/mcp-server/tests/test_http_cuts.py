@@ -1,0 +1,174 @@
+"""Connections that break at every point: each request has one outcome, nothing is left, and the next client is served."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+import trio.testing
+from asgi_host import Client, Reply, hosted
+from http_gate import Gate, text_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_core.framing.sse import Event
+from mcp_core.http.policy import EndpointPolicy
+from mcp_core.revisions import R2025_03_26, R2025_11_25, R2026_07_28, Revision
+from mcp_server import Context, Server
+from mcp_server._asgi_types import Message
+from mcp_server._http_endpoint import HttpEndpoint
+
+HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"])
+
+
+class Cut(Reply):
+    """A connection that breaks at its nth use by the application."""
+
+    def __init__(self, body: bytes, at: int, *, loudly: bool) -> None:
+        super().__init__([body])
+        self.uses = 0
+        self.at = at
+        self.loudly = loudly
+
+    def _use(self) -> None:
+        self.uses += 1
+        if self.uses == self.at:
+            self.leave()
+
+    async def receive(self) -> Message:
+        self._use()
+        return {"type": "http.disconnect"} if self.left.is_set() else await super().receive()
+
+    async def send(self, message: Message) -> None:
+        self._use()
+        if self.left.is_set() and not self.loudly:
+            return
+        await super().send(message)
+
+
+def start(client: Client, message: object, at: int, *, loudly: bool) -> Cut:
+    reply = Cut(json.dumps(message).encode(), at, loudly=loudly)
+    client.nursery.start_soon(client._run, reply, client._scope("POST", message, {}))  # type: ignore[arg-type]  # JSON
+    return reply
+
+
+def chatty() -> Server:
+    """A server whose tool tells, asks nothing, waits, and answers."""
+    server = Server("x", version="0")
+
+    @server.tool
+    async def steps(context: Context) -> str:
+        """Steps."""
+        await context.progress(1)
+        await trio.sleep(1)
+        await context.progress(2)
+        await context.progress(3)
+        return "done"
+
+    return server
+
+
+def nothing_left(app: HttpEndpoint) -> None:
+    assert (app.running, len(app._exchanges)) == (0, 0)
+    for session in app._sessions:
+        assert (len(session._calls), session._running) == (0, 0)
+        assert session.connection.owed == ()
+        assert session._log is not None
+        assert session._log.live == {}
+
+
+@HOOKED
+@pytest.mark.parametrize("loudly", [True, False])
+@pytest.mark.parametrize("revision", [R2025_03_26, R2025_11_25, R2026_07_28], ids=str)
+async def test_a_connection_may_break_at_every_point(
+    revision: Revision, loudly: bool, hooked: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    app = chatty().asgi(policy=EndpointPolicy(keep_alive=0.3, stream_after=0.2))
+    async with hosted(app, revision, hooked=hooked) as client:
+        if revision is not R2026_07_28:
+            await client.open()
+        uses = 0
+        for at in range(1, 100):
+            reply = start(client, client.call("steps", token=1), at, loudly=loudly)
+            await reply.returned.wait()
+            nothing_left(app)
+            if at > reply.uses:
+                break
+            uses += 1
+        assert uses > 5
+        assert text_of(await client.post(client.call("steps", token=1)).answer()) == "done"
+
+
+class Traveller:
+    """A client that loses its connections, and always comes back."""
+
+    def __init__(self, client: Client, gate: Gate, count: int) -> None:
+        self.client = client
+        self.gate = gate
+        self.count = count
+        self.let = 0
+        self.reply: Reply = client.post(client.call("steps", name="a", token=1, count=count))
+        self.seen: list[bytes] = []
+        self.last: str | None = None
+
+    def read(self) -> bool:
+        """Takes the next event, if it is there."""
+        reply = self.reply
+        while not reply._events and reply._fed < len(reply.chunks):
+            reply._events += [
+                each for each in reply._parser.receive_data(reply.chunks[reply._fed]) if isinstance(each, Event)
+            ]
+            reply._fed += 1
+        if not reply._events:
+            return False
+        event = reply._events.pop(0)
+        self.last = event.id or self.last
+        if event.data:
+            self.seen.append(event.data)
+        return True
+
+    async def do(self, action: str) -> None:
+        if action == "let" and self.let < self.count:
+            self.let += 1
+            self.gate.let(f"a{self.let}")
+        elif action == "read":
+            self.read()
+        elif action in ("break", "again") and self.last is not None:
+            if action == "break":
+                self.reply.leave()
+                await trio.testing.wait_all_tasks_blocked()
+            self.reply = self.client.get(self.last)
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def arrive(self) -> None:
+        """Fetches the rest."""
+        while self.let < self.count:
+            await self.do("let")
+        while self.read():
+            pass
+        if self.reply.status == 200 and self.reply.media == "application/json":
+            self.seen.append(await self.reply.body())
+        while self.reply.status != 405 and "result" not in (json.loads(self.seen[-1]) if self.seen else {}):
+            await self.do("break")
+            while self.read():
+                pass
+
+
+@given(st.integers(1, 4), st.lists(st.sampled_from(["read", "let", "break", "again"]), max_size=25))
+@settings(max_examples=100, deadline=None)
+def test_a_client_that_keeps_coming_back_has_each_event_once(count: int, actions: list[str]) -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        async with hosted(gate.server.asgi(), R2025_11_25) as client:
+            await client.open()
+            traveller = Traveller(client, gate, count)
+            await trio.testing.wait_all_tasks_blocked()
+            for action in actions:
+                await traveller.do(action)
+            await traveller.arrive()
+            messages = [json.loads(data) for data in traveller.seen]
+            assert [message["params"]["progress"] for message in messages[:-1]] == list(range(1, count + 1))
+            assert text_of(messages[-1]) == "a"
+
+    trio.run(scenario)

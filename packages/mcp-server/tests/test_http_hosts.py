@@ -1,0 +1,250 @@
+"""The endpoint on each host, over sockets: what the tests in memory take for granted of a host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import h11
+import pytest
+import trio
+from asgi_host import BOTH, as_object
+from http_gate import Gate, text_of
+from http_hosts import served
+
+from mcp_core.framing.sse import Event, SseParser
+from mcp_core.http.policy import EndpointPolicy
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits import Limits
+from mcp_core.revisions import R2025_11_25, R2026_07_28
+
+META: JsonObject = {
+    "io.modelcontextprotocol/protocolVersion": R2026_07_28.name,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+_OPEN: list[trio.SocketStream] = []
+
+
+@pytest.fixture(autouse=True)
+async def _closed() -> AsyncIterator[None]:
+    yield
+    while _OPEN:
+        await _OPEN.pop().aclose()
+
+
+class Exchange:
+    """One request on a connection of its own."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._h11 = h11.Connection(h11.CLIENT)
+        self._parser = SseParser(Limits())
+        self._events: list[Event] = []
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    @classmethod
+    async def start(cls, url: str, method: str, headers: dict[str, str], body: bytes = b"") -> Exchange:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        made = cls(await trio.open_tcp_stream(parts.hostname, parts.port))
+        _OPEN.append(made._stream)
+        given = {"Host": parts.netloc, "Content-Length": str(len(body)), **headers}
+        request = h11.Request(method=method, target=parts.path, headers=list(given.items()))
+        data = b"".join(made._h11.send(each) or b"" for each in (request, h11.Data(data=body), h11.EndOfMessage()))
+        await made._stream.send_all(data)
+        return made
+
+    async def _next(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        while (event := self._h11.next_event()) is h11.NEED_DATA:
+            self._h11.receive_data(await self._stream.receive_some())
+        if isinstance(event, h11.Response):
+            self.status = event.status_code
+            self.headers = {name.decode(): value.decode() for name, value in event.headers}
+        return event
+
+    async def body(self) -> bytes:
+        found = b""
+        while not isinstance(event := await self._next(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                found += event.data
+        await self._stream.aclose()
+        return found
+
+    async def json(self) -> JsonObject:
+        return as_object(json.loads(await self.body()))
+
+    async def event(self) -> Event | None:
+        """The next event; `None` at the end of the stream."""
+        while not self._events:
+            event = await self._next()
+            if isinstance(event, h11.EndOfMessage):
+                return None
+            if isinstance(event, h11.Data):
+                for each in self._parser.receive_data(bytes(event.data)):
+                    assert isinstance(each, Event)
+                    self._events.append(each)
+        return self._events.pop(0)
+
+    async def message(self) -> JsonObject:
+        while (event := await self.event()) is not None:
+            if event.data:
+                return as_object(json.loads(event.data))
+        raise AssertionError("the stream has ended")
+
+    async def leave(self) -> None:
+        await self._stream.aclose()
+
+
+def modern(url: str, tool: str, **arguments: JsonValue) -> tuple[str, str, dict[str, str], bytes]:
+    params: JsonObject = {"name": tool, "arguments": arguments, "_meta": {**META, "progressToken": 1}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": BOTH,
+        "MCP-Protocol-Version": R2026_07_28.name,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": tool,
+    }
+    return url + "/mcp", "POST", headers, body
+
+
+def legacy(
+    url: str, session: str | None, method: str, params: JsonObject, id: JsonValue = 1
+) -> tuple[str, str, dict[str, str], bytes]:
+    body = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+    headers = {"Content-Type": "application/json", "Accept": BOTH}
+    return url + "/mcp", "POST", {**headers, **({"Mcp-Session-Id": session} if session else {})}, body
+
+
+async def test_modern_requests(host: str) -> None:
+    gate = Gate()
+    async with served(gate.server.asgi(), host) as url:
+        reply = await Exchange.start(*modern(url, "echo", text="hi"))
+        assert text_of(await reply.json()) == "hi"
+        assert reply.headers["content-type"] == "application/json"
+        reply = await Exchange.start(*modern(url, "steps", name="a"))
+        assert (await reply.message())["method"] == "notifications/progress"
+        gate.let("a1")
+        assert (await reply.message())["method"] == "notifications/progress"
+        gate.let("a2")
+        assert text_of(await reply.message()) == "a"
+        assert await reply.event() is None
+        for tool in ("hold", "steps"):
+            reply = await Exchange.start(*modern(url, tool, name=f"left {tool}"))
+            await gate.until_running(f"left {tool}")
+            await reply.leave()
+            with trio.fail_after(20):
+                while f"left {tool}" not in gate.cancelled:
+                    await trio.sleep(0.01)
+
+
+async def test_a_slow_answer_becomes_a_stream_that_is_kept_alive(host: str) -> None:
+    gate = Gate()
+    policy = EndpointPolicy(stream_after=0.05, keep_alive=0.05)
+    async with served(gate.server.asgi(policy=policy), host) as url:
+        reply = await Exchange.start(*modern(url, "hold", name="a"))
+        comments = 0
+        while comments < 3:
+            event = await reply._next()
+            comments += isinstance(event, h11.Data)
+        gate.let("a")
+        assert text_of(await reply.message()) == "a"
+
+
+async def test_a_subscription(host: str) -> None:
+    gate = Gate()
+    app = gate.server.asgi()
+    async with served(app, host) as url:
+        body: JsonObject = {
+            "jsonrpc": "2.0",
+            "id": "s",
+            "method": "subscriptions/listen",
+            "params": {"notifications": {"toolsListChanged": True}, "_meta": META},
+        }
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": BOTH,
+            "MCP-Protocol-Version": R2026_07_28.name,
+            "Mcp-Method": "subscriptions/listen",
+        }
+        first = await Exchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
+        assert (await first.message())["method"] == "notifications/subscriptions/acknowledged"
+        second = await Exchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
+        await second.message()
+        await first.leave()
+        with trio.fail_after(20):
+            while app.running != 1:
+                await trio.sleep(0.01)
+        gate.server.remove_tool("fail")
+        assert (await second.message())["method"] == "notifications/tools/list_changed"
+        await app.drain(5)
+        assert (await second.message())["id"] == "s"
+        assert await second.event() is None
+
+
+async def test_a_session(host: str) -> None:
+    gate = Gate()
+    app = gate.server.asgi(policy=EndpointPolicy(retry=0.001))
+    async with served(app, host) as url:
+        params: JsonObject = {
+            "protocolVersion": R2025_11_25.name,
+            "capabilities": {"roots": {}},
+            "clientInfo": {"name": "raw", "version": "0"},
+        }
+        reply = await Exchange.start(*legacy(url, None, "initialize", params))
+        assert as_object((await reply.json())["result"])["protocolVersion"] == R2025_11_25.name
+        session = reply.headers["mcp-session-id"]
+        told = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+        target, method, headers, _ = legacy(url, session, "ping", {})
+        reply = await Exchange.start(target, method, headers, told)
+        assert (await reply.body(), reply.status) == (b"", 202)
+
+        listening = {"Accept": "text/event-stream", "Mcp-Session-Id": session}
+        standing = await Exchange.start(target, "GET", listening)
+        await standing.event()
+        gate.server.remove_tool("fail")
+        assert (await standing.message())["method"] == "notifications/tools/list_changed"
+
+        call: JsonObject = {"name": "release", "arguments": {"name": "a"}, "_meta": {"progressToken": 1}}
+        reply = await Exchange.start(*legacy(url, session, "tools/call", call, 2))
+        events = []
+        while (event := await reply.event()) is not None:
+            events.append(event)
+        assert events[-1].retry == 1
+        again = await Exchange.start(target, "GET", {**listening, "Last-Event-ID": str(events[-1].id)})
+        gate.let("a")
+        assert (await again.message())["method"] == "notifications/progress"
+        assert text_of(await again.message()) == "a"
+        assert await again.event() is None
+
+        reply = await Exchange.start(*legacy(url, session, "tools/call", {"name": "look", "arguments": {}}, 3))
+        question = await reply.message()
+        answer = json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}).encode()
+        accepted = await Exchange.start(target, method, headers, answer)
+        await accepted.body()
+        assert accepted.status == 202
+        assert text_of(await reply.message()) == "0"
+
+        # A client that leaves does not cancel, and may come back.
+        call = {"name": "steps", "arguments": {"name": "b"}, "_meta": {"progressToken": 2}}
+        reply = await Exchange.start(*legacy(url, session, "tools/call", call, 4))
+        primed = await reply.event()
+        assert primed is not None
+        await reply.message()
+        await reply.leave()
+        again = await Exchange.start(target, "GET", {**listening, "Last-Event-ID": str(primed.id)})
+        await again.message()
+        gate.let("b1", "b2")
+        await again.message()
+        assert text_of(await again.message()) == "b"
+
+        ended = await Exchange.start(target, "DELETE", listening)
+        await ended.body()
+        assert ended.status == 200
+        assert await standing.event() is None
+        assert app.sessions == 0
