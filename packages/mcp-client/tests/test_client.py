@@ -667,6 +667,21 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
     ]
 
 
+@pytest.mark.spec("header.xmcp-other-transport-ignored")
+async def test_a_tool_whose_header_annotation_is_wrong_is_kept_where_there_are_no_headers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    wrong: JsonObject = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": ""}}}
+    listed: JsonObject = {"tools": [{"name": "a", "inputSchema": wrong}], "ttlMs": 0, "cacheScope": "private"}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.discover(**CAPABLE)
+        await peer.answer(await peer.receive("tools/list"), {"resultType": "complete", **listed})
+
+    async with open_in_memory(scripted(script)) as client:
+        assert [each.name for each in await client.list_tools()] == ["a"]
+
+
 async def test_a_session_grants_what_the_server_declared(autojump_clock: trio.testing.MockClock) -> None:
     async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}, resources={}))) as client:  # noqa: SIM117  the outer one has to end last
         async with client.listen(tools=True, prompts=True, resources=True, uris=["a:b"]) as changes:

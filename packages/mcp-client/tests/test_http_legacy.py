@@ -368,6 +368,7 @@ async def test_a_stream_without_event_ids_is_lost(autojump_clock: trio.testing.M
 # --- answers that come another way -----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("sse.multiple-streams")
 async def test_an_answer_on_the_standing_stream_settles_the_call_and_leaves_its_own_stream() -> None:
     streams: list[Reply] = []
     left = trio.Event()

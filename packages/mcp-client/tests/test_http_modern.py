@@ -610,8 +610,27 @@ async def test_many_subscriptions_leave_room_for_calls(autojump_clock: trio.test
         await client.call_tool("echo")
 
 
-@pytest.mark.spec("subscription.clean-close-no-error")
-async def test_a_subscription_may_be_ended_or_lost() -> None:
+@pytest.mark.spec("subscription.client-check-ack")
+async def test_what_a_server_does_not_promise_to_tell_is_seen_and_is_no_failure() -> None:
+    async def calls(asked: Asked, reply: Reply) -> None:
+        await reply.stream()
+        await reply.event(acknowledged(asked))
+        await reply.event(tools_changed(asked))
+        await reply.hang()
+
+    async with (
+        serving(modern(calls)) as server,
+        open_http(server.url) as client,
+        client.listen(tools=True, prompts=True, uris=["a:b"]) as changes,
+    ):
+        assert changes.granted.tools_list_changed
+        assert not changes.granted.prompts_list_changed
+        assert changes.granted.resource_subscriptions is None
+        assert (await anext(changes)).kind is ChangeKind.TOOLS
+
+
+@pytest.mark.spec("subscription.clean-close-no-error", "subscription.reconnect-allowed")
+async def test_a_subscription_may_be_ended_or_lost_and_made_again() -> None:
     async def calls(asked: Asked, reply: Reply) -> None:
         await reply.stream()
         await reply.event(acknowledged(asked))
@@ -619,9 +638,12 @@ async def test_a_subscription_may_be_ended_or_lost() -> None:
             meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": asked.message["id"]}
             await reply.event_result({"resultType": "complete", "_meta": meta})
             await reply.end()
-        else:
+        elif len(server.asked) == 3:
             await trio.testing.wait_all_tasks_blocked(0.01)
             await reply.cut()
+        else:
+            await reply.event(tools_changed(asked))
+            await reply.hang()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         async with client.listen(tools=True) as changes:
@@ -629,6 +651,10 @@ async def test_a_subscription_may_be_ended_or_lost() -> None:
         async with client.listen(tools=True) as changes:
             with pytest.raises(ConnectionEnded, match="stream ended"):
                 await anext(changes)
+        async with client.listen(tools=True) as changes:
+            assert (await anext(changes)).kind is ChangeKind.TOOLS
+        ids = [asked.message["id"] for asked in server.of("subscriptions/listen")]
+        assert len(set(ids)) == 3
 
 
 async def test_a_question_in_a_result_is_answered_with_a_new_request() -> None:

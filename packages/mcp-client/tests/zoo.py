@@ -72,11 +72,14 @@ class Reply:
     def __init__(self, stream: trio.SocketStream, asked: Asked) -> None:
         self._stream: Final = stream
         self._asked: Final = asked
+        # Several answers may go out on one stream.
+        self._writing: Final = trio.Lock()
         self.closed = False
 
     async def raw(self, data: bytes) -> None:
         """Any bytes."""
-        await self._stream.send_all(data)
+        async with self._writing:
+            await self._stream.send_all(data)
 
     async def body(
         self, status: int, body: bytes = b"", kind: str | None = None, headers: Mapping[str, str] | None = None

@@ -109,7 +109,6 @@ def test_a_post_takes_both_forms_of_answer_and_brings_json(revision: Revision | 
     assert exchange.method == "POST"
     assert headers["accept"] == "application/json, text/event-stream"
     assert headers["content-type"] == "application/json"
-    assert headers["accept-encoding"] == "identity"
     assert exchange.body() == b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add"}}'
 
 
@@ -121,7 +120,6 @@ def test_a_get_takes_a_stream_and_brings_nothing() -> None:
     assert exchange.body() is None
     assert exchange.headers() == [
         ("accept", "text/event-stream"),
-        ("accept-encoding", "identity"),
         ("mcp-session-id", "s"),
         ("mcp-protocol-version", "2025-11-25"),
     ]
@@ -143,7 +141,6 @@ def test_all_of_a_session_says_so(revision: Revision, message: Message | None) -
 def test_initialize_says_nothing_that_was_not_agreed() -> None:
     assert [name for name, _ in exchange_of(INITIALIZE, None).headers()] == [
         "accept",
-        "accept-encoding",
         "content-type",
     ]
     assert session_headers(None, None) == []
@@ -854,7 +851,7 @@ def test_an_event_id_goes_back_byte_by_byte() -> None:
     assert (b"last-event-id", "ü €".encode()) in headers.raw()
 
 
-@pytest.mark.parametrize(("retry", "seconds"), [(0, 0.0), (1_500, 1.5), (3_600_000, 3_600.0), (10**14, 3_600.0)])
+@pytest.mark.parametrize(("retry", "seconds"), [(0, 0.1), (1_500, 1.5), (3_600_000, 3_600.0), (10**14, 3_600.0)])
 def test_the_server_says_how_long_to_wait_within_reason(retry: int, seconds: float) -> None:
     exchange = exchange_of(None)
     assert exchange.retry_after == 1.0

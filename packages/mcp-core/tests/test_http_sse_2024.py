@@ -63,7 +63,7 @@ def named(endpoint: str, url: str = URL) -> str | None:
 
 
 def test_the_client_asks_for_a_stream() -> None:
-    assert SseStream(URL, LIMITS).headers() == [("accept", "text/event-stream"), ("accept-encoding", "identity")]
+    assert SseStream(URL, LIMITS).headers() == [("accept", "text/event-stream")]
 
 
 @pytest.mark.spec("http-sse.endpoint-event", "http-sse.post-to-endpoint")

@@ -29,10 +29,21 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import AnswerReceived, FailureReceived
     from mcp_core.jsonrpc.messages import RequestId
 
-__all__ = ["Call", "ProgressHandler", "Watch"]
+__all__ = ["Call", "ProgressFailed", "ProgressHandler", "Watch"]
 
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
 """Shows progress; a plain or an asynchronous function."""
+
+
+class ProgressFailed(Exception):
+    """What a progress handler raised, on its way to the caller.
+
+    It may be an error of this package, of another connection for instance, and must not be taken for one of this.
+    """
+
+    def __init__(self, error: McpError) -> None:
+        super().__init__(str(error))
+        self.error: Final = error
 
 
 class Call:
@@ -166,9 +177,14 @@ class Call:
         progress, self._progress = self._progress, None
         if self._on_progress is None or progress is None:
             return
-        shown = self._on_progress(progress)
-        if not inspect.isawaitable(shown):
-            return
+        try:
+            shown = self._on_progress(progress)
+            if inspect.isawaitable(shown):
+                await self._wait_for(shown)
+        except McpError as error:
+            raise ProgressFailed(error) from None
+
+    async def _wait_for(self, shown: Awaitable[None]) -> None:
         # No deadline can take an outcome back, however long the handler needs.
         self._showing = True
         try:

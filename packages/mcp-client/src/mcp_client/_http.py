@@ -23,7 +23,7 @@ from mcp_client._http_legacy import Sessions
 from mcp_client._http_opening import HttpOpening
 from mcp_client._http_policy import Use
 from mcp_client._tool_headers import ToolHeaders
-from mcp_core.errors import McpError
+from mcp_core.errors import McpError, RequestTimeout
 from mcp_core.http.client import ClientExchange
 from mcp_core.http.headers import NAME_PARAMS
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
@@ -93,6 +93,7 @@ class HttpTransport:
         self._posting = 0
         self._posted = trio.Event()
         self._closing = False
+        self._closed: Final = trio.Event()
 
     # --- opening ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +153,19 @@ class HttpTransport:
     # --- other messages --------------------------------------------------------------------------------------------
 
     async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Posts a message. Raises `TransportError` when it did not get there."""
+        """Posts a message.
+
+        Raises:
+            TransportError: It did not get there.
+            RequestTimeout: The server neither took it nor refused it.
+        """
+        seconds = self.link.deadlines.idle
+        with trio.move_on_after(seconds) as scope:
+            await self._send(message, headers)
+        if scope.cancelled_caught:
+            raise RequestTimeout("the server did not take the message", deadline="idle", seconds=seconds)
+
+    async def _send(self, message: Message | Batch, headers: Sequence[tuple[str, str]]) -> None:
         if self._sse is not None:
             await self._sse.post(message, headers)
         elif self._sessions is not None:
@@ -210,12 +223,16 @@ class HttpTransport:
         """Ends the session if there is one, and closes all connections."""
         first, self._closing = not self._closing, True
         with trio.CancelScope(shield=True):
-            if first:
-                with trio.move_on_after(_FLUSH):
-                    while self._posting:
-                        self._posted = trio.Event()
-                        await self._posted.wait()
-                if self._sessions is not None:
-                    with trio.move_on_after(_CLOSE_SECONDS):
-                        await self._sessions.aclose()
+            if not first:
+                # Without the connections the session could not be ended.
+                await self._closed.wait()
+                return
+            with trio.move_on_after(_FLUSH):
+                while self._posting:
+                    self._posted = trio.Event()
+                    await self._posted.wait()
+            if self._sessions is not None:
+                with trio.move_on_after(_CLOSE_SECONDS):
+                    await self._sessions.aclose()
             await self._pool.aclose()
+            self._closed.set()

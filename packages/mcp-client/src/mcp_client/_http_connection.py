@@ -88,6 +88,7 @@ def write_request(
     Raises:
         LocalProtocolError: A header cannot be sent. The message has its name, and never its value.
     """
+    # Servers that may compress do so to streams as well, and hold events back.
     lines = [f"{method} {target} HTTP/1.1", f"Host: {authority}", "Accept-Encoding: identity"]
     for name, value in headers:
         lowered = _lowered(name)

@@ -21,9 +21,17 @@ import attrs
 import trio
 
 from mcp_client._http_policy import Use
-from mcp_core.errors import ConnectionEnded, HttpFailure, McpError, RequestTimeout, SessionExpired
+from mcp_core.errors import (
+    ConnectionEnded,
+    HttpFailure,
+    McpError,
+    RequestTimeout,
+    SessionExpired,
+    TransportError,
+)
 from mcp_core.http.client import ClientExchange, session_headers
-from mcp_core.jsonrpc.messages import ErrorResponse, ResultResponse
+from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Notification, ResultResponse
+from mcp_core.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,10 +42,10 @@ if TYPE_CHECKING:
     from mcp_client._transport import Deliver
     from mcp_core.errors import MalformedMessage
     from mcp_core.http.client import Resume
-    from mcp_core.jsonrpc.messages import Batch, Message, Request
+    from mcp_core.jsonrpc.messages import Message, Request
     from mcp_core.revisions import Revision
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["Pause", "Session", "Sessions"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -46,6 +54,17 @@ _ATTEMPTS: Final = 5
 
 _LONGEST_PAUSE: Final = 30.0
 """Seconds between such attempts at most; the first one is made as soon as the server allows, each pause is doubled."""
+
+_NOT_NOW: Final = frozenset({408, 425, 429})
+"""Statuses of 4xx that are about the moment."""
+
+_FORGOTTEN: Final = frozenset({400, 410, 412, 416, 422})
+"""How servers say that they do not know an event any more; there is no status of the protocol for it."""
+
+_NOT_OFFERED: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
+"""Statuses that will not change by asking again."""
+
+_ABOUT_REQUESTS: Final = frozenset({NOTIFICATIONS_CANCELLED.name, NOTIFICATIONS_PROGRESS.name})
 
 _STANDING_SECONDS: Final = 1.0
 """Seconds that opening a connection waits for the standing stream. What the server asks before it is open would be
@@ -56,7 +75,7 @@ lost; but some servers answer a GET only when they have something to say."""
 class Session:
     """What every request of a session says."""
 
-    id: str | None
+    id: str | None = attrs.field(repr=False)
     """Its id, a secret; `None` where the server needs none."""
     revision: Revision
     """The revision that was agreed."""
@@ -87,7 +106,7 @@ class Sessions:
         self._renew: Final = renew
         self._on_lost: Final = on_lost
         self._standing = trio.CancelScope()
-        self._renewing: trio.Event | None = None
+        self._renewing: _Renewing | None = None
         self.lost = False
         """The server lost the session, and there is no new one yet."""
 
@@ -112,8 +131,8 @@ class Sessions:
         try:
             await self._post(message, session, headers)
         except SessionExpired:
-            if isinstance(message, ResultResponse | ErrorResponse):
-                # Who asked has forgotten the question.
+            if _of_session(message):
+                # It says nothing to a server that has forgotten what it is about.
                 raise
             await self.replace(session)
             await self._post(message, self._session, headers)
@@ -135,7 +154,7 @@ class Sessions:
 
     async def _fetch(self, exchange: ClientExchange, rest: Resume | None, call: Call) -> None:
         """Fetches the rest of a stream that ended before its answer."""
-        pause = _Pause()
+        pause = Pause()
         while rest is not None:
             await trio.sleep(max(rest.after, pause.seconds))
             exchange = exchange.resumption()
@@ -146,16 +165,12 @@ class Sessions:
                         exchange, self._link.deliver, call=call, extra=call.headers, use=Use.STREAM
                     ),
                 )
-            except (SessionExpired, HttpFailure) as refusal:
-                if isinstance(refusal, HttpFailure) and refusal.status >= 500 and pause.more():
+            except (TransportError, RequestTimeout) as failure:
+                if _passing(failure) and pause.more():
                     continue
-                raise _not_fetched(refusal) from refusal
-            except ConnectionEnded as gone:
-                if not pause.more():
-                    raise _not_fetched(gone) from gone
-                continue
+                raise _not_fetched(failure) from failure
             if rest is not None and rest.last_event_id != before.last_event_id:
-                pause = _Pause()
+                pause = Pause()
             else:
                 pause.longer()
 
@@ -163,6 +178,9 @@ class Sessions:
 
     async def stand(self) -> None:
         """Opens the stream for what the server says of its own accord, and waits a little for it."""
+        if self._session.revision.http_sse:
+            # There GET belongs to the other transport.
+            return
         begun = trio.Event()
         self._standing = trio.CancelScope()
         self._link.nursery.start_soon(self._keep_standing, self._session, self._standing, begun)
@@ -183,13 +201,14 @@ class Sessions:
                 with trio.move_on_after(self._link.deadlines.connect):
                     await self.replace(session)
             except McpError as error:
-                _log.warning("%s lost the session, and gives no new one: %s", self._wire.shown, error)
+                if self._link.ended is None:
+                    _log.warning("%s lost the session, and gives no new one: %s", self._wire.shown, error)
 
     async def _stand(self, session: Session, begun: trio.Event) -> None:
         """Reads the standing stream until there is none. Raises `SessionExpired`."""
         last_event_id: str | None = None
         was_open = False
-        pause = _Pause()
+        pause = Pause()
         while True:
             exchange = self._exchange(None, session, last_event_id)
             came = _Came(self._link.deliver)
@@ -199,18 +218,30 @@ class Sessions:
             except SessionExpired:
                 raise
             except McpError as refusal:
-                if was_open and isinstance(refusal, HttpFailure) and refusal.status == 404:
+                status = refusal.status if isinstance(refusal, HttpFailure) else None
+                if was_open and status == 404 and session.id is not None:
                     raise SessionExpired(refusal.message) from refusal
-                transient = not isinstance(refusal, HttpFailure) or (was_open and refusal.status >= 500)
-                if not (transient and pause.more()):
+                if not was_open and (status is not None or not pause.more()):
                     # Such a stream is an offer that a server need not make.
                     _log.debug("%s has no standing stream: %s", self._wire.shown, refusal)
                     return
+                if status in _FORGOTTEN and last_event_id is not None:
+                    last_event_id = None
+                elif status in _NOT_OFFERED:
+                    _log.warning(
+                        "%s does not offer its standing stream any more, and tells no changes: %s",
+                        self._wire.shown,
+                        refusal,
+                    )
+                    return
+                if was_open:
+                    # An outage may last, and credentials may be renewed; the pauses become long.
+                    pause.longer()
             else:
                 was_open = True
                 last_event_id = None if rest is None else rest.last_event_id
                 if trio.current_time() - opened >= _LONGEST_PAUSE or came.anything:
-                    pause = _Pause()
+                    pause = Pause()
                 elif not pause.more():
                     _log.warning("%s ends its standing stream at once, again and again", self._wire.shown)
                     return
@@ -225,18 +256,30 @@ class Sessions:
             McpError: There is none to be had.
         """
         while self._renewing is not None:
-            await self._renewing.wait()
+            renewing = self._renewing
+            await renewing.done.wait()
+            if renewing.failure is not None:
+                # What one found out need not be found out by all who waited with him.
+                raise SessionExpired(
+                    f"the server lost the session, and gives no new one: {renewing.failure.message}"
+                ) from renewing.failure
         if self._session is not lost:
             return
-        self._renewing = trio.Event()
+        ended = self._link.ended
+        if ended is not None:
+            raise ended
+        renewing = self._renewing = _Renewing()
         self.lost = True
         try:
             self._standing.cancel()
             self._session = await self._renew()
             self.lost = False
+        except McpError as failure:
+            renewing.failure = failure
+            raise
         finally:
-            done, self._renewing = self._renewing, None
-            done.set()
+            self._renewing = None
+            renewing.done.set()
         _log.info("%s lost the session; there is a new one", self._wire.shown)
         self._link.listeners.renewed()
         if self._on_lost is not None:
@@ -254,7 +297,9 @@ class Sessions:
         """
         seconds = self._link.deadlines.connect
         with trio.move_on_after(seconds):
-            await self.replace(self._session)
+            # The new one may be lost as soon as it is there.
+            while self.lost:
+                await self.replace(self._session)
         if self.lost:
             raise RequestTimeout("the server gave no new session", deadline="connect", seconds=seconds)
 
@@ -285,7 +330,17 @@ class _Came:
         self._deliver(what)
 
 
-class _Pause:
+@attrs.define(eq=False)
+class _Renewing:
+    """A new session is being made, by one for all."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    """Set at the end, whatever came of it."""
+    failure: McpError | None = None
+    """Why there is none. `None` as well when whoever made it gave up: then the next one tries."""
+
+
+class Pause:
     """How long to wait before the next attempt, and whether to make one."""
 
     def __init__(self) -> None:
@@ -302,6 +357,20 @@ class _Pause:
     def longer(self) -> None:
         """The next pause is twice as long."""
         self.seconds = min(_LONGEST_PAUSE, max(1.0, self.seconds * 2))
+
+
+def _of_session(message: Message | Batch) -> bool:
+    """Whether a message is about something that was said in the session, and means nothing in another."""
+    if isinstance(message, Notification):
+        return message.method in _ABOUT_REQUESTS
+    return isinstance(message, Batch | ResultResponse | ErrorResponse)
+
+
+def _passing(failure: McpError) -> bool:
+    """Whether it may be over in a moment: the network, a restart, too much to do."""
+    if isinstance(failure, HttpFailure):
+        return failure.status >= 500 or failure.status in _NOT_NOW
+    return not isinstance(failure, SessionExpired)
 
 
 def _not_fetched(cause: McpError) -> ConnectionEnded:

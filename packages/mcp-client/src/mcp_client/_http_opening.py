@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client._http_legacy import Session
+from mcp_client._http_legacy import Pause, Session
 from mcp_client._nursery import open_private_nursery
 from mcp_client._sse_2024 import SseConnection
 from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened
@@ -93,7 +93,9 @@ class HttpOpening:
         """It is agreed: the rest is a matter of the era."""
         revision = self._link.server.revision
         wire, eras = self._transport.wire, self._transport.eras
-        eras.learn(wire.url, Spoken(revision=revision, http_sse=self._sse is not None))
+        if any(each.era is Era.MODERN for each in self._link.connection.revisions):
+            # Who did not ask whether it is a modern server can tell nobody that it is none.
+            eras.learn(wire.url, Spoken(revision=revision, http_sse=self._sse is not None))
         if self._sse is not None:
             if self._initialized is not None:
                 await self._sse.post(self._initialized)
@@ -104,8 +106,7 @@ class HttpOpening:
             sessions = self._transport.in_session(session, self)
             await self._confirm(session)
             self.is_open = True
-            if not revision.http_sse:
-                await sessions.stand()
+            await sessions.stand()
         self.is_open = True
 
     async def renew(self) -> Session:
@@ -216,8 +217,10 @@ class HttpOpening:
 
         wire = self._transport.wire
         rest = await wire.exchange(exchange, take)
+        pause = Pause()
         while rest is not None:
-            await trio.sleep(rest.after)
+            await trio.sleep(max(rest.after, pause.seconds))
+            pause.longer()
             exchange = exchange.resumption()
             rest = await wire.exchange(exchange, take)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -9,7 +10,7 @@ import trio
 from mcp_client._http_errors import HttpConnectionEnded
 from mcp_client._http_policy import Use
 from mcp_client._http_url import parse_url
-from mcp_core.errors import HttpFailure
+from mcp_core.errors import HttpFailure, LimitExceeded
 from mcp_core.http.client import FAILURE_BYTES, Expect, Lost
 
 if TYPE_CHECKING:
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Wire", "excerpt"]
 
+_log: Final = logging.getLogger("mcp_client")
+
 _LINGER: Final = 0.1
 """Seconds that the end of a stream is waited for behind its answer. Servers end it at once, and the connection can be
 used again; for those that do not, a new connection is the lesser evil."""
-
-_SAID_BY_CONNECTION: Final = ("accept-encoding", "identity")
-"""What a body may be encoded with is a matter of the connection, which says it anyway."""
 
 _EXCERPT_SECONDS: Final = 1.0
 """Seconds that reading the beginning of an error page may take."""
@@ -65,8 +65,6 @@ class Wire:
     ) -> AbstractAsyncContextManager[HttpResponse]:
         """A plain request, with the headers of the application."""
         every = [*headers, *await self._headers.current(extra)]
-        if _SAID_BY_CONNECTION in every:
-            every.remove(_SAID_BY_CONNECTION)
         return self._pool.request(method, url, every, body, use=use)
 
     async def exchange(
@@ -115,6 +113,9 @@ class Wire:
                 # Whoever could not connect knows best why.
                 raise
             ended = error
+        finally:
+            for note in exchange.notes:
+                _log.debug("survived, from %s: %s", self.shown, note)
         if call is not None and call.ended:
             return None
         ending = exchange.end(ended is not None)
@@ -150,7 +151,7 @@ async def excerpt(response: HttpResponse) -> bytes:
         try:
             while len(data) < FAILURE_BYTES and (more := await response.receive_some()):
                 data += more
-        except (HttpConnectionEnded, HttpFailure):
-            # Cut off, or compressed: what it says is not needed.
+        except (HttpConnectionEnded, HttpFailure, LimitExceeded):
+            # Cut off, compressed, or too wild: what it says is not needed.
             pass
     return data[:FAILURE_BYTES]

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from mcp_client._answering import Answering
-from mcp_client._call import Call, Watch
+from mcp_client._call import Call, ProgressFailed, Watch
 from mcp_client._listeners import Listeners
 from mcp_client._serving import Serving
 from mcp_core.engine.events import (
@@ -211,10 +211,10 @@ class Link:
         wanted = on_progress is not None or bool(row.may_need_input)
         id: RequestId | None = None
         try:
-            self._check_alive()
             restore = self.transport.interrupted
             if restore is not None:
                 await restore()
+            self._check_alive()
             outgoing = self.connection.call(row, params, progress=wanted)
             request = cast("Request", outgoing.message)  # a call is always a request
             id = request.id
@@ -240,6 +240,8 @@ class Link:
                 if not self.transport.offer(request, more=len(self._calls) > 1):
                     await call.send(partial(self.transport.send, request, call.headers))
                 await call.wait()
+        except ProgressFailed as failed:
+            raise failed.error from failed.error.__cause__
         except RequestTimeout:
             raise
         except McpError:
@@ -271,7 +273,7 @@ class Link:
             self.transport.send_nowait(outgoing.message)
 
     async def notify(self, row: NotificationRow[P], params: P, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends a notification. Raises `LocalProtocolError` or `TransportError`."""
+        """Sends a notification. Raises `LocalProtocolError`, `TransportError`, `RequestTimeout`."""
         try:
             self._check_alive()
             await self.transport.send(self.connection.notify(row, params).message, headers)

@@ -50,7 +50,8 @@ class Listening:
 
     def __init__(self, link: Link) -> None:
         self._link: Final = link
-        self._watching: dict[str, int] = {}
+        self._watching: dict[str, list[Sequence[tuple[str, str]]]] = {}
+        self._leaving: dict[str, trio.Event] = {}
         self._open: set[Changes] = set()
         link.listeners.on_renewal(self._renewed)
 
@@ -94,40 +95,50 @@ class Listening:
             self._link.nursery.start_soon(self._watch_again)
 
     async def _watch_again(self) -> None:
-        for uri in tuple(self._watching):
+        for uri, listeners in tuple(self._watching.items()):
             try:
-                await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri))
+                await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), headers=listeners[0])
             except McpError as error:
                 _log.warning("the changes of %r are not told any more: %s", uri, error)
 
     async def _watch(self, uri: str, headers: Sequence[tuple[str, str]]) -> None:
-        # Counted before the answer: whoever stops listening meanwhile must not unsubscribe.
-        self._watching[uri] = self._watching.get(uri, 0) + 1
+        # Over HTTP the one request could overtake the other.
+        while uri in self._leaving:
+            await self._leaving[uri].wait()
+        # Taken down before the answer: whoever stops listening meanwhile must not unsubscribe.
+        self._watching.setdefault(uri, []).append(headers)
         try:
             await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), headers=headers)
         except BaseException:
-            self._release(uri)
+            self._release(uri, headers)
             raise
 
-    def _release(self, uri: str) -> bool:
+    def _release(self, uri: str, headers: Sequence[tuple[str, str]]) -> bool:
         """One listener less. Returns whether it was the last one."""
-        self._watching[uri] -= 1
+        self._watching[uri].remove(headers)
         if self._watching[uri]:
             return False
         del self._watching[uri]
         return True
 
     async def _unwatch(self, uris: Sequence[str], headers: Sequence[tuple[str, str]]) -> None:
-        with trio.move_on_after(_POLITENESS, shield=True):
-            for uri in uris:
-                if not self._release(uri) or self._link.ended is not None:
-                    continue
-                try:
-                    params = UnsubscribeRequestParams(uri=uri)
-                    await self._link.request(RESOURCES_UNSUBSCRIBE, params, headers=headers)
-                except McpError:
-                    # Whatever it is, nobody listens any more.
-                    continue
+        last = [uri for uri in uris if self._release(uri, headers)]
+        self._leaving.update({uri: trio.Event() for uri in last})
+        try:
+            with trio.move_on_after(_POLITENESS, shield=True):
+                for uri in last:
+                    if self._link.ended is None:
+                        await self._unsubscribe(uri, headers)
+        finally:
+            for uri in last:
+                self._leaving.pop(uri).set()
+
+    async def _unsubscribe(self, uri: str, headers: Sequence[tuple[str, str]]) -> None:
+        try:
+            await self._link.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), headers=headers)
+        except McpError:
+            # Whatever it is, nobody listens any more.
+            return
 
     # --- modern ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, RequestFailed, TransportError
+from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
@@ -108,6 +108,9 @@ class Serving:
         try:
             with scope:
                 outcome = await self._answering.answer(event.row, event.params)
+                if scope.cancel_called:
+                    # The handler could not be interrupted. By now its id may stand for another question.
+                    return
                 await self._send(event, outcome)
         finally:
             # Once the answer was put down, a server may have used the id again before it could be written.
@@ -126,7 +129,7 @@ class Serving:
             await self._transport.send(message)
         except ConnectionEnded:
             _log.debug("the server is gone, and nobody wants the answer to %s", event.method)
-        except TransportError as failure:
+        except McpError as failure:
             _log.warning("the server did not take the answer to its request %s: %s", event.method, failure)
 
     def _outcome(self, event: RequestReceived, outcome: InputResponse | RequestFailed) -> Message | None:

@@ -85,7 +85,7 @@ class Transport(Protocol):
         """What opens a connection over this transport."""
 
     async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends; waits while the server is slow. Raises `ConnectionEnded` when it is gone.
+        """Sends; waits while the server is slow. Raises `TransportError`, or `RequestTimeout` where there is a deadline.
 
         `headers`: HTTP headers for this message alone.
         """

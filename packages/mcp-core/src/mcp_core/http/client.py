@@ -69,6 +69,9 @@ __all__ = ["FAILURE_BYTES", "ClientExchange", "Expect", "Lost", "Resume", "sessi
 _DEFAULT_RETRY: Final = 1.0
 """Seconds before a stream is fetched again when the server does not say."""
 
+_SHORTEST_RETRY: Final = 0.1
+"""Seconds. Who is told to come back at once, again and again, would do nothing else."""
+
 _LONGEST_RETRY: Final = 3_600.0
 """Seconds. The server's word counts, however long; but after an hour nobody remembers what he waited for."""
 
@@ -337,10 +340,10 @@ class ClientExchange:
 
     @property
     def retry_after(self) -> float:
-        """Seconds to wait before the stream is fetched again: the server's last word on it, or 1; at most an hour."""
+        """Seconds to wait before the stream is fetched again: the server's last word on it, or 1. From 0.1 to an hour."""
         said = None if self._reader is None else self._reader.retry
         if said is not None:
-            return min(said / 1_000, _LONGEST_RETRY)
+            return min(max(said / 1_000, _SHORTEST_RETRY), _LONGEST_RETRY)
         return self._retry
 
     def end(self, broken: bool) -> Resume | Lost | None:  # noqa: FBT001  there is nothing else to say of an end

@@ -1,6 +1,8 @@
 """What an HTTP client sends besides the body, and what it may not send at all.
 
-Names are in lower case, as HTTP compares them.
+Names are in lower case, as HTTP compares them. What is a matter of the connection is not among them: `Host`,
+`Content-Length`, and `Accept-Encoding: identity`, without which servers may compress, which they do to streams as well,
+and hold events back.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28).
 """
@@ -34,11 +36,8 @@ __all__ = [
     "session_headers",
 ]
 
-_PLAIN: Final = ("accept-encoding", "identity")
-"""Without it servers may compress, which they do to streams as well, and hold events back."""
-
-_ON_GET: Final = (("accept", EVENT_STREAM), _PLAIN)
-ON_POST: Final = (("accept", f"{JSON}, {EVENT_STREAM}"), _PLAIN, ("content-type", JSON))
+_ON_GET: Final = (("accept", EVENT_STREAM),)
+ON_POST: Final = (("accept", f"{JSON}, {EVENT_STREAM}"), ("content-type", JSON))
 """What every POST of a message has."""
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")

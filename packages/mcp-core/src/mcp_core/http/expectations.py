@@ -49,7 +49,8 @@ def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
     status, kind = head.status, media_type_of(head)
     if status in _NOT_FROM_POST or encoding_of(head) is not None:
         return Expect.TEXT
-    perhaps = says_json(head) or kind in _PERHAPS_JSON
+    said = _is_json(kind)
+    perhaps = said or kind in _PERHAPS_JSON
     if not is_good(head):
         # A modern server answers errors so, and many a legacy one.
         return Expect.MESSAGE if awaiting and perhaps else Expect.TEXT
@@ -57,7 +58,7 @@ def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
         return Expect.NOTHING
     if kind == EVENT_STREAM:
         return Expect.STREAM
-    if status in _ACCEPTED and not says_json(head):
+    if status in _ACCEPTED and not said:
         return Expect.NOTHING
     return Expect.MESSAGE if perhaps else Expect.TEXT
 
@@ -75,5 +76,8 @@ def is_good(head: HttpHead) -> bool:
 
 def says_json(head: HttpHead) -> bool:
     """Whether the body is said to be JSON."""
-    kind = media_type_of(head)
+    return _is_json(media_type_of(head))
+
+
+def _is_json(kind: str) -> bool:
     return kind in _JSON or kind.endswith("+json")

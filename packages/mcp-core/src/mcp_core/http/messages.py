@@ -22,17 +22,14 @@ class Headers:
         pairs: Names and values.
     """
 
-    __slots__ = ("_pairs", "_values")
+    __slots__ = ("_first", "_pairs")
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._pairs = tuple([(name.lower(), value) for name, value in pairs])
-        self._values: dict[str, list[str]] = {}
-        values = self._values
-        for name, value in self._pairs:
-            if name in values:
-                values[name].append(value)
-            else:
-                values[name] = [value]
+        self._first = dict(self._pairs)
+        if len(self._first) != len(self._pairs):
+            # Of several the first.
+            self._first = dict(reversed(self._pairs))
 
     @classmethod
     def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -41,19 +38,21 @@ class Headers:
 
     def get(self, name: str) -> str | None:
         """The value of a header; `None` when there is none; of several the first. `name` in lower case."""
-        values = self._values.get(name)
-        return None if values is None else values[0]
+        return self._first.get(name)
 
     def all(self, name: str) -> Sequence[str]:
         """All values of a header, in their order. `name` in lower case."""
-        return self._values.get(name, ())
+        if len(self._first) != len(self._pairs):
+            return [value for each, value in self._pairs if each == name]
+        value = self._first.get(name)
+        return () if value is None else (value,)
 
     def raw(self) -> list[tuple[bytes, bytes]]:
         """As bytes. Raises `UnicodeEncodeError` for what HTTP cannot carry."""
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._pairs]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values
+        return name in self._first
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._pairs)

@@ -1,0 +1,248 @@
+"""At whatever step a client over HTTP is cancelled or closed, nothing is left behind, and what still lives works.
+
+A step is one run of a task from one checkpoint to the next. Each play is repeated with the interruption one step later,
+until it comes to its end undisturbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import pytest
+import trio
+import trio.testing
+from trio.abc import Instrument
+from zoo import OK, Answer, Asked, OldServer, Reply, Server, legacy, modern, serving
+
+from mcp_client import Client, Deadlines, open_http
+from mcp_client._http import HttpTransport
+from mcp_core.errors import ConnectionEnded
+from mcp_core.jsonrpc.messages import JsonObject
+
+DEADLINES: Final = Deadlines(connect=30, probe=3, idle=40, total=100)
+SUBSCRIBE: Final[JsonObject] = {"resources": {"subscribe": True}, "tools": {"listChanged": True}}
+
+
+class Interruption(Instrument):
+    """Does something before a task takes its nth step."""
+
+    def __init__(self, step: int) -> None:
+        self._left = step
+        self._task: trio.lowlevel.Task | None = None
+        self._act: Callable[[], None] = lambda: None
+        self.done = False
+
+    def watch(self, act: Callable[[], None]) -> None:
+        """The steps of this task count from here on."""
+        self._task, self._act = trio.lowlevel.current_task(), act
+
+    def rest(self) -> None:
+        """They count no longer."""
+        self._task = None
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            self._left -= 1
+            if self._left == 0:
+                self._task, self.done = None, True
+                self._act()
+
+
+async def as_stream(asked: Asked, reply: Reply) -> None:
+    await reply.stream()
+    if asked.rpc == "subscriptions/listen":
+        listen: JsonObject = {"io.modelcontextprotocol/subscriptionId": asked.message["id"]}
+        granted: JsonObject = {"notifications": {"toolsListChanged": True}, "_meta": listen}
+        await reply.event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": granted})
+        await reply.hang()
+        return
+    await reply.event_result(OK if asked.rpc == "tools/call" else {})
+    await reply.end()
+
+
+async def as_json(asked: Asked, reply: Reply) -> None:
+    await (reply.result(OK) if asked.rpc == "tools/call" else as_stream(asked, reply))
+
+
+async def standing(asked: Asked, reply: Reply) -> None:
+    if "last-event-id" in asked.headers:
+        await reply.stream()
+        await reply.event({"jsonrpc": "2.0", "id": int(asked.headers["last-event-id"]), "result": OK})
+        await reply.end()
+        return
+    await reply.stream()
+    await reply.hang()
+
+
+async def resumed(asked: Asked, reply: Reply) -> None:
+    await reply.stream()
+    await reply.event(id=str(asked.message["id"]), retry=100)
+    await reply.end()
+
+
+def losing() -> Answer:
+    """The second call finds its session lost."""
+    number = 1
+    calls = 0
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        nonlocal number, calls
+        if asked.rpc == "initialize":
+            await legacy(session=f"s{number}", capabilities=SUBSCRIBE)(asked, reply)
+            return
+        if asked.rpc == "tools/call":
+            calls += 1
+            if calls == 2:
+                number = 2
+        if asked.headers.get("mcp-session-id") not in (None, f"s{number}"):
+            await reply.body(404)
+        else:
+            await legacy(get=standing)(asked, reply)
+
+    return answer
+
+
+KINDS: Final[dict[str, Callable[[], Answer]]] = {
+    "modern, JSON": lambda: modern(as_json),
+    "modern, stream": lambda: modern(as_stream),
+    "legacy, JSON": lambda: legacy(get=standing, capabilities=SUBSCRIBE),
+    "legacy, resumed": lambda: legacy(resumed, get=standing),
+    "legacy, losing": losing,
+    "2024": lambda: OldServer().answer,
+}
+
+Play: TypeAlias = Callable[[Server, Interruption], Awaitable[None]]
+
+
+def nothing_left(client: Client) -> None:
+    """All that a closed client has had is gone."""
+    link = client._link
+    assert not link._calls
+    assert not link.connection.asked
+    assert not link._serving._running
+    assert not link.nursery.child_tasks
+    transport = link.transport
+    assert isinstance(transport, HttpTransport)
+    assert transport._posting == 0
+    assert not transport._pool._open
+    assert transport._pool._policy.busy == 0
+    assert transport._pool._policy.waiting == 0
+
+
+async def cancelled_opening(server: Server, interruption: Interruption) -> None:
+    opening = open_http(server.url, deadlines=DEADLINES)
+    with trio.CancelScope() as scope:
+        interruption.watch(scope.cancel)
+        async with opening as client:
+            interruption.rest()
+            await client.call_tool("a")
+    if opening._link is not None:
+        nothing_left(Client(opening._link, opening._outputs))
+
+
+async def cancelled_call(server: Server, interruption: Interruption) -> None:
+    async with open_http(server.url, deadlines=DEADLINES) as client:
+        await client.call_tool("a")
+        with trio.CancelScope() as scope:
+            interruption.watch(scope.cancel)
+            await client.call_tool("b")
+        interruption.rest()
+        await client.call_tool("c")
+        await client.call_tool("d")
+        assert not client._link._calls
+        assert not client._link.connection.asked
+    nothing_left(client)
+
+
+async def cancelled_listening(server: Server, interruption: Interruption) -> None:
+    async with open_http(server.url, deadlines=DEADLINES) as client:
+        with trio.CancelScope() as scope:
+            interruption.watch(scope.cancel)
+            async with client.listen(tools=True, uris=["a:b"]):
+                await trio.sleep(0.1)
+        interruption.rest()
+        await client.call_tool("c")
+    nothing_left(client)
+
+
+async def cancelled_closing(server: Server, interruption: Interruption) -> None:
+    async with open_http(server.url, deadlines=DEADLINES) as client:
+        await client.call_tool("a")
+        with trio.CancelScope() as scope:
+            interruption.watch(scope.cancel)
+            await client.aclose()
+        interruption.rest()
+        with pytest.raises(ConnectionEnded):
+            await client.call_tool("b")
+    nothing_left(client)
+    if any("mcp-session-id" in asked.headers for asked in server.asked):
+        assert server.rpcs()[-1] == "DELETE"
+
+
+async def closed_by_another(server: Server, interruption: Interruption) -> None:
+    outcomes: list[str] = []
+    calls = 4
+
+    async def one(client: Client, watched: trio.Event | None) -> None:
+        if watched is not None:
+            interruption.watch(watched.set)
+        for _ in range(3):
+            try:
+                await client.call_tool("a")
+                outcomes.append("result")
+            except ConnectionEnded:
+                outcomes.append("ended")
+                return
+
+    async def close(client: Client, now: trio.Event) -> None:
+        await now.wait()
+        await client.aclose()
+        outcomes.append("closed")
+
+    async with open_http(server.url, deadlines=DEADLINES) as client:
+        now = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(close, client, now)
+            async with trio.open_nursery() as callers:
+                for number in range(calls):
+                    callers.start_soon(one, client, now if number == 0 else None)
+            now.set()
+    interruption.rest()
+    assert outcomes.count("closed") == 1
+    assert outcomes.count("ended") <= calls
+    nothing_left(client)
+
+
+PLAYS: Final[dict[str, Play]] = {
+    "opening is cancelled": cancelled_opening,
+    "a call is cancelled": cancelled_call,
+    "listening is cancelled": cancelled_listening,
+    "closing is cancelled": cancelled_closing,
+    "another task closes": closed_by_another,
+}
+
+
+async def perform(kind: str, play: Play, interruption: Interruption) -> None:
+    with trio.fail_after(1_000):
+        async with serving(KINDS[kind]()) as server:
+            await play(server, interruption)
+            await trio.testing.wait_all_tasks_blocked()
+            assert server.open == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("play", PLAYS)
+def test_at_whatever_step_it_is_interrupted_nothing_is_left_behind(play: str, kind: str) -> None:
+    for step in range(1, 200):
+        interruption = Interruption(step)
+        clock = trio.testing.MockClock(autojump_threshold=0)
+        try:
+            trio.run(perform, kind, PLAYS[play], interruption, clock=clock, instruments=[interruption])
+        except BaseException as failure:
+            failure.add_note(f"interrupted at step {step}")
+            raise
+        if not interruption.done:
+            assert step > 1
+            return
+    raise AssertionError("it took more steps than that")
