@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -104,7 +104,13 @@ class Gate:
             self.gate(name).set()
 
     async def until_running(self, *names: str) -> None:
-        while not all(name in self.running for name in names):
+        await until(lambda: all(name in self.running for name in names))
+
+
+async def until(ready: Callable[[], bool]) -> None:
+    """Lets the other tasks run until it is so."""
+    with trio.fail_after(20):
+        while not ready():
             await trio.lowlevel.checkpoint()
 
 

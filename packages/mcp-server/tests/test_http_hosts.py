@@ -10,7 +10,7 @@ import h11
 import pytest
 import trio
 from asgi_host import BOTH, as_object
-from http_gate import Gate, text_of
+from http_gate import Gate, text_of, until
 from http_hosts import served
 
 from mcp_core.framing.sse import Event, SseParser
@@ -138,9 +138,7 @@ async def test_modern_requests(host: str) -> None:
             reply = await Exchange.start(*modern(url, tool, name=f"left {tool}"))
             await gate.until_running(f"left {tool}")
             await reply.leave()
-            with trio.fail_after(20):
-                while f"left {tool}" not in gate.cancelled:
-                    await trio.sleep(0.01)
+            await until(lambda tool=tool: f"left {tool}" in gate.cancelled)  # type: ignore[misc]  # mypy cannot tell the default
 
 
 async def test_a_slow_answer_becomes_a_stream_that_is_kept_alive(host: str) -> None:
@@ -177,9 +175,7 @@ async def test_a_subscription(host: str) -> None:
         second = await Exchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
         await second.message()
         await first.leave()
-        with trio.fail_after(20):
-            while app.running != 1:
-                await trio.sleep(0.01)
+        await until(lambda: app.running == 1)
         gate.server.remove_tool("fail")
         assert (await second.message())["method"] == "notifications/tools/list_changed"
         await app.drain(5)

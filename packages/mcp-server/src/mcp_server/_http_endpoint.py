@@ -208,6 +208,8 @@ class HttpEndpoint:
         body = await self._body(exchanged)
         if not isinstance(body, bytes):
             return body
+        if self._draining:
+            return _stopping(exchange)
         post = exchange.read(body, self._service.tools.designated, names=self._template().names)
         if isinstance(post, Refusal):
             return post

@@ -51,7 +51,7 @@ class Exchange(Line):
         policy: The settings of the endpoint.
     """
 
-    __slots__ = ("_attendance", "_exchanged", "_notices", "_policy", "_scope", "_stopping", "_stream")
+    __slots__ = ("_attendance", "_exchanged", "_notices", "_policy", "_scope", "_stream")
 
     def __init__(
         self,
@@ -68,7 +68,6 @@ class Exchange(Line):
         self._attendance: Attendance | None = None
         self._scope: Final = trio.CancelScope()
         self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
-        self._stopping = False
 
     async def serve(self, message: Request) -> None:
         """Answers the request."""
@@ -118,12 +117,10 @@ class Exchange(Line):
 
     def _gone(self) -> None:
         """The client has left, which cancels the request."""
-        self.connection.end()
         self._scope.cancel()
 
     def finish(self) -> None:
         """The server stops: a subscription ends properly, a call goes on."""
-        self._stopping = True
         if self.connection.subscriptions:
             self._scope.cancel()
 
@@ -148,8 +145,6 @@ class Exchange(Line):
         self._service.connected(self)
         try:
             await self.send(self.connection.acknowledge(call.request.id, wanted))
-            if self._stopping:
-                call.scope.cancel()
             await self._attend(self._publish)
             await trio.sleep_forever()
         finally:

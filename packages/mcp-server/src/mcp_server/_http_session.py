@@ -359,11 +359,9 @@ class Session(Line):
                 stream.response.abort()
 
     async def end(self) -> None:
-        """It is over: handlers are cancelled, questions are not answered any more, streams end."""
+        """It is over: handlers are cancelled, with what they wait for, and streams end."""
         self.ended = True
         self._service.disconnected(self)
         self.connection.end()
         self.stop()
-        if self._questions is not None:
-            self._questions.end()
         await self.standing.end()

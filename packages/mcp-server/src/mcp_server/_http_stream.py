@@ -138,10 +138,6 @@ class EventStream:
             self._joiner = Joiner(self._hand_on, shielded=self._log is not None)
         return self._joiner
 
-    @property
-    def _busy(self) -> bool:
-        return self._joiner is not None and self._joiner.busy
-
     # --- what the requests send ------------------------------------------------------------------------------------
 
     async def send(self, *messages: bytes) -> None:
@@ -164,7 +160,7 @@ class EventStream:
     async def answer(self, answer: Answer) -> None:
         """Sends the answer to a request that is owed one; with the last one the response is complete."""
         answer, data = encoded(answer)
-        if self.committed or self._busy or not self._exchange.accepts_json:
+        if self.committed or not self._exchange.accepts_json:
             await self._joined().put((data, answer.id))
             return
         self._owed.pop(cast("RequestId", answer.id), None)  # of a request

@@ -34,13 +34,7 @@ class Joiner(Generic[T]):
         self._items: list[T] = []
         self._put = 0
         self._taken = 0
-        # Most responses have one sender, and many none.
-        self._lock: trio.Lock | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether something is being handed on, or waits for it."""
-        return bool(self._items) or (self._lock is not None and self._lock.locked())
+        self._lock: Final = trio.Lock()
 
     async def put(self, *items: T) -> None:
         """Puts items down, and returns when they were handed on."""
@@ -52,7 +46,7 @@ class Joiner(Generic[T]):
             if self._taken < mine:
                 await self._take()
         finally:
-            self._release()
+            self._lock.release()
 
     def leave(self, item: T) -> None:
         """Puts an item down for whoever hands on next. Never waits."""
@@ -73,7 +67,7 @@ class Joiner(Generic[T]):
             with trio.CancelScope(shield=True):
                 yield
         finally:
-            self._release()
+            self._lock.release()
 
     async def _take(self) -> None:
         items, self._items = self._items, []
@@ -85,13 +79,8 @@ class Joiner(Generic[T]):
                 await self._hand_on(items)
 
     async def _acquire(self) -> None:
-        if self._lock is None:
-            self._lock = trio.Lock()
+        # The lock's own way is a checkpoint each time.
         try:
             self._lock.acquire_nowait()
         except trio.WouldBlock:
             await self._lock.acquire()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
