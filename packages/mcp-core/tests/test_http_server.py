@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 import pytest
@@ -781,3 +781,20 @@ def test_whatever_comes_is_either_taken_or_refused_with_an_error(
         assert outcome.era is Era.LEGACY or made.session_id is None
         opens = isinstance(outcome.message, Request) and outcome.message.method == "initialize"
         assert outcome.era is Era.MODERN or opens or made.session_id is not None
+
+
+@pytest.mark.parametrize(
+    ("accept", "answer", "preferred"),
+    [
+        ("application/json, text/event-stream", "json", False),
+        ("application/json, text/event-stream", "stream", True),
+        ("application/json", "stream", False),
+        ("text/event-stream", "json", True),
+    ],
+)
+def test_an_answer_is_a_stream_by_the_policy_or_where_the_client_takes_nothing_else(
+    accept: str, answer: Literal["json", "stream"], preferred: bool
+) -> None:
+    request = HttpRequest(method="POST", target="/mcp", headers=Headers([("accept", accept)]))
+    exchange = ServerExchange(request, EndpointPolicy(answer=answer), Limits(), frozenset(REVISIONS.values()))
+    assert exchange.prefers_stream is preferred

@@ -36,7 +36,7 @@ class Attendance:
         flush: Writes what waits to be written, if there is such a thing.
     """
 
-    __slots__ = ("_flush", "_gone", "_pause", "_policy", "_receive", "_response", "_stream")
+    __slots__ = ("_flush", "_gone", "_patience", "_pause", "_policy", "_receive", "_response", "_stream")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Attendance:
         self._response: Final = response
         self._receive: Final = receive
         self._policy: Final = policy
+        # What becomes a stream in any case begins at once, if it takes long enough to have a companion at all.
+        self._patience: Final = 0.0 if policy.answer == "stream" else policy.stream_after
         self._gone: Final = gone
         self._flush: Final = flush
         self._pause: trio.CancelScope | None = None
@@ -69,7 +71,7 @@ class Attendance:
                 if stream.committed:
                     due = response.written_at + self._policy.keep_alive
                 else:
-                    due = began + self._policy.stream_after if stream.may_stream else math.inf
+                    due = began + self._patience if stream.may_stream else math.inf
                 with trio.CancelScope(deadline=due) as self._pause:
                     if (await self._receive())["type"] == "http.disconnect":
                         break

@@ -87,8 +87,6 @@ class Exchange(Line):
                 # It does nothing but wait, so that it can look after its response by itself.
                 await self._answer(call)
             else:
-                if self._policy.answer == "stream":
-                    await self._stream.commit()
                 await accompanied(exchanged.scope, self._attend, lambda: self._answer(call))
         finally:
             # What refers to itself would have to be found and collected, and there are many of these.

@@ -156,8 +156,6 @@ class Session(Line):
         if answers:
             await stream.give(answers, refused=refused)
         if calls:
-            if self._policy.answer == "stream":
-                await stream.commit()
             await accompanied(
                 exchanged.scope,
                 lambda: self._attend(stream, exchanged),

@@ -160,7 +160,7 @@ class EventStream:
     async def answer(self, answer: Answer) -> None:
         """Sends the answer to a request that is owed one; with the last one the response is complete."""
         answer, data = encoded(answer)
-        if self.committed or not self._exchange.accepts_json:
+        if self.committed or self._exchange.prefers_stream:
             await self._joined().put((data, answer.id))
             return
         self._owed.pop(cast("RequestId", answer.id), None)  # of a request
@@ -370,7 +370,12 @@ class EventStream:
     async def _write(self, data: bytes, *, last: bool = False) -> None:
         response = self.response
         if response is not None and not response.begun:
-            await response.begin(self._exchange.stream_head(session_id=self._session_id), data or _COMMENT)
+            head = self._exchange.stream_head(session_id=self._session_id)
+            if last and data:
+                # All of it is there: one write, and its length is known.
+                await response.complete(head, data)
+            else:
+                await response.begin(head, data or _COMMENT)
             data = b""
         if last:
             await self._end(data)

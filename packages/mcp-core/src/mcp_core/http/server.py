@@ -129,6 +129,11 @@ class ServerExchange(Responses):
         """Whether the client takes a stream of events."""
         return accepts(self._request.headers, EVENT_STREAM) > 0
 
+    @property
+    def prefers_stream(self) -> bool:
+        """Whether an answer that could be JSON shall be a stream: by the policy, or since the client takes no JSON."""
+        return self.accepts_stream and (self._policy.answer == "stream" or not self.accepts_json)
+
     # --- what comes ------------------------------------------------------------------------------------------------
 
     def admit(self) -> Refusal | None:
