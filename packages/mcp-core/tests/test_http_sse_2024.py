@@ -381,7 +381,7 @@ def test_what_the_server_names_the_client_posts_to(path: str) -> None:
 
 
 def test_the_endpoint_comes_first_and_has_no_host() -> None:
-    assert endpoint_event("/root/messages", "abc") == b"event: endpoint\ndata: /root/messages?session=abc\n\n"
+    assert endpoint_event("/prefix/messages", "abc") == b"event: endpoint\ndata: /prefix/messages?session=abc\n\n"
 
 
 def test_a_message_is_one_event() -> None:

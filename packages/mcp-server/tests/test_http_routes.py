@@ -484,3 +484,32 @@ async def test_a_session_id_in_another_place_is_none(autojump_clock: Clock) -> N
         # A session of one kind is none of the other.
         assert (await place.ask(legacy(other, R2025_11_25, asking("ping")))).status == 404
         assert (await place.ask(http("POST", f"/messages?session={place.session}", asking("ping")))).status == 404
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages")])
+async def test_nobody_is_identified_who_is_refused_in_any_case(method: str, path: str) -> None:
+    asked: list[str] = []
+    statuses: list[object] = []
+
+    async def identify(request: HttpRequest) -> str | None:
+        asked.append(request.path)
+        raise AccessDenied("who are you?", status=401)
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message: dict[str, object]) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    endpoint = Server("guarded", version="1").asgi(legacy_sse=True, identify=identify)
+    for host in (b"evil.example", b"localhost"):
+        headers = [
+            (b"host", host),
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json, text/event-stream"),
+        ]
+        scope: dict[str, object] = {"type": "http", "method": method, "path": path, "headers": headers}
+        await endpoint(scope, receive, send)
+    assert statuses == [403, 401]
+    assert asked == [path]

@@ -21,6 +21,7 @@ from mcp_core.errors import AccessDenied, ErrorCode
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
 from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.server import ServerExchange
+from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.methods import INITIALIZE
 from mcp_core.revisions import Era
@@ -272,6 +273,10 @@ class HttpEndpoint:
     async def _who(self, http: HttpRequest) -> tuple[Refusal | None, str | None]:
         if self._identify is None:
             return None, None
+        # What is refused whoever sends it must not make the author's function work, and a preflight has no credentials.
+        refusal = admit(http, self.policy, self._limits)
+        if refusal is not None:
+            return refusal, None
         return await self._identified(self._identify, Responses(http, self.policy, self._limits), http)
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # all say the same
