@@ -20,6 +20,7 @@ from mcp_core.http.policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_11_25
 from mcp_server import Server
+from mcp_server._asgi_types import Message
 from mcp_server._host import Host
 
 Clock = trio.testing.MockClock
@@ -498,7 +499,7 @@ async def test_nobody_is_identified_who_is_refused_in_any_case(method: str, path
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b"{}", "more_body": False}
 
-    async def send(message: dict[str, object]) -> None:
+    async def send(message: Message) -> None:
         if "status" in message:
             statuses.append(message["status"])
 
