@@ -144,6 +144,11 @@ def serving(command: str, expected: str, places: dict[str, str]) -> Iterator[str
             yield came.replace(place[0], shown)
         finally:
             server.terminate()
+            try:
+                server.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                raise
 
 
 @pytest.mark.parametrize("page", having("json"), ids=name_of)
