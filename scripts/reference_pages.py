@@ -165,7 +165,7 @@ def page(source: Source, known: Mapping[str, Source]) -> str:
             continue
         nodes, text = _definitions(home)[original]
         order = (home.name, nodes[0].lineno)
-        own.append((order, _entry(home, nodes, text, name, f"{source.name}.{name}")))
+        own.append((order, _entry(home, nodes, text, name, f"{source.name}.{name}", known)))
     for module, names in sorted(elsewhere.items()):
         links = ", ".join(link(source, name, known) for name in sorted(names))
         lines += ["", f"From [`{module}`]({module}.md): {links}."]
@@ -187,11 +187,13 @@ def link(source: Source, name: str, known: Mapping[str, Source]) -> str:
     return f"[`{name}`]({whole}.md)" if whole in known else f"[`{name}`]({place.name}.md#{name.lower()})"
 
 
-def _entry(source: Source, nodes: list[Definition], text: str | None, name: str, anchor: str) -> list[str]:
+def _entry(
+    source: Source, nodes: list[Definition], text: str | None, name: str, anchor: str, known: Mapping[str, Source]
+) -> list[str]:
     lines = [f'<a id="{anchor}"></a>', "", f"## {name}", ""]
     last = nodes[-1]
     if isinstance(last, ast.ClassDef):
-        return lines + _class(source, last, anchor)
+        return lines + _class(source, last, anchor, known)
     if isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef):
         return lines + _function(source, nodes, text)
     return lines + _constant(source, last, text)
@@ -249,19 +251,41 @@ def _parameters(source: Source, arguments: ast.arguments) -> list[str]:
     return parts
 
 
-def _class(source: Source, node: ast.ClassDef, anchor: str) -> list[str]:
-    bases = ", ".join(source.quote(base) for base in node.bases)
+def _private_bases(
+    source: Source, node: ast.ClassDef, known: Mapping[str, Source]
+) -> Iterator[tuple[Source, ast.ClassDef]]:
+    """The bases of a class that have no place of their own: their members are shown as those of the class."""
+    for base in node.bases:
+        _, home, name = _home(source, source.quote(base), known)
+        definition = _definitions(home).get(name, ([], None))[0]
+        shown = any(each.public and name in each.exported for each in known.values())
+        if not shown and definition and isinstance(definition[-1], ast.ClassDef):
+            yield home, definition[-1]
+            yield from _private_bases(home, definition[-1], known)
+
+
+def _class(source: Source, node: ast.ClassDef, anchor: str, known: Mapping[str, Source]) -> list[str]:
+    private = list(_private_bases(source, node, known))
+    hidden = {base.name for _, base in private}
+    bases = ", ".join(quoted for base in node.bases if (quoted := source.quote(base)) not in hidden)
     lines = ["```python", f"class {node.name}({bases})" if bases else f"class {node.name}", "```", ""]
     lines += _document(ast.get_docstring(node) or "")
     fields = list(_fields(source, node))
     if fields:
         lines += ["", *fields]
+    for home, each in [(source, node), *private]:
+        lines += _methods(home, each, node.name, anchor)
+    return lines
+
+
+def _methods(source: Source, node: ast.ClassDef, shown_as: str, anchor: str) -> list[str]:
+    lines: list[str] = []
     for name, (nodes, text) in _named(node.body).items():
         functions = [each for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         if not functions or name.startswith("_") or not text:
             continue
         last = functions[-1]
-        lines += ["", f'<a id="{anchor}.{name}"></a>', "", f"### {node.name}.{name}", ""]
+        lines += ["", f'<a id="{anchor}.{name}"></a>', "", f"### {shown_as}.{name}", ""]
         if _decorated(source, last, "property"):
             lines += ["```python", f"{name}: {source.quote(last.returns) if last.returns else 'object'}", "```", ""]
         else:
