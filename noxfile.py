@@ -140,6 +140,12 @@ def interop(session: nox.Session) -> None:
 
 
 @nox.session
+def official(session: nox.Session) -> None:
+    """Runs the official conformance framework, which npm brings. Arguments: `nox -s official -- server client`."""
+    session.run("python", "scripts/official.py", *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Runs the property tests at length, with new examples each time."""
     install(session, "test")

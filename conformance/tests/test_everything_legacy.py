@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -235,7 +236,8 @@ async def test_changes_are_told_on_the_standing_stream() -> None:
 # --- the program ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_program_serves_it() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_program_serves_it_until_it_is_told_to_stop(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "everything", "--port", "0"]
     with subprocess.Popen(command, cwd=FIXTURES, stdout=subprocess.PIPE, text=True) as program:
         try:
@@ -244,5 +246,7 @@ async def test_the_program_serves_it() -> None:
             assert found is not None
             client = Legacy(int(found[1]), "2025-11-25")
             assert obj((await client.open())["serverInfo"])["name"] == "everything"
+            program.send_signal(number)
+            assert await trio.to_thread.run_sync(program.wait, 30) == 0
         finally:
-            program.terminate()
+            program.kill()

@@ -143,6 +143,19 @@ async def test_tools_are_listed_the_same_each_time_and_described() -> None:
         assert obj(obj(schemas["test_headers"]["properties"])["region"])["type"] == "string"
 
 
+@pytest.mark.spec("tasks.task-param-ignored")
+async def test_a_tool_that_answers_at_once_makes_no_task_of_it_for_a_client_that_would_take_one() -> None:
+    async with everything() as port:
+        client = Modern(port)
+        extensions: Object = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        params: Object = {"name": "greet", "arguments": {"name": "World"}, "task": {"ttl": 60_000, "pollInterval": 100}}
+        _, message = await client.send("tools/call", params, meta={"clientCapabilities": extensions})
+        result = obj(message["result"])
+        assert result["resultType"] == "complete"
+        assert texts(result) == ["Hello, World!"]
+        assert "taskId" not in result
+
+
 async def test_results_hold_every_kind_of_content() -> None:
     async with everything() as port:
         client = Modern(port)
