@@ -1,0 +1,627 @@
+"""The examples of transports: they keep the contract, and let nobody in who must not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_client import Handlers, open_stream
+from mcp_client.transport_contract import TRANSPORT_CHECKS, Connect, ServeClient, TransportCheck
+from mcp_core.revisions import REVISIONS, Revision
+from mcp_core.types import Root, TextContent
+from mcp_server import Context, Server
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "transports"))
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, Request, TextMessage
+
+import unix_socket  # the examples are no package
+import websocket
+from unix_socket import NotPrivate, open_unix, serve_unix
+from websocket import Refused, WebSocketStream, open_websocket, serve_websockets
+
+
+def _name(check: TransportCheck) -> str:
+    return getattr(check, "__name__", "?")
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    return folder / "mcp"
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
+async def test_the_unix_socket_keeps_the_contract(check: TransportCheck, private: Path) -> None:
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_unix, serve, private)
+            yield partial(open_unix, private)
+            nursery.cancel_scope.cancel()
+
+    await check(open_transport)
+    assert list(private.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
+async def test_the_websocket_keeps_the_contract(check: TransportCheck) -> None:
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async with trio.open_nursery() as nursery:
+            yield partial(open_websocket, await nursery.start(partial(serve_websockets, serve, 0)))
+            nursery.cancel_scope.cancel()
+
+    await check(open_transport)
+
+
+# --- with a real server -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _unix(server: Server, place: Path) -> AsyncIterator[Connect]:
+    async with unix_socket.serving(server, place):
+        yield partial(open_unix, place)
+
+
+@asynccontextmanager
+async def _websocket(server: Server, place: Path) -> AsyncIterator[Connect]:
+    async with websocket.serving(server) as url:
+        yield partial(open_websocket, url)
+
+
+@pytest.mark.spec("jsonrpc.custom-transport", "jsonrpc.custom-transport-preserve")
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+@pytest.mark.parametrize("transport", [_unix, _websocket])
+async def test_one_life_of_a_server_has_many_clients_of_any_revision(
+    transport: Callable[[Server, Path], AbstractAsyncContextManager[Connect]], revision: Revision, private: Path
+) -> None:
+    lives: list[str] = []
+    running, ended = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[list[str]]:
+        lives.append("begun")
+        yield lives
+        lives.append("ended")
+
+    server = Server("test", version="1", lifespan=lifespan)
+
+    @server.tool
+    async def whose(context: Context) -> str:
+        """Asks for the roots of the client, in the middle of a call."""
+        return (await context.list_roots())[0].uri
+
+    @server.tool
+    async def wait() -> str:
+        """Waits until it is cancelled."""
+        running.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    async with transport(server, private) as connect:
+        for uri in ("file:///one", "file:///two"):
+            handlers = Handlers(roots=[Root(uri=uri)])
+            async with open_stream(await connect(), revisions=[revision], handlers=handlers) as client:
+                assert client.revision is revision
+                (content,) = (await client.call_tool("whose")).content
+                assert isinstance(content, TextContent)
+                assert content.text == uri
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.call_tool, "wait")
+                    await running.wait()
+                    nursery.cancel_scope.cancel()
+                await ended.wait()
+                assert len(await client.list_tools()) == 2
+            running, ended = trio.Event(), trio.Event()
+        assert lives == ["begun"]
+    assert lives == ["begun", "ended"]
+
+
+# --- the Unix socket ----------------------------------------------------------------------------------------------------
+
+
+async def _nothing(stream: object) -> None:
+    await trio.sleep_forever()
+
+
+async def test_only_the_owner_may_use_the_socket(private: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_unix, _nothing, private)
+        assert private.stat().st_mode & 0o777 == 0o600
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o711, 0o777])
+async def test_a_folder_that_others_can_enter_is_not_used_by_either_end(mode: int, private: Path) -> None:
+    private.parent.chmod(mode)
+    with pytest.raises(NotPrivate, match="0700"):
+        await serve_unix(_nothing, private)
+    with pytest.raises(NotPrivate, match="0700"):
+        await open_unix(private)
+    assert list(private.parent.iterdir()) == []
+
+
+async def test_a_link_to_a_folder_is_not_used(private: Path) -> None:
+    link = private.parent.parent / "link"
+    link.symlink_to(private.parent)
+    with pytest.raises(NotPrivate, match="is not a folder"):
+        await serve_unix(_nothing, link / "mcp")
+
+
+async def test_the_folder_of_somebody_else_is_not_used(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    with pytest.raises(NotPrivate, match="not to user 4321"):
+        await open_unix(private)
+
+
+async def test_both_ends_hang_up_on_somebody_else(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_socket, "check_folder", lambda folder: None)
+    served: list[object] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        served.append(stream)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_unix, serve, private)
+        monkeypatch.setattr(os, "geteuid", lambda: 4321)
+        with pytest.raises(NotPrivate, match="not user 4321"):
+            await open_unix(private)
+        stream = await trio.open_unix_socket(str(private))
+        assert await stream.receive_some() == b""
+        await stream.aclose()
+        assert not served
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_crashed_server_left_is_replaced(private: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(private))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_unix, _nothing, private)
+        await (await open_unix(private)).aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_runs_is_not_replaced(private: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_unix, _nothing, private)
+        with pytest.raises(FileExistsError, match="already"):
+            await serve_unix(_nothing, private)
+        await (await open_unix(private)).aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_no_socket_stays(private: Path) -> None:
+    private.write_text("mine")
+    with pytest.raises(FileExistsError, match="no socket"):
+        await serve_unix(_nothing, private)
+    assert private.read_text() == "mine"
+
+
+async def test_a_socket_that_somebody_put_there_since_stays(private: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_unix, _nothing, private)
+        private.rename(private.with_name("old"))
+        private.write_text("another")
+        nursery.cancel_scope.cancel()
+    assert private.read_text() == "another"
+
+
+# --- the opening handshake of the WebSocket -----------------------------------------------------------------------------
+
+_GOOD = {
+    "Host": "127.0.0.1",
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Protocol": "chat, mcp",
+}
+
+
+def _head(line: str = "GET /mcp HTTP/1.1", **changes: str | None) -> bytes:
+    fields = _GOOD | {name.replace("_", "-"): value for name, value in changes.items()}
+    return "".join([f"{line}\r\n", *(f"{k}: {v}\r\n" for k, v in fields.items() if v is not None), "\r\n"]).encode()
+
+
+async def _echo(stream: WebSocketStream) -> None:
+    while data := await stream.receive_some():
+        await stream.send_all(data)
+
+
+@asynccontextmanager
+async def _dialled(
+    serve: Callable[[WebSocketStream], Awaitable[None]] = _echo, *, origins: tuple[str, ...] = ()
+) -> AsyncIterator[trio.SocketStream]:
+    """A bare connection to a server of WebSockets."""
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(serve_websockets, serve, 0, allowed_origins=origins))
+        stream = await trio.open_tcp_stream("127.0.0.1", int(url.split(":")[2].removesuffix("/mcp")))
+        async with stream:
+            yield stream
+        nursery.cancel_scope.cancel()
+
+
+async def _answer(stream: trio.SocketStream) -> bytes:
+    said = b""
+    while b"\r\n\r\n" not in said and (data := await stream.receive_some()):
+        said += data
+    return said
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (_head(), 101),
+        (_head("GET /mcp?x=1 HTTP/1.1", Host="localhost:1234"), 101),
+        (_head(Origin="http://127.0.0.1"), 101),
+        (_head(Origin="https://app.example"), 101),
+        (_head(Host="evil.example"), 403),
+        (_head(Host="127.0.0.1.evil.example"), 403),
+        (_head(Origin="https://evil.example"), 403),
+        (_head(Origin="null"), 403),
+        (_head(Origin="http://127.0.0.1:8080"), 403),
+        (_head(Sec_Fetch_Site="cross-site"), 403),
+        (_head("GET / HTTP/1.1"), 404),
+        (_head(Sec_WebSocket_Protocol=None), 400),
+        (_head(Sec_WebSocket_Protocol="chat"), 400),
+        (_head(Sec_WebSocket_Key=None), 400),
+        (_head(Sec_WebSocket_Version="8"), 426),
+        (_head(Upgrade="h2c"), 400),
+        (_head(Host=None), 400),
+        (_head(Host="xn--a" + chr(0x7F)), 400),
+        (_head("POST /mcp HTTP/1.1", Content_Length="0"), 400),
+        (b"nonsense\r\n\r\n", 400),
+    ],
+)
+async def test_who_may_open_a_websocket(head: bytes, status: int) -> None:
+    async with _dialled(origins=("https://app.example",)) as stream:
+        await stream.send_all(head)
+        assert (await _answer(stream)).split(b" ")[1] == b"%d" % status
+
+
+async def test_a_head_without_end_is_not_read_to_its_end() -> None:
+    async with _dialled() as stream:
+        said = b""
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(_head()[:-2] + b"x: " + b"x" * 10_000_000)
+            said = await _answer(stream)
+        assert not said or said.split(b" ")[1] == b"400"
+
+
+async def test_a_refusal_says_why(autojump_clock: trio.testing.MockClock) -> None:
+    async with _dialled() as stream:
+        await stream.send_all(_head(Origin="https://evil.example"))
+        said = b""
+        while data := await stream.receive_some():
+            said += data
+        assert b"Origin 'https://evil.example' is neither that of this server nor listed" in said
+
+
+async def test_a_client_that_asks_for_nothing_is_hung_up_on(autojump_clock: trio.testing.MockClock) -> None:
+    async with _dialled() as stream:
+        await stream.send_all(_head()[:-2])
+        assert await stream.receive_some() == b""
+        assert trio.current_time() > 0
+
+
+async def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "CLIENTS", 1)
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(serve_websockets, _echo, 0))
+        first = await open_websocket(url)
+        with pytest.raises((Refused, trio.BrokenResourceError)):
+            await open_websocket(url)
+        await first.send_all(b"{}\n")
+        assert await first.receive_some() == b"{}\n"
+        await first.aclose()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nHost", "403: Host"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "refused with 200"),
+        (b"HTTP/1.1 101 Yes\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "accept token"),
+        (b"220 mail.example ESMTP\r\n\r\n", "no WebSocket"),
+        (b"", "gone"),
+    ],
+)
+async def test_a_server_that_is_no_such_server_is_told(answer: bytes, why: str) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        async with stream:
+            await _answer(stream)
+            if answer:
+                await stream.send_all(answer)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        with pytest.raises(Refused, match=why):
+            await open_websocket(f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_does_not_confirm_the_subprotocol_is_not_used() -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        async with stream:
+            protocol = WSConnection(ConnectionType.SERVER)
+            protocol.receive_data(await _answer(stream))
+            await stream.send_all(protocol.send(AcceptConnection()))
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        with pytest.raises(Refused, match="subprotocol mcp"):
+            await open_websocket(f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1/mcp", "ws://", "ws://mcp.example/mcp", "ws://192.0.2.1/mcp"])
+async def test_messages_that_others_could_read_are_not_sent(url: str) -> None:
+    with pytest.raises(ValueError, match="ws"):
+        await open_websocket(url)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "192.0.2.1", "::"])
+async def test_a_server_without_authentication_listens_for_this_machine_only(host: str) -> None:
+    with pytest.raises(ValueError, match="authentication"):
+        await serve_websockets(_echo, 0, host=host)
+
+
+async def test_a_list_that_lets_anybody_in_is_refused() -> None:
+    with pytest.raises(ValueError, match="wildcard"):
+        await serve_websockets(_echo, 0, allowed_hosts=["*"])
+    with pytest.raises(ValueError, match="any web page"):
+        await serve_websockets(_echo, 0, allowed_origins=["*"])
+
+
+# --- messages of the WebSocket ------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _bare(
+    serve: Callable[[WebSocketStream], Awaitable[None]] = _echo,
+) -> AsyncIterator[tuple[trio.SocketStream, WSConnection]]:
+    """The client's end of a WebSocket, without the example's stream."""
+    async with _dialled(serve) as stream:
+        protocol = WSConnection(ConnectionType.CLIENT)
+        request = Request(host="localhost", target="/mcp", subprotocols=["mcp"])
+        await stream.send_all(protocol.send(request))
+        protocol.receive_data(await _answer(stream))
+        assert isinstance(next(protocol.events()), AcceptConnection)
+        yield stream, protocol
+
+
+async def _events(stream: trio.SocketStream, protocol: WSConnection) -> AsyncIterator[Event]:
+    while True:
+        for event in protocol.events():
+            yield event
+        data = await stream.receive_some()
+        if not data:
+            return
+        protocol.receive_data(bytes(data))
+
+
+async def _first(stream: trio.SocketStream, protocol: WSConnection) -> Event:
+    events = _events(stream, protocol)
+    try:
+        return await anext(events)
+    finally:
+        await events.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
+_LONG = websocket.MESSAGE_BYTES + 1
+
+
+@pytest.mark.parametrize(
+    ("say", "code"),
+    [
+        (lambda protocol: protocol.send(TextMessage(data="x" * _LONG)), 1009),
+        (lambda protocol: protocol.send(TextMessage(data="x" * _LONG, message_finished=False)), 1009),
+        (lambda protocol: protocol.send(TextMessage(data="x" * 2 * _LONG)), 1009),
+        (lambda protocol: protocol.send(BytesMessage(data=b"{}")), 1003),
+        (lambda protocol: b"\x81\x02{}", 1002),
+        (lambda protocol: b"\xc1\x82aaaa\x1a\x1c", 1002),
+        (lambda protocol: b"\x81\x82\0\0\0\0\xff\xff", 1007),
+        (lambda protocol: protocol.send(CloseConnection(code=1000)), 1000),
+        (lambda protocol: protocol.send(CloseConnection(code=1001)), 1001),
+    ],
+)
+async def test_what_breaks_the_rules_ends_the_connection_with_its_code(
+    say: Callable[[WSConnection], bytes], code: int
+) -> None:
+    async with _bare() as (stream, protocol):
+        await stream.send_all(say(protocol))
+        event = await _first(stream, protocol)
+        assert isinstance(event, CloseConnection)
+        assert event.code == code
+        await stream.send_eof()
+        assert await stream.receive_some() == b""
+
+
+async def test_each_line_is_a_message_and_each_message_a_line() -> None:
+    async with _bare() as (stream, protocol):
+        await stream.send_all(protocol.send(TextMessage(data='{"a":\r\n', message_finished=False)))
+        await stream.send_all(protocol.send(Ping(payload=b"still there?")))
+        await stream.send_all(protocol.send(TextMessage(data="1}\n")) + protocol.send(TextMessage(data="{}")))
+        said: list[object] = []
+        async with aclosing(_events(stream, protocol)) as events:  # type: ignore[type-var]  # it is a generator
+            async for event in events:
+                said.append(event.data if isinstance(event, TextMessage) else type(event))
+                if len(said) == 3:
+                    break
+        assert said == [Pong, '{"a":  1} ', "{}"]
+
+
+def _agreed() -> tuple[WSConnection, WSConnection]:
+    """Both ends of a WebSocket that is open."""
+    ours, theirs = WSConnection(ConnectionType.CLIENT), WSConnection(ConnectionType.SERVER)
+    theirs.receive_data(ours.send(Request(host="localhost", target="/mcp", subprotocols=["mcp"])))
+    assert isinstance(next(theirs.events()), Request)
+    ours.receive_data(theirs.send(AcceptConnection(subprotocol="mcp")))
+    assert isinstance(next(ours.events()), AcceptConnection)
+    return ours, theirs
+
+
+async def test_a_ping_does_not_wait_behind_a_message_that_nobody_takes() -> None:
+    ours, theirs = _agreed()
+    left, right = trio.testing.lockstep_stream_pair()
+    stream = WebSocketStream(left, ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.send_all, b"{}\n")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(right.send_all, theirs.send(Ping()) + theirs.send(TextMessage(data="[]")))
+        with trio.fail_after(10):
+            assert await stream.receive_some() == b"[]\n"
+        # It is told as soon as the message is through.
+        theirs.receive_data(bytes(await right.receive_some()))
+        theirs.receive_data(bytes(await right.receive_some()))
+        assert [type(event) for event in theirs.events()] == [TextMessage, Pong]
+
+
+async def test_after_a_message_that_was_cut_off_nothing_is_sent(autojump_clock: trio.testing.MockClock) -> None:
+    ours, _ = _agreed()
+    left, right = trio.testing.lockstep_stream_pair()
+    stream = WebSocketStream(left, ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.send_all, b"x" * 1_000 + b"\n")
+        assert await right.receive_some(10)
+        nursery.cancel_scope.cancel()
+    with trio.fail_after(10), pytest.raises(trio.BrokenResourceError):
+        await stream.send_all(b"{}\n")
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_closing_waits_for_the_other_end_but_not_for_ever(
+    answers: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = _agreed()
+    left, right = trio.testing.memory_stream_pair()
+    stream = WebSocketStream(left, ours)
+    answered = False
+
+    async def receive() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await stream.receive_some()
+
+    async def answer() -> None:
+        nonlocal answered
+        theirs.receive_data(bytes(await right.receive_some()))
+        (event,) = theirs.events()
+        assert isinstance(event, CloseConnection)
+        await trio.sleep(0.5)
+        answered = True
+        await right.send_all(theirs.send(event.response()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        if answers:
+            nursery.start_soon(answer)
+        await stream.aclose()
+        assert answered is answers
+
+
+@pytest.mark.property
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))),
+    st.integers(1, 20),
+    st.data(),
+)
+def test_lines_come_as_they_were_however_both_are_cut(lines: list[str], size: int, data: st.DataObject) -> None:
+    said = "".join(f"{line}\n" for line in lines).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=5)))
+
+    async def main() -> None:
+        ours, theirs = _agreed()
+        left, right = trio.testing.memory_stream_pair()
+        sender, receiver = WebSocketStream(left, ours), WebSocketStream(_Cutting(right, size), theirs)
+        async with trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                for start, end in itertools.pairwise([0, *cuts, len(said)]):
+                    await sender.send_all(said[start:end])
+                await sender.aclose()
+
+            nursery.start_soon(send)
+            found = b""
+            while got := await receiver.receive_some():
+                found += got
+            await receiver.aclose()
+        assert found == said
+
+    trio.run(main)
+
+
+class _Cutting(trio.abc.Stream):
+    """Gives what comes in small pieces."""
+
+    def __init__(self, stream: trio.abc.Stream, size: int) -> None:
+        self._stream = stream
+        self._size = size
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(self._size)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def test_a_connection_that_breaks_off_is_no_end() -> None:
+    broken = trio.Event()
+
+    async def serve(stream: WebSocketStream) -> None:
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(b"{}\n")
+        broken.set()
+
+    async with _bare(serve) as (stream, _):
+        await stream.aclose()
+        await broken.wait()
+
+
+async def test_pings_of_a_client_that_does_not_read_take_no_memory() -> None:
+    async with _bare() as (stream, protocol):
+        pings = protocol.send(Ping(payload=b"x" * 125)) * 500
+        taken = 0
+
+        async def flood() -> None:
+            nonlocal taken
+            while taken < 64 * 1024 * 1024:
+                await stream.send_all(pings)
+                taken += len(pings)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            before = -1
+            while before != taken:
+                before = taken
+                await trio.testing.wait_all_tasks_blocked()
+            assert nursery.child_tasks
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,498 @@
+"""The contract of transports: kept in memory, over TCP and by a child process; and each of its checks finds somebody out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_client import Grace
+from mcp_client._command import StdioParameters
+from mcp_client._process import ChildProcess
+from mcp_client.transport_contract import (
+    TRANSPORT_CHECKS,
+    Connect,
+    OpenTransport,
+    ServeClient,
+    TransportCheck,
+)
+from mcp_core.errors import ConnectionEnded
+from mcp_server._descriptors import DescriptorStream
+
+_NAMES = {check.__name__: check for check in TRANSPORT_CHECKS if hasattr(check, "__name__")}
+
+
+def _name(check: TransportCheck) -> str:
+    return getattr(check, "__name__", "?")
+
+
+# --- transports that keep it ---------------------------------------------------------------------------------------
+
+
+class _End:
+    """One end of a pair without a buffer, which does nothing wrong."""
+
+    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
+        self.stream = stream
+        self.nursery = nursery
+        self.serves = serves
+
+    async def receive_some(self) -> bytes:
+        return bytes(await self.stream.receive_some())
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self.stream.send_all(data)
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+def _in_memory(kind: type[_End] = _End) -> OpenTransport:
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async def serve_client(end: _End) -> None:
+            try:
+                await serve(end)
+            finally:
+                await end.aclose()
+
+        async with trio.open_nursery() as nursery:
+
+            async def connect() -> _End:
+                await trio.lowlevel.checkpoint()
+                ours, theirs = trio.testing.lockstep_stream_pair()
+                nursery.start_soon(serve_client, kind(theirs, nursery, serves=True))
+                return kind(ours, nursery, serves=False)
+
+            yield connect
+            nursery.cancel_scope.cancel()
+
+    return open_transport
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
+async def test_streams_in_memory_keep_the_contract(
+    check: TransportCheck, autojump_clock: trio.testing.MockClock
+) -> None:
+    await check(_in_memory())
+
+
+@pytest.mark.spec(
+    "jsonrpc.custom-transport-stdio-framing", "jsonrpc.custom-transport-preserve", "jsonrpc.custom-transport"
+)
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
+async def test_tcp_keeps_the_contract(check: TransportCheck) -> None:
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async def serve_client(stream: trio.SocketStream) -> None:
+            async with stream:
+                await serve(stream)
+
+        async with trio.open_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, serve_client, 0, host="127.0.0.1"))
+            host, port = listener.socket.getsockname()
+            yield partial(trio.open_tcp_stream, host, port)
+            nursery.cancel_scope.cancel()
+
+    await check(open_transport)
+
+
+# --- the pipes of a child process ------------------------------------------------------------------------------------
+
+_LEND = """
+import os, socket, sys
+with socket.socket(socket.AF_UNIX) as parent:
+    parent.connect(sys.argv[1])
+    socket.send_fds(parent, [b"!"], [0, 1])
+    os.close(0)
+    os.close(1)
+    parent.recv(1)
+"""
+"""Gives its stdin and stdout to the test, so that a check can watch both ends, and lives until they are closed there."""
+
+
+class _Child:
+    """A child process, whose error when it is gone is that of a stream."""
+
+    def __init__(self, child: ChildProcess) -> None:
+        self._child = child
+
+    async def receive_some(self) -> bytes:
+        return await self._child.receive_some()
+
+    async def send_all(self, data: bytes) -> None:
+        try:
+            await self._child.send_all(data)
+        except ConnectionEnded as ended:
+            raise trio.BrokenResourceError from ended
+
+    async def aclose(self) -> None:
+        await self._child.aclose()
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
+async def test_the_pipes_of_a_process_keep_the_contract(check: TransportCheck, tmp_path: Path) -> None:
+    place = str(tmp_path / "lent")
+
+    async def serve_child(serve: ServeClient, lent: trio.SocketStream) -> None:
+        async with lent:
+            await trio.lowlevel.wait_readable(lent.socket)
+            with socket.socket(fileno=os.dup(lent.socket.fileno())) as plain:
+                said, (source, sink), _, _ = socket.recv_fds(plain, 1, 2)
+            assert said == b"!"
+            with DescriptorStream(source, sink) as stream:
+                await serve(stream)
+
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async with trio.open_nursery() as nursery:
+            with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+                await listening.bind(place)
+                listening.listen()
+                command = [sys.executable, "-I", "-S", "-c", _LEND, place]
+                grace = Grace(close_stdin=0.5, terminate=0.5)
+                parameters = StdioParameters(command=command, grace=grace)
+                nursery.start_soon(
+                    partial(trio.serve_listeners, partial(serve_child, serve), [trio.SocketListener(listening)])
+                )
+
+                async def connect() -> _Child:
+                    return _Child(await ChildProcess.open(parameters, nursery))
+
+                yield connect
+                nursery.cancel_scope.cancel()
+        os.unlink(place)
+
+    await check(open_transport)
+
+
+# --- transports that break it ----------------------------------------------------------------------------------------
+
+
+class _SaysTwice(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await super().send_all(data)
+        await super().send_all(data)
+
+
+class _Reorders(_End):
+    held: bytes | memoryview | None = None
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        held, self.held = self.held, None
+        if held is None:
+            self.held = data
+        else:
+            await super().send_all(data)
+            await super().send_all(held)
+
+
+class _OneLineForEachCall(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await super().send_all(bytes(data).rstrip(b"\n") + b"\n")
+
+
+class _DecodesPieces(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await super().send_all(bytes(data).decode("utf-8", "replace").encode())
+
+
+class _WantsBytes(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        if not isinstance(data, bytes):
+            raise TypeError("a bytes-like object of another kind")
+        await super().send_all(data)
+
+
+class _CutsLongLines(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await super().send_all(bytes(data)[:100_000] + (b"\n" if len(data) > 100_000 else b""))
+
+
+class _OneThingAtATime(_End):
+    sending = False
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        self.sending = True
+        await super().send_all(data)
+        self.sending = False
+
+    async def receive_some(self) -> bytes:
+        if self.sending:
+            await trio.sleep_forever()
+        return await super().receive_some()
+
+
+class _Hoards(_End):
+    """Takes everything at once, and has no bound."""
+
+    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
+        super().__init__(stream, nursery, serves=serves)
+        self.give, self.hoard = trio.testing.memory_stream_one_way_pair()
+        nursery.start_soon(self.pump)
+
+    async def pump(self) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in self.hoard:
+                await self.stream.send_all(data)
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self.give.send_all(bytes(data))
+
+
+class _TakesAndThenThinks(_End):
+    async def receive_some(self) -> bytes:
+        data = await super().receive_some()
+        await trio.sleep(0.001)
+        return data
+
+
+class _ForgetsTheLast(_End):
+    """Something may still be on its way when it is closed, and is dropped."""
+
+    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
+        super().__init__(stream, nursery, serves=serves)
+        self.give, self.waiting = trio.open_memory_channel[bytes](5)
+        self.scope = trio.CancelScope()
+        nursery.start_soon(self.pump)
+
+    async def pump(self) -> None:
+        with self.scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in self.waiting:
+                await self.stream.send_all(data)
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self.give.send(bytes(data))
+
+    async def aclose(self) -> None:
+        self.scope.cancel()
+        await super().aclose()
+
+
+class _SwallowsTheEnd(_End):
+    async def receive_some(self) -> bytes:
+        return await super().receive_some() or await trio.sleep_forever()
+
+
+class _EndsOnce(_End):
+    ended = False
+
+    async def receive_some(self) -> bytes:
+        if self.ended:
+            await trio.sleep_forever()
+        data = await super().receive_some()
+        self.ended = not data
+        return data
+
+
+class _KeepsErrorsToItself(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        try:
+            await super().send_all(data)
+        except trio.BrokenResourceError:
+            await trio.lowlevel.checkpoint()
+
+
+class _RaisesItsOwnErrors(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        try:
+            await super().send_all(data)
+        except trio.BrokenResourceError as error:
+            raise OSError("gone") from error
+
+
+class _ClosesOnce(_End):
+    closed = False
+
+    async def aclose(self) -> None:
+        if self.closed:
+            raise RuntimeError("it was closed before")
+        self.closed = True
+        await super().aclose()
+
+
+class _SpeaksWhenClosed(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        try:
+            await super().send_all(data)
+        except trio.ClosedResourceError:
+            await trio.lowlevel.checkpoint()
+
+
+class _ClosesBehindReceivers(_End):
+    receiving = False
+
+    async def receive_some(self) -> bytes:
+        self.receiving = True
+        data = await super().receive_some()
+        self.receiving = False
+        return data
+
+    async def aclose(self) -> None:
+        if self.receiving:
+            await trio.sleep_forever()
+        await super().aclose()
+
+
+class _ClosesBehindSenders(_End):
+    """Waits for what is under way; and for what was cancelled, as if it still were."""
+
+    sending = False
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        self.sending = True
+        await super().send_all(data)
+        self.sending = False
+
+    async def aclose(self) -> None:
+        if self.sending:
+            await trio.sleep_forever()
+        await super().aclose()
+
+
+class _BlocksOnClose(_End):
+    async def aclose(self) -> None:
+        await super().aclose()
+        await trio.sleep_forever()
+
+
+class _MayNotBeCancelled(_End):
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+        await super().aclose()
+
+
+class _LeavesATask(_End):
+    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
+        super().__init__(stream, nursery, serves=serves)
+        _BEYOND[-1].start_soon(trio.sleep_forever)
+
+
+_BEYOND: list[trio.Nursery] = []
+"""Outlives the transport."""
+
+_LEFT: list[int] = []
+"""Files that nobody closed."""
+
+
+class _LeavesAFile(_End):
+    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
+        super().__init__(stream, nursery, serves=serves)
+        _LEFT.append(os.open(os.devnull, os.O_RDONLY))
+
+
+class _KnowsOneRevision(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await super().send_all(bytes(data).replace(b"2025-06-18", b"2025-11-25"))
+
+
+class _DropsCancellations(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        if b"notifications/cancelled" not in bytes(data):
+            await super().send_all(data)
+
+
+class _OnlyClientsAsk(_End):
+    async def send_all(self, data: bytes | memoryview) -> None:
+        if not (self.serves and b"roots/list" in bytes(data)):
+            await super().send_all(data)
+
+
+def _all_in_one() -> OpenTransport:
+    """All clients have the same connection."""
+
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async with _in_memory()(serve) as connect:
+            first = await connect()
+
+            async def connect_again() -> object:
+                await trio.lowlevel.checkpoint()
+                return first
+
+            yield connect_again  # type: ignore[misc]  # what it gives is such a stream
+
+    return open_transport
+
+
+def _never_ends() -> OpenTransport:
+    @asynccontextmanager
+    async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
+        async with _in_memory()(serve) as connect:
+            yield connect
+            await trio.sleep_forever()
+
+    return open_transport
+
+
+_BROKEN: dict[str, tuple[OpenTransport, tuple[str, ...]]] = {
+    "says everything twice": (_in_memory(_SaysTwice), ("lines_come_as_they_were_sent",)),
+    "reorders": (_in_memory(_Reorders), ("lines_come_as_they_were_sent",)),
+    "takes each call for a line": (_in_memory(_OneLineForEachCall), ("it_does_not_matter_how_lines_are_cut",)),
+    "decodes pieces": (_in_memory(_DecodesPieces), ("it_does_not_matter_how_lines_are_cut",)),
+    "wants bytes": (_in_memory(_WantsBytes), ("views_of_memory_are_sent",)),
+    "cuts long lines": (_in_memory(_CutsLongLines), ("a_long_line_comes_whole",)),
+    "does one thing at a time": (_in_memory(_OneThingAtATime), ("both_ends_may_talk_at_once",)),
+    "hoards": (_in_memory(_Hoards), ("a_slow_reader_slows_the_sender", "the_server_may_go_while_the_client_sends")),
+    "loses what was taken when cancelled": (
+        _in_memory(_TakesAndThenThinks),
+        ("a_cancelled_receive_loses_nothing",),
+    ),
+    "has one connection": (_all_in_one(), ("clients_are_apart",)),
+    "forgets the last": (_in_memory(_ForgetsTheLast), ("what_was_said_last_arrives_and_then_the_end",)),
+    "swallows the end": (_in_memory(_SwallowsTheEnd), ("what_was_said_last_arrives_and_then_the_end",)),
+    "ends once": (_in_memory(_EndsOnce), ("what_was_said_last_arrives_and_then_the_end",)),
+    "keeps errors to itself": (_in_memory(_KeepsErrorsToItself), ("a_sender_is_told_that_the_other_end_is_gone",)),
+    "raises errors of its own": (_in_memory(_RaisesItsOwnErrors), ("a_sender_is_told_that_the_other_end_is_gone",)),
+    "closes once": (_in_memory(_ClosesOnce), ("a_closed_end_stays_closed",)),
+    "speaks when closed": (_in_memory(_SpeaksWhenClosed), ("a_closed_end_stays_closed",)),
+    "closes behind receivers": (_in_memory(_ClosesBehindReceivers), ("closing_wakes_who_receives",)),
+    "closes behind senders": (
+        _in_memory(_ClosesBehindSenders),
+        ("closing_wakes_who_sends", "a_cancelled_send_can_be_closed"),
+    ),
+    "blocks on close": (
+        _in_memory(_BlocksOnClose),
+        ("lines_come_as_they_were_sent", "a_closed_end_stays_closed"),
+    ),
+    "may not be cancelled": (_in_memory(_MayNotBeCancelled), ("closing_in_a_cancelled_scope_closes",)),
+    "leaves a task": (_in_memory(_LeavesATask), ("nothing_is_left_behind",)),
+    "leaves a file": (_in_memory(_LeavesAFile), ("nothing_is_left_behind",)),
+    "knows one revision": (_in_memory(_KnowsOneRevision), ("a_conversation_goes_well_in_each_revision",)),
+    "drops cancellations": (_in_memory(_DropsCancellations), ("a_call_can_be_cancelled",)),
+    "lets only clients ask": (_in_memory(_OnlyClientsAsk), ("the_server_may_ask_in_the_middle_of_a_call",)),
+    "serves for ever": (_never_ends(), ("lines_come_as_they_were_sent",)),
+}
+"""Ways to break the contract, and who notices."""
+
+
+@pytest.mark.parametrize("fault", _BROKEN)
+async def test_a_transport_that_breaks_the_contract_is_found_out(
+    fault: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    open_transport, checks = _BROKEN[fault]
+    try:
+        async with trio.open_nursery() as beyond:
+            _BEYOND.append(beyond)
+            for check in checks:
+                # An error of the transport's own comes through as it is.
+                with pytest.raises((AssertionError, OSError, RuntimeError, TypeError)):
+                    await _NAMES[check](open_transport)
+            beyond.cancel_scope.cancel()
+    finally:
+        _BEYOND.clear()
+        while _LEFT:
+            os.close(_LEFT.pop())
+
+
+def test_each_check_finds_somebody_out() -> None:
+    assert {name for _, names in _BROKEN.values() for name in names} == set(_NAMES)
+    assert len(_NAMES) == len(TRANSPORT_CHECKS)
