@@ -1,0 +1,234 @@
+"""Several servers at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from mcp_client import (
+    ConfigError,
+    Handlers,
+    NameCollision,
+    Opening,
+    Restart,
+    configured,
+    open_group,
+    open_http,
+    open_stdio,
+    open_stream,
+    read_config,
+)
+from mcp_client.testing import Transcript
+from mcp_core.errors import ConnectionEnded, LocalProtocolError, ProcessFailed
+from mcp_core.types import Root, TextContent
+from mcp_server import Context, Server, serve_http, serve_stream
+
+PROGRAM = """
+import os, sys, trio
+from mcp_server import Context, Server, serve_stdio
+server = Server(sys.argv[1], version="1")
+
+@server.tool
+async def whoami(context: Context) -> str:
+    roots = await context.list_roots() if context.peer.capabilities.roots else ()
+    return f"{sys.argv[1]} {os.getpid()} {[root.uri for root in roots]}"
+
+@server.prompt
+def greet(name: str) -> str:
+    return f"{sys.argv[1]} greets {name}"
+
+@server.resource("memo://one")
+def memo() -> str:
+    return sys.argv[1]
+
+trio.run(serve_stdio, server)
+"""
+
+
+def program(name: str) -> Callable[[], Opening]:
+    return lambda: open_stdio([sys.executable, "-c", PROGRAM, name])
+
+
+def text_of(result: object) -> str:
+    (block,) = getattr(result, "content")  # noqa: B009  # of a result of a tool
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def test_what_several_processes_offer_stands_in_one_list() -> None:
+    async with open_group({"a": program("a"), "b": program("b")}) as group:
+        assert list(group) == ["a", "b"]
+        assert len(group) == 2
+        tools = await group.list_tools()
+        assert [(tool.name, tool.server, tool.item.name) for tool in tools.items] == [
+            ("a__whoami", "a", "whoami"),
+            ("b__whoami", "b", "whoami"),
+        ]
+        assert tools.failed == {}
+        assert group.origin("b__whoami") == ("b", "whoami")
+        assert group.origin("c__whoami") is None
+        assert text_of(await group.call_tool("b__whoami")).startswith("b ")
+        prompt = await group.get_prompt("a__greet", {"name": "Ada"})
+        assert "a greets Ada" in repr(prompt.messages)
+        resources = await group.list_resources()
+        assert [(each.name, each.server) for each in resources.items] == [("memo://one", "a"), ("memo://one", "b")]
+        assert (await group.list_resource_templates()).items == ()
+        with pytest.raises(LocalProtocolError, match="no server of the group offers a tool 'nothing'"):
+            await group.call_tool("nothing")
+        with pytest.raises(LocalProtocolError, match="no server of the group offers a prompt 'nothing'"):
+            await group.get_prompt("nothing")
+        with pytest.raises(LocalProtocolError, match="there is no server 'c'; there are a, b"):
+            group["c"]
+
+
+async def test_a_server_that_cannot_be_reached_is_data_and_the_others_work() -> None:
+    servers = {
+        "dead": lambda: open_stdio([sys.executable, "-c", "raise SystemExit('broken')"]),
+        "nowhere": lambda: open_stdio(["there-is-no-such-program"]),
+        "alive": program("alive"),
+    }
+    async with open_group(servers) as group:
+        assert set(group.failed) == {"dead", "nowhere"}
+        assert isinstance(group.failed["nowhere"], ProcessFailed)
+        assert [member.state for member in map(group.__getitem__, group)] == ["failed", "failed", "connected"]
+        tools = await group.list_tools()
+        assert [tool.name for tool in tools.items] == ["alive__whoami"]
+        assert set(tools.failed) == {"dead", "nowhere"}
+        with pytest.raises(ConnectionEnded, match="there is no connection to 'dead'") as caught:
+            group["dead"].client  # noqa: B018
+        assert "broken" in str(caught.value.__cause__)
+        assert repr(group["dead"]) == "<Member 'dead', failed>"
+
+
+async def test_a_process_that_dies_is_started_again() -> None:
+    restart = Restart(times=2, within=3600, delay=0)
+    async with open_group({"a": program("a")}, restart=restart) as group:
+        seen: set[str] = set()
+        for _ in range(3):
+            pid = text_of(await group.call_tool("a__whoami")).split()[1]
+            seen.add(pid)
+            client = group["a"].client
+            os.kill(int(pid), signal.SIGKILL)
+            await client.wait_ended()
+            while group["a"].state == "connected":
+                await trio.lowlevel.checkpoint()
+        assert len(seen) == 3
+        # That was once more than allowed.
+        with pytest.raises(ConnectionEnded):
+            await group.call_tool("a__whoami")
+        assert group["a"].state == "failed"
+        assert group["a"].error is not None
+        group["a"].reconnect()
+        assert text_of(await group.call_tool("a__whoami")).split()[1] not in seen
+
+
+async def test_what_was_closed_on_purpose_is_not_made_again() -> None:
+    async with open_group({"a": program("a")}, restart=Restart(delay=0)) as group:
+        member = group["a"]
+        await member.aclose()
+        with pytest.raises(ConnectionEnded):
+            await member.connected()
+        assert member.state == "failed"
+        await member.aclose()
+        member.reconnect()
+        assert repr(member) == "<Member 'a', connecting>"
+        member.reconnect()
+        assert (await member.connected()).server_info is not None
+        member.reconnect()
+        assert repr(member) == "<Member 'a', connected>"
+
+
+async def test_strict_names_are_an_error_where_two_are_the_same() -> None:
+    async with open_group({"a": program("a"), "b": program("b")}, naming="strict") as group:
+        with pytest.raises(NameCollision, match="a and b both offer 'whoami'"):
+            await group.list_tools()
+
+
+async def test_servers_of_all_kinds_come_from_a_configuration(tmp_path: Path) -> None:
+    server = Server("web", version="1")
+
+    @server.tool
+    async def shout(word: str, context: Context) -> str:
+        assert context.http is not None
+        return f"{word.upper()} {context.http.headers.get('x-key')}"
+
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(lambda task_status: serve_http(server, "127.0.0.1:0", task_status=task_status))
+        config = tmp_path / "mcp.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "mcpServers": {
+                        "process": {"command": sys.executable, "args": ["-c", "${PROGRAM}", "process"]},
+                        "web": {"url": url, "headers": {"X-Key": "${KEY}"}},
+                        "off": {"command": "x", "disabled": True},
+                    }
+                }
+            )
+        )
+        servers = read_config(config, environ={"PROGRAM": PROGRAM, "KEY": "secret"})
+        roots = {name: Handlers(roots=(Root(uri=f"file:///{name}"),)) for name in servers}
+        async with open_group(configured(servers, handlers=roots.__getitem__), naming="plain") as group:
+            assert list(group) == ["process", "web"]
+            assert text_of(await group.call_tool("shout", {"word": "hi"})) == "HI secret"
+            assert "file:///process" in text_of(await group.call_tool("whoami"))
+        nursery.cancel_scope.cancel()
+    with pytest.raises(ConfigError):
+        read_config(config, environ={})
+
+
+async def test_no_server_sees_what_is_said_to_another() -> None:
+    transcripts = {"a": Transcript(), "b": Transcript()}
+    async with trio.open_nursery() as nursery:
+
+        def make(name: str) -> Opening:
+            server = Server(name, version="1")
+
+            @server.tool
+            async def secret(word: str) -> str:
+                return word
+
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve_stream, server, theirs)
+            return open_stream(_Recorded(ours, transcripts[name]))
+
+        async with open_group({name: lambda name=name: make(name) for name in transcripts}) as group:  # type: ignore[misc]  # bound
+            await group.list_tools()
+            await group.call_tool("a__secret", {"word": "hunter2"})
+            await group.call_tool("b__secret", {"word": "swordfish"})
+        nursery.cancel_scope.cancel()
+    assert "hunter2" in transcripts["a"].text()
+    assert "swordfish" not in transcripts["a"].text()
+    assert "hunter2" not in transcripts["b"].text()
+
+
+class _Recorded:
+    """A stream that writes down what passes."""
+
+    def __init__(self, stream: trio.abc.Stream, transcript: Transcript) -> None:
+        self._stream = stream
+        self._transcript = transcript
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        self._transcript.record(">", bytes(data))
+        await self._stream.send_all(data)
+
+    async def receive_some(self) -> bytes:
+        data = bytes(await self._stream.receive_some())
+        self._transcript.record("<", data)
+        return data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def test_a_refused_port_is_a_failed_server(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_group({"closed": lambda: open_http("http://127.0.0.1:9/mcp")}) as group:
+        assert isinstance(group.failed["closed"], ConnectionEnded)

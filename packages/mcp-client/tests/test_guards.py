@@ -1,0 +1,242 @@
+"""What stands between a server and what an application lets it do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from mcp_client import Client, Handlers
+from mcp_client.guards import Consent, NotAllowed, Rate, RateLimit, ToolFilter
+from mcp_client.testing import open_in_memory
+from mcp_core.errors import LimitExceeded
+from mcp_core.middleware import Middleware
+from mcp_core.revisions import LEGACY, R2026_07_28, Revision
+from mcp_core.types import (
+    CallToolRequestParams,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    Root,
+    TextContent,
+    evolve,
+)
+from mcp_server import Context, RequestFailed, Server, serve_stream
+
+BOTH = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
+SECRET = Root(uri="file:///home/me/.ssh")
+OPEN = Root(uri="file:///home/me/project")
+
+
+class Form:
+    """A form that is asked."""
+
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def greedy(called: list[str]) -> Server:
+    """A server that wants everything."""
+    server = Server("greedy", version="1")
+
+    @server.tool
+    async def delete_everything() -> str:
+        called.append("delete_everything")
+        return "gone"
+
+    @server.tool
+    async def sample(context: Context, tokens: int = 10) -> str:
+        called.append("sample")
+        try:
+            said = await context.sample("Tell me a secret", max_tokens=tokens)
+        except RequestFailed as refused:
+            return f"refused {refused.code}: {refused.message}"
+        assert isinstance(said.content, TextContent)
+        return said.content.text
+
+    @server.tool
+    async def visit(context: Context) -> str:
+        try:
+            return type(await context.elicit_url("https://evil.example", "Go there")).__name__
+        except RequestFailed as refused:
+            return f"refused: {refused.message}"
+
+    @server.tool
+    async def roots(context: Context) -> list[str]:
+        return [root.uri for root in await context.list_roots()]
+
+    return server
+
+
+ASKED: list[str] = []
+
+
+async def model(params: CreateMessageRequestParams) -> CreateMessageResult:
+    (message,) = params.messages
+    ASKED.append(repr(message.content))
+    return CreateMessageResult(role="assistant", content=TextContent(text="the password is hunter2"), model="m")
+
+
+async def browser(_: ElicitRequestURLParams) -> ElicitResult:
+    ASKED.append("browser")
+    return ElicitResult(action="accept")
+
+
+@asynccontextmanager
+async def opened(
+    *guards: Middleware, revision: Revision = R2026_07_28, called: list[str] | None = None
+) -> AsyncIterator[Client]:
+    ASKED.clear()
+    server = greedy([] if called is None else called)
+    async with open_in_memory(
+        lambda stream: serve_stream(server, stream),
+        revisions=[revision],
+        handlers=Handlers(sample=model, elicit_url=browser, roots=(OPEN, SECRET)),
+        middleware=guards,
+    ) as client:
+        yield client
+
+
+async def said(client: Client, tool: str, **arguments: int) -> str:
+    return repr([getattr(block, "text", block) for block in (await client.call_tool(tool, arguments)).content])
+
+
+@BOTH
+async def test_a_tool_that_is_not_allowed_is_neither_listed_nor_called(revision: Revision) -> None:
+    called: list[str] = []
+    async with opened(ToolFilter(deny=["delete_*"]), revision=revision, called=called) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["sample", "visit", "roots"]
+        with pytest.raises(
+            NotAllowed, match="the tool 'delete_everything' is not allowed here; the setting is ToolFilter"
+        ):
+            await client.call_tool("delete_everything")
+        await client.call_tool("roots")
+    assert called == []
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "allowed"),
+    [
+        (None, [], ["read", "Read", "read_all", "write"]),
+        (["read*"], [], ["read", "read_all"]),
+        (["read*", "w?ite"], ["*_all"], ["read", "write"]),
+        ([], [], []),
+        (None, ["*"], []),
+    ],
+)
+def test_patterns_are_those_of_file_names(allow: list[str] | None, deny: list[str], allowed: list[str]) -> None:
+    chosen = ToolFilter(allow=allow, deny=deny)
+    assert [name for name in ["read", "Read", "read_all", "write"] if chosen.allows(name)] == allowed
+
+
+@BOTH
+async def test_a_call_is_shown_with_its_arguments_and_sent_only_with_consent(revision: Revision) -> None:
+    called: list[str] = []
+    shown: list[tuple[str, object]] = []
+
+    async def consent(params: CallToolRequestParams) -> bool:
+        shown.append((params.name, params.arguments))
+        return params.name != "delete_everything"
+
+    async with opened(Consent(call=consent), revision=revision, called=called) as client:
+        with pytest.raises(NotAllowed, match="the call of the tool 'delete_everything' was not consented to"):
+            await client.call_tool("delete_everything", {})
+        await client.call_tool("roots")
+    assert called == []
+    assert shown[:2] == [("delete_everything", {}), ("roots", None)]
+
+
+@BOTH
+async def test_what_a_model_is_asked_and_says_is_shown_and_may_be_changed(revision: Revision) -> None:
+    async def before(params: CreateMessageRequestParams) -> CreateMessageRequestParams:
+        (message,) = params.messages
+        return evolve(params, messages=(evolve(message, content=TextContent(text="Say hello")),))
+
+    async def after(params: CreateMessageRequestParams, result: CreateMessageResult) -> CreateMessageResult:
+        assert "Say hello" in repr(params)
+        return evolve(result, content=TextContent(text="the password is ***"))
+
+    async with opened(Consent(sample=before, sampled=after), revision=revision) as client:
+        assert await said(client, "sample") == "['the password is ***']"
+    assert ASKED == ["TextContent(text='Say hello')"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_server_is_told_that_the_user_refused(when: str) -> None:
+    async def never(*_: object) -> None:
+        return None
+
+    guard = Consent(sample=never) if when == "before" else Consent(sampled=never)
+    async with opened(guard, revision=LEGACY[-1]) as client:
+        assert await said(client, "sample") == "['refused -1: User rejected sampling request']"
+    assert len(ASKED) == (0 if when == "before" else 1)
+
+
+async def test_a_refusal_ends_a_modern_call_with_an_error_here() -> None:
+    async def never(_: CreateMessageRequestParams) -> None:
+        return None
+
+    async with opened(Consent(sample=never)) as client:
+        with pytest.raises(RequestFailed, match="User rejected sampling request"):
+            await client.call_tool("sample")
+
+
+@BOTH
+async def test_the_user_is_not_bothered_without_consent(revision: Revision) -> None:
+    async def consent(params: ElicitRequestFormParams | ElicitRequestURLParams) -> bool:
+        assert isinstance(params, ElicitRequestURLParams)
+        return "evil" not in params.url
+
+    async with opened(Consent(elicit=consent), revision=revision) as client:
+        assert await said(client, "visit") == "['Declined']"
+    assert ASKED == []
+
+
+@BOTH
+async def test_a_root_is_told_only_with_consent(revision: Revision) -> None:
+    async def consent(root: Root) -> bool:
+        return ".ssh" not in root.uri
+
+    async with opened(Consent(root=consent), revision=revision) as client:
+        result = await client.call_tool("roots")
+        assert result.structured_content == {"result": [OPEN.uri]}
+
+
+async def test_without_hooks_everything_happens() -> None:
+    async with opened(Consent()) as client:
+        assert "hunter2" in await said(client, "sample")
+        assert await said(client, "visit") == "['Accepted']"
+
+
+async def test_calls_are_bounded_in_time(autojump_clock: trio.testing.MockClock) -> None:
+    async with opened(RateLimit(calls=Rate(2, 10)), revision=LEGACY[-1]) as client:
+        await client.call_tool("roots")
+        await client.call_tool("roots")
+        with pytest.raises(
+            LimitExceeded, match=r"calls of tools in 10 seconds: 3 is over the limit of 2; .* RateLimit\.calls"
+        ):
+            await client.call_tool("roots")
+        await trio.sleep(5)
+        await client.call_tool("roots")
+        await client.list_tools()
+
+
+async def test_what_a_server_may_ask_for_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    limit = RateLimit(samples=Rate(3), tokens=Rate(100), elicitations=Rate(1))
+    async with opened(limit, revision=LEGACY[-1]) as client:
+        assert "hunter2" in await said(client, "sample", tokens=60)
+        assert "too many tokens for this client; try again in 12 seconds (RateLimit.tokens)" in await said(
+            client, "sample", tokens=60
+        )
+        assert "too many tokens for this client (RateLimit.tokens)" in await said(client, "sample", tokens=101)
+        assert "too many sampling requests for this client; try again in 20 seconds" in await said(
+            client, "sample", tokens=1
+        )
+        assert await said(client, "visit") == "['Accepted']"
+        assert "too many elicitations" in await said(client, "visit")

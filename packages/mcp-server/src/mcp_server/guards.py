@@ -1,0 +1,205 @@
+"""Bounds on what clients may make a server do, beyond those of `mcp_core.limits`, as middleware.
+
+    server = Server("shop", version="1", middleware=[RateLimit(Rate(60)), TimeLimit(30), SizeLimit(output_bytes=100_000)])
+
+Each refusal is an error that names what was too much and the setting; it ends no connection. Clients are told apart by
+their principal. Where nobody is told apart, as on stdio or in an open server, all of them are counted together.
+
+Spec: server/tools#security-considerations
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import orjson
+import trio
+
+from mcp_core.convert import converter
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.middleware import Middleware
+from mcp_core.rates import Rate, Rates
+from mcp_core.types import CallToolRequestParams, CallToolResult, TextContent, WireObject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.middleware import Passing, Proceed
+
+__all__ = ["ConcurrencyLimit", "Rate", "RateLimit", "SizeLimit", "TimeLimit"]
+
+K = TypeVar("K")
+
+
+class RateLimit(Middleware):
+    """How often one principal may ask, and call each tool.
+
+    Args:
+        requests: All requests of one principal; `None`: not bounded.
+        tools: Calls of one tool by one principal, by the tool's name; `"*"` stands for each that is not named.
+
+    Refuses with an internal error, whose `data` says after how many seconds it may be tried again.
+    """
+
+    def __init__(self, requests: Rate | None = None, tools: Mapping[str, Rate] | None = None) -> None:
+        self._requests: Final = None if requests is None else Rates(requests)
+        self._tools: Final = {name: Rates(rate) for name, rate in (tools or {}).items()}
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        """See `Middleware.request`."""
+        if message.incoming:
+            now = trio.current_time()
+            tool = _tool(message)
+            rates = None if tool is None else self._tools.get(tool if tool in self._tools else "*")
+            if rates is not None:
+                _take(rates, (message.principal, tool), now, f"calls of {tool}", "RateLimit.tools")
+            if self._requests is not None:
+                _take(self._requests, message.principal, now, "requests", "RateLimit.requests")
+        return await proceed(message)
+
+
+def _take(rates: Rates, key: object, now: float, what: str, setting: str) -> None:
+    # A key is a principal, or one with a tool.
+    wait = rates.take(repr(key), now)
+    if wait:
+        raise RequestFailed(
+            f"too many {what}: {rates.rate} are allowed; the setting is {setting}",
+            code=ErrorCode.INTERNAL_ERROR,
+            data={"retryAfter": math.ceil(wait)},
+        )
+
+
+class ConcurrencyLimit(Middleware):
+    """How many calls of tools one principal may have running at the same time.
+
+    Args:
+        calls: Of all tools together; `None`: not bounded, but by `Limits.running_requests`.
+        tools: Of one tool, by its name.
+
+    Refuses with an internal error what is more.
+    """
+
+    def __init__(self, calls: int | None = None, tools: Mapping[str, int] | None = None) -> None:
+        self._calls: Final = calls
+        self._tools: Final = dict(tools or {})
+        self._running: dict[tuple[str | None, str | None], int] = {}
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        """See `Middleware.request`."""
+        tool = _tool(message) if message.incoming else None
+        if tool is None:
+            return await proceed(message)
+        bounds = (
+            ((message.principal, None), self._calls, "calls", "ConcurrencyLimit.calls"),
+            ((message.principal, tool), self._tools.get(tool), f"calls of {tool}", "ConcurrencyLimit.tools"),
+        )
+        for key, allowed, what, setting in bounds:
+            if allowed is not None and self._running.get(key, 0) >= allowed:
+                raise RequestFailed(
+                    f"too many {what} at the same time: {allowed} are allowed; the setting is {setting}",
+                    code=ErrorCode.INTERNAL_ERROR,
+                )
+        held = [key for key, allowed, _, _ in bounds if allowed is not None]
+        for key in held:
+            self._running[key] = self._running.get(key, 0) + 1
+        try:
+            return await proceed(message)
+        finally:
+            for key in held:
+                self._running[key] -= 1
+                if not self._running[key]:
+                    del self._running[key]
+
+
+class TimeLimit(Middleware):
+    """How long a request may take.
+
+    A plain function in a worker thread cannot be interrupted: it is waited for, unless it looks at
+    `trio.from_thread.check_cancelled()` now and then.
+
+    Args:
+        seconds: Any request but a subscription; `None`: as long as it takes.
+        tools: A call of one tool, by its name.
+
+    A call of a tool that took longer ends with a result that has `isError`, which a model can read; any other request
+    with an internal error.
+
+    Raises:
+        ValueError: A time is not above 0.
+    """
+
+    def __init__(self, seconds: float | None = None, tools: Mapping[str, float] | None = None) -> None:
+        self._seconds: Final = math.inf if seconds is None else seconds
+        self._tools: Final = dict(tools or {})
+        for limit in (self._seconds, *self._tools.values()):
+            if not limit > 0:
+                raise ValueError(f"a time limit must be a number of seconds above 0, not {limit!r}")
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        """See `Middleware.request`."""
+        if not message.incoming or message.method == "subscriptions/listen":
+            return await proceed(message)
+        tool = _tool(message)
+        seconds = self._seconds if tool is None else self._tools.get(tool, self._seconds)
+        setting = "TimeLimit.tools" if tool in self._tools else "TimeLimit.seconds"
+        with trio.move_on_after(seconds):
+            return await proceed(message)
+        told = f"it took longer than {seconds:g} seconds; the setting is {setting}"
+        if tool is not None:
+            return _failed(f"The tool {tool} was stopped: {told}")
+        raise RequestFailed(told, code=ErrorCode.INTERNAL_ERROR)
+
+
+class SizeLimit(Middleware):
+    """How large the arguments and the results of tools may be, in bytes of JSON.
+
+    Args:
+        argument_bytes: The arguments of a call; `None`: bounded by `Limits.message_bytes` alone.
+        output_bytes: Its result; `None`: not bounded.
+
+    Arguments that are larger are refused as invalid params. A larger result is replaced by one that has `isError`, so
+    that it does not fill the context of a model.
+    """
+
+    def __init__(self, *, argument_bytes: int | None = None, output_bytes: int | None = None) -> None:
+        self._arguments: Final = argument_bytes
+        self._output: Final = output_bytes
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        """See `Middleware.request`."""
+        tool = _tool(message) if message.incoming else None
+        if tool is None:
+            return await proceed(message)
+        if self._arguments is not None:
+            size = _bytes(message.raw.get("arguments"))
+            if size > self._arguments:
+                raise RequestFailed(
+                    f"the arguments of {tool} have {size} bytes; {self._arguments} are allowed;"
+                    " the setting is SizeLimit.argument_bytes",
+                    code=ErrorCode.INVALID_PARAMS,
+                )
+        result = await proceed(message)
+        if self._output is not None and message.revision is not None:
+            wire = converter(message.revision).unstructure(result) if isinstance(result, WireObject) else result
+            size = _bytes(wire)
+            if size > self._output:
+                return _failed(
+                    f"The result of {tool} has {size} bytes; {self._output} are allowed. Ask for less."
+                    " The setting is SizeLimit.output_bytes."
+                )
+        return result
+
+
+def _tool(message: Passing) -> str | None:
+    """The tool that is called."""
+    return message.params.name if isinstance(message.params, CallToolRequestParams) else None
+
+
+def _bytes(value: JsonValue | object) -> int:
+    return len(orjson.dumps(value))
+
+
+def _failed(text: str) -> CallToolResult:
+    return CallToolResult(content=(TextContent(text=text),), is_error=True)

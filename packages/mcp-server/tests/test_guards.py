@@ -1,0 +1,167 @@
+"""Bounds on what clients may make a server do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from mcp_client import Client, Handlers
+from mcp_client.testing import open_in_memory
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.middleware import Middleware
+from mcp_core.revisions import LEGACY, R2026_07_28, Revision
+from mcp_core.types import CallToolResult, TextContent
+from mcp_server import Context, Server, serve_stream
+from mcp_server.guards import ConcurrencyLimit, Rate, RateLimit, SizeLimit, TimeLimit
+
+BOTH = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
+
+
+@asynccontextmanager
+async def guarded(*guards: Middleware, revision: Revision = R2026_07_28) -> AsyncIterator[Client]:
+    server = Server("guarded", version="1", middleware=guards)
+    events = {"begun": trio.Event(), "go": trio.Event()}
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def other() -> str:
+        return "other"
+
+    @server.tool
+    async def wait() -> str:
+        events["begun"].set()
+        await events["go"].wait()
+        return "waited"
+
+    @server.tool
+    async def until_begun() -> str:
+        await events["begun"].wait()
+        return "begun"
+
+    @server.tool
+    async def ask(context: Context) -> str:
+        return str(len(await context.list_roots()))
+
+    @server.resource("memo://slow")
+    async def slow() -> str:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with open_in_memory(
+        lambda stream: serve_stream(server, stream), revisions=[revision], handlers=Handlers(roots=())
+    ) as client:
+        yield client
+        events["go"].set()
+
+
+def text_of(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+@BOTH
+async def test_so_many_requests_and_no_more_until_time_has_passed(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with guarded(RateLimit(Rate(2, 10)), revision=revision) as client:
+        await client.list_tools()
+        await client.list_tools()
+        with pytest.raises(
+            RequestFailed, match=r"too many requests: 2 in 10 s are allowed; the setting is RateLimit\.requests"
+        ) as caught:
+            await client.list_tools()
+        assert caught.value.code == ErrorCode.INTERNAL_ERROR
+        assert caught.value.data == {"retryAfter": 5}
+        await trio.sleep(5)
+        await client.list_tools()
+
+
+async def test_each_tool_has_a_rate_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
+    async with guarded(RateLimit(tools={"echo": Rate(1), "*": Rate(2)})) as client:
+        await client.call_tool("echo", {"text": "a"})
+        with pytest.raises(RequestFailed, match=r"too many calls of echo: 1 in 60 s .* RateLimit\.tools"):
+            await client.call_tool("echo", {"text": "a"})
+        for _ in range(2):
+            await client.call_tool("other")
+        with pytest.raises(RequestFailed, match="too many calls of other"):
+            await client.call_tool("other")
+        await client.list_tools()
+
+
+@BOTH
+async def test_so_many_calls_run_at_the_same_time(revision: Revision) -> None:
+    async with (
+        guarded(ConcurrencyLimit(tools={"wait": 1}), revision=revision) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(client.call_tool, "wait")
+        await client.call_tool("until_begun")
+        with pytest.raises(
+            RequestFailed, match=r"too many calls of wait at the same time: 1 are allowed; .* ConcurrencyLimit\.tools"
+        ):
+            await client.call_tool("wait")
+        assert text_of(await client.call_tool("other")) == "other"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_place_is_free_again_however_its_call_ended(autojump_clock: trio.testing.MockClock) -> None:
+    limit = ConcurrencyLimit(1)
+    async with guarded(limit) as client:
+        for _ in range(3):
+            with trio.move_on_after(1):
+                await client.call_tool("wait")
+            await trio.testing.wait_all_tasks_blocked()
+            await client.call_tool("ask")
+            assert text_of(await client.call_tool("other")) == "other"
+    assert limit._running == {}
+
+
+@BOTH
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with guarded(TimeLimit(5, tools={"wait": 2}), revision=revision) as client:
+        began = trio.current_time()
+        result = await client.call_tool("wait")
+        assert result.is_error
+        assert "took longer than 2 seconds; the setting is TimeLimit.tools" in text_of(result)
+        assert trio.current_time() - began == pytest.approx(2)
+        with pytest.raises(RequestFailed, match=r"took longer than 5 seconds; the setting is TimeLimit\.seconds"):
+            await client.read_resource("memo://slow")
+        assert text_of(await client.call_tool("ask")) == "0"
+
+
+async def test_a_subscription_has_no_time_limit(autojump_clock: trio.testing.MockClock) -> None:
+    async with guarded(TimeLimit(1)) as client, client.listen(tools=True) as changes:
+        await trio.sleep(10)
+        assert changes.granted.tools_list_changed
+
+
+@BOTH
+async def test_arguments_and_results_are_bounded(revision: Revision) -> None:
+    async with guarded(SizeLimit(argument_bytes=40, output_bytes=120), revision=revision) as client:
+        assert text_of(await client.call_tool("echo", {"text": "a" * 20})) == "a" * 20
+        with pytest.raises(
+            RequestFailed, match=r"the arguments of echo have 41 bytes; 40 are allowed; .* SizeLimit\.argument_bytes"
+        ) as caught:
+            await client.call_tool("echo", {"text": "a" * 30})
+        assert caught.value.code == ErrorCode.INVALID_PARAMS
+    async with guarded(SizeLimit(output_bytes=120), revision=revision) as client:
+        result = await client.call_tool("echo", {"text": "b" * 100})
+        assert result.is_error
+        assert "120 are allowed. Ask for less. The setting is SizeLimit.output_bytes." in text_of(result)
+        assert "bbb" not in text_of(result)
+        await client.list_tools()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("nan")])
+def test_a_time_limit_is_above_nothing(wrong: float) -> None:
+    with pytest.raises(ValueError, match="a time limit must be a number of seconds above 0"):
+        TimeLimit(wrong)
