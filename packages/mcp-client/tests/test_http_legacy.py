@@ -5,7 +5,20 @@ import json
 import pytest
 import trio
 import trio.testing
-from zoo import OK, Answer, Asked, Reply, legacy, serving, until
+from zoo import (
+    OK,
+    Answer,
+    Asked,
+    Forgetful,
+    Reply,
+    decline,
+    legacy,
+    progress,
+    question,
+    serving,
+    standing,
+    until,
+)
 
 from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_client._http import HttpTransport
@@ -17,7 +30,6 @@ from mcp_core.errors import (
     RequestTimeout,
     SessionExpired,
 )
-from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
 from mcp_core.revisions import LEGACY, R2025_03_26
 from mcp_core.types import (
@@ -26,30 +38,6 @@ from mcp_core.types import (
     ProgressNotificationParams,
     RootsListChangedNotificationParams,
 )
-
-ELICIT: JsonObject = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-
-
-def question(id: int, method: str = "elicitation/create", params: JsonObject = ELICIT) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
-def progress(asked: Asked, value: float) -> JsonObject:
-    meta = asked.params["_meta"]
-    assert isinstance(meta, dict)
-    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}
-    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-
-
-async def decline(_: ElicitRequestFormParams) -> ElicitResult:
-    return ElicitResult(action="decline")
-
-
-async def standing(asked: Asked, reply: Reply) -> None:
-    """A GET stream that stays open and silent."""
-    await reply.stream()
-    await reply.hang()
-
 
 # --- the handshake ---------------------------------------------------------------------------------------------------
 
@@ -478,6 +466,7 @@ async def test_answers_that_the_server_does_not_take_harm_nothing(autojump_clock
         assert not client._link._serving.busy
 
 
+@pytest.mark.spec("batch.http-post-body")
 async def test_a_batch_of_2025_03_26_is_answered_in_one_post(autojump_clock: trio.testing.MockClock) -> None:
     async def calls(asked: Asked, reply: Reply) -> None:
         await reply.stream()
@@ -556,36 +545,10 @@ async def test_a_server_that_takes_no_cancellation_does_not_hold_anybody_up(
 # --- lost sessions ---------------------------------------------------------------------------------------------------
 
 
-class Forgetful:
-    """A server that forgets its session when it is told to."""
-
-    def __init__(self, status: int = 404) -> None:
-        self.number = 1
-        self.alive = True
-        self.status = status
-
-    async def answer(self, asked: Asked, reply: Reply) -> None:
-        given = asked.headers.get("mcp-session-id")
-        if asked.rpc == "initialize":
-            if not self.alive:
-                self.alive = True
-                self.number += 1
-            await legacy(session=f"s{self.number}", capabilities=CAPABILITIES)(asked, reply)
-        elif given is not None and (given != f"s{self.number}" or not self.alive):
-            await reply.json(
-                {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}, self.status
-            )
-        else:
-            await legacy(capabilities=CAPABILITIES)(asked, reply)
-
-
-CAPABILITIES: JsonObject = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
-
-
 @pytest.mark.spec("session.client-reinitialize")
 @pytest.mark.parametrize("status", [404, 400])
 async def test_a_lost_session_is_replaced_and_the_request_made_again(status: int) -> None:
-    forgetful = Forgetful(status)
+    forgetful = Forgetful(status=status)
     lost: list[str] = []
     async with (
         serving(forgetful.answer) as server,

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 
 import pytest
 import trio
 import trio.testing
-from zoo import LIST_FIELDS, OK, Asked, Reply, modern, serving
+from zoo import ELICIT, LIST_FIELDS, OK, Asked, Reply, decline, modern, progress, serving
 
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_client._tool_headers import ToolHeaders
@@ -37,13 +37,6 @@ from mcp_core.types import (
     ProgressNotificationParams,
     Tool,
 )
-
-
-def progress(asked: Asked, value: float) -> JsonObject:
-    meta = asked.params["_meta"]
-    assert isinstance(meta, dict)
-    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}
-    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
 def notification(method: str, params: JsonObject) -> JsonObject:
@@ -657,27 +650,59 @@ async def test_a_subscription_may_be_ended_or_lost_and_made_again() -> None:
         assert len(set(ids)) == 3
 
 
+def asking(state: str) -> JsonObject:
+    """A result that asks."""
+    question: JsonObject = {"method": "elicitation/create", "params": {**ELICIT, "mode": "form"}}
+    return {"resultType": "input_required", "inputRequests": {state: question}, "requestState": state}
+
+
 async def test_a_question_in_a_result_is_answered_with_a_new_request() -> None:
-    schema: JsonObject = {"type": "object", "properties": {}}
-
     async def calls(asked: Asked, reply: Reply) -> None:
-        if "inputResponses" in asked.params:
-            await reply.result(OK)
-            return
-        question: JsonObject = {
-            "method": "elicitation/create",
-            "params": {"mode": "form", "message": "?", "requestedSchema": schema},
-        }
-        await reply.result({"resultType": "input_required", "inputRequests": {"a": question}, "requestState": "s"})
+        await reply.result(OK if "inputResponses" in asked.params else asking("s"))
 
-    async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
-        return ElicitResult(action="decline")
-
-    async with serving(modern(calls)) as server, open_http(server.url, handlers=Handlers(elicit=elicit)) as client:
+    async with serving(modern(calls)) as server, open_http(server.url, handlers=Handlers(elicit=decline)) as client:
         await client.call_tool("ask")
         first, second = server.of("tools/call")
     assert second.params["requestState"] == "s"
     assert first.message["id"] != second.message["id"]
+
+
+@pytest.mark.spec("header.param-mismatch-retry", "mrtr.state-echo", "mrtr.state-latest-only", "mrtr.retry-new-id")
+async def test_a_header_mismatch_in_a_later_round_repeats_that_round_only_and_once() -> None:
+    never = False
+
+    async def calls(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "tools/list":
+            await reply.result({"tools": [tool("ask", a={"type": "string", "x-mcp-header": "A"})], **LIST_FIELDS})
+        elif "inputResponses" not in asked.params:
+            await reply.result(asking("one"))
+        elif asked.params["requestState"] == "one":
+            await reply.result(asking("two"))
+        elif asked.headers.get("mcp-param-a") != "x" or never:
+            # Meanwhile the tool has changed.
+            await reply.error(-32020, "Mcp-Param-A is missing", 400)
+        else:
+            await reply.result(OK)
+
+    questions = 0
+
+    async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
+        nonlocal questions
+        questions += 1
+        return ElicitResult(action="decline")
+
+    for never in (False, True):
+        questions = 0
+        async with serving(modern(calls)) as server, open_http(server.url, handlers=Handlers(elicit=elicit)) as client:
+            with pytest.raises(HeaderMismatch) if never else nullcontext():
+                await client.call_tool("ask", {"a": "x"})
+            assert server.rpcs()[1:] == [*["tools/call"] * 3, "tools/list", "tools/call"]
+            *_, refused, repeated = server.of("tools/call")
+            assert repeated.params["requestState"] == refused.params["requestState"] == "two"
+            assert repeated.params["inputResponses"] == refused.params["inputResponses"]
+            assert repeated.message["id"] != refused.message["id"]
+        # The user is asked nothing twice.
+        assert questions == 2
 
 
 @pytest.mark.spec("http.client-no-responses")

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zoo import OK, Answer, Asked, OldServer, Reply, legacy, modern, serving
+from zoo import OK, Answer, Asked, OldServer, Reply, Step, legacy, modern, progress, serving, steps_of
 
 from mcp_client import Client, Deadlines, open_http
 from mcp_client._http import HttpTransport
@@ -59,13 +59,6 @@ class Budget:
 
 def json_call(asked: Asked) -> JsonObject:
     return {"jsonrpc": "2.0", "id": asked.message["id"], "result": OK}
-
-
-def progress(asked: Asked) -> JsonObject:
-    meta = asked.params["_meta"]
-    assert isinstance(meta, dict)
-    params: JsonObject = {"progressToken": meta["progressToken"], "progress": 1}
-    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
 async def as_json(asked: Asked, reply: Reply) -> None:
@@ -193,28 +186,7 @@ def test_wherever_the_connection_is_cut_each_call_has_one_outcome(kind: str) -> 
 # --- everything at once ----------------------------------------------------------------------------------------------
 
 
-@attrs.define
-class Step:
-    """One call, and how the server treats it."""
-
-    begin: float
-    cancel_after: float
-    treatment: str
-    delay: float
-
-
-STEPS: Final = st.lists(
-    st.builds(
-        Step,
-        begin=st.sampled_from([0.0, 0.0, 1.0, 2.0]),
-        cancel_after=st.sampled_from([0.0, 1.0, 2.0, 5.0, 1_000.0, 1_000.0]),
-        treatment=st.sampled_from(
-            ["json", "stream", "error", "cut", "half", "hang", "500", "lost", "progress", "junk"]
-        ),
-        delay=st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 10.0]),
-    ),
-    max_size=8,
-)
+STEPS: Final = steps_of("json", "stream", "error", "cut", "half", "hang", "500", "lost", "progress", "junk")
 
 
 async def treat(step: Step, asked: Asked, reply: Reply) -> None:

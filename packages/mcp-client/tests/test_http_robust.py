@@ -8,7 +8,22 @@ import logging
 import pytest
 import trio
 import trio.testing
-from zoo import OK, Answer, Asked, OldServer, Reply, legacy, modern, serving, until
+from zoo import (
+    CHANGED,
+    ELICIT,
+    OK,
+    Asked,
+    Forgetful,
+    OldServer,
+    Reply,
+    decline,
+    legacy,
+    modern,
+    progress,
+    question,
+    serving,
+    until,
+)
 
 from mcp_client import Client, Deadlines, Handlers, open_http
 from mcp_client._http import HttpTransport
@@ -30,57 +45,6 @@ from mcp_core.types import (
     ProgressNotificationParams,
     RootsListChangedNotificationParams,
 )
-
-ELICIT: JsonObject = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-CHANGED: JsonObject = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-
-
-def question(id: int, message: str = "?") -> JsonObject:
-    return {"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {**ELICIT, "message": message}}
-
-
-def progress(asked: Asked, value: float) -> JsonObject:
-    meta = asked.params["_meta"]
-    assert isinstance(meta, dict)
-    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}
-    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-
-
-async def decline(_: ElicitRequestFormParams) -> ElicitResult:
-    return ElicitResult(action="decline")
-
-
-class Forgetful:
-    """A legacy server that forgets its session when it is told to, and counts what it processes."""
-
-    def __init__(self, calls: Answer | None = None, get: Answer | None = None, **more: JsonObject) -> None:
-        self.number = 1
-        self.alive = True
-        self.processed: list[str] = []
-        self.refuse = 0
-        self._calls = calls
-        self._get = get
-        self._capabilities = more.get("capabilities")
-
-    async def answer(self, asked: Asked, reply: Reply) -> None:
-        given = asked.headers.get("mcp-session-id")
-        if asked.rpc == "initialize":
-            if self.refuse:
-                await trio.sleep(1)
-                await reply.body(self.refuse, b"not now", "text/plain")
-                return
-            if not self.alive:
-                self.alive = True
-                self.number += 1
-        elif given is not None and (given != f"s{self.number}" or not self.alive):
-            await reply.body(404)
-            return
-        elif asked.rpc == "tools/call":
-            self.processed.append(str(asked.params["name"]))
-        await legacy(self._calls, session=f"s{self.number}", get=self._get, capabilities=self._capabilities)(
-            asked, reply
-        )
-
 
 # --- the application fails -------------------------------------------------------------------------------------------
 
@@ -324,7 +288,7 @@ async def test_the_answer_to_a_question_of_a_lost_session_is_not_given_to_the_ne
 
     async def get(asked: Asked, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(question(5, "first" if forgetful.number == 1 else "second"))
+        await reply.event(question(5, params={**ELICIT, "message": "first" if forgetful.number == 1 else "second"}))
         await reply.hang()
 
     forgetful = Forgetful(get=get)
@@ -542,7 +506,7 @@ async def test_a_connection_that_cannot_be_opened_in_time_is_tried_again_when_a_
     assert tries >= 2
 
 
-@pytest.mark.spec("session.client-reinitialize")
+@pytest.mark.spec("session.client-reinitialize", "sse.terminate-on-session-expiry")
 async def test_a_standing_stream_whose_session_is_gone_when_it_is_resumed_brings_a_new_session(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -810,4 +774,5 @@ async def test_a_request_of_the_server_in_the_middle_of_a_renewal_is_answered_in
         await client.call_tool("a")
         await client.call_tool("b")
         await until(lambda: server.of("response"))
+        assert [asked.headers["mcp-session-id"] for asked in server.of("response")] == ["s2"]
     assert forgetful.processed == ["a", "b"]

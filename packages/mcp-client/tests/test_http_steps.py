@@ -138,7 +138,7 @@ async def cancelled_opening(server: Server, interruption: Interruption) -> None:
             interruption.rest()
             await client.call_tool("a")
     if opening._link is not None:
-        nothing_left(Client(opening._link, opening._outputs))
+        nothing_left(Client(opening._link, opening._outputs, None))
 
 
 async def cancelled_call(server: Server, interruption: Interruption) -> None:

@@ -9,10 +9,12 @@ from typing import Final, TypeAlias
 
 import attrs
 import trio
+from hypothesis import strategies as st
 
 from mcp_client import _open_http
 from mcp_client._nursery import open_private_nursery
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
 OK: Final[JsonObject] = {"content": [{"type": "text", "text": "ok"}], "resultType": "complete"}
 
@@ -25,6 +27,12 @@ DISCOVERED: Final[JsonObject] = {
     "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "zoo", "version": "1"}},
 }
 
+CAPABILITIES: Final[JsonObject] = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
+
+CHANGED: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+ELICIT: Final[JsonObject] = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
 LIST_FIELDS: Final[JsonObject] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
@@ -35,6 +43,38 @@ def initialized(version: str = "2025-11-25", capabilities: JsonObject | None = N
         "capabilities": capabilities or {"tools": {"listChanged": True}},
         "serverInfo": {"name": "zoo", "version": "1"},
     }
+
+
+def question(id: int, method: str = "elicitation/create", params: JsonObject = ELICIT) -> JsonObject:
+    """A request of the server."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+async def decline(_: ElicitRequestFormParams) -> ElicitResult:
+    """Answers every question of a server."""
+    return ElicitResult(action="decline")
+
+
+@attrs.define
+class Step:
+    """One of many calls at once, and how the server treats it."""
+
+    begin: float
+    cancel_after: float
+    treatment: str
+    delay: float
+
+
+def steps_of(*treatments: str) -> st.SearchStrategy[list[Step]]:
+    """Some calls. Deadlines and cancellations fall upon the moments of answers, too."""
+    step = st.builds(
+        Step,
+        begin=st.sampled_from([0.0, 0.0, 1.0, 2.0]),
+        cancel_after=st.sampled_from([0.0, 1.0, 2.0, 5.0, 1_000.0, 1_000.0]),
+        treatment=st.sampled_from(treatments),
+        delay=st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 10.0]),
+    )
+    return st.lists(step, max_size=8)
 
 
 @attrs.frozen
@@ -156,6 +196,14 @@ class Reply:
         self.closed = True
 
 
+def progress(asked: Asked, value: float = 1) -> JsonObject:
+    """A notification of progress for a request."""
+    meta = asked.params["_meta"]
+    assert isinstance(meta, dict)
+    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Waits, by seconds of trio's clock, until a condition holds."""
     while not condition():  # noqa: ASYNC110  nothing tells a test server what its client will have said
@@ -163,6 +211,26 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 Answer: TypeAlias = Callable[[Asked, Reply], Awaitable[None]]
+
+
+async def silence(asked: Asked, reply: Reply) -> None:
+    """No answer at all."""
+    await reply.hang()
+
+
+async def standing(asked: Asked, reply: Reply) -> None:
+    """A stream that stays open and silent."""
+    await reply.stream()
+    await reply.hang()
+
+
+def page(status: int, body: bytes = b"", kind: str | None = "text/plain") -> Answer:
+    """What is no answer of the protocol."""
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        await reply.body(status, body, kind)
+
+    return answer
 
 
 class Server:
@@ -288,6 +356,51 @@ def legacy(
             await reply.result({})
 
     return answer
+
+
+class Forgetful:
+    """A legacy server that forgets its session when it is told to, and counts what it processes."""
+
+    def __init__(
+        self,
+        calls: Answer | None = None,
+        get: Answer | None = None,
+        *,
+        status: int = 404,
+        capabilities: JsonObject = CAPABILITIES,
+    ) -> None:
+        self.number = 1
+        """Which session it knows."""
+        self.alive = True
+        """Whether it knows it; it makes the next one if not."""
+        self.processed: list[str] = []
+        """The tools that were called."""
+        self.refuse = 0
+        """The status by which it refuses a new session; 0: it does not."""
+        self._calls: Final = calls
+        self._get: Final = get
+        self._status: Final = status
+        self._capabilities: Final = capabilities
+
+    async def answer(self, asked: Asked, reply: Reply) -> None:
+        """Answers one request."""
+        given = asked.headers.get("mcp-session-id")
+        if asked.rpc == "initialize":
+            if self.refuse:
+                await trio.sleep(1)
+                await reply.body(self.refuse, b"not now", "text/plain")
+                return
+            if not self.alive:
+                self.alive = True
+                self.number += 1
+        elif given is not None and (given != f"s{self.number}" or not self.alive):
+            error: JsonObject = {"code": -32600, "message": "Session not found"}
+            await reply.json({"jsonrpc": "2.0", "id": None, "error": error}, self._status)
+            return
+        elif asked.rpc == "tools/call":
+            self.processed.append(str(asked.params["name"]))
+        inner = legacy(self._calls, session=f"s{self.number}", get=self._get, capabilities=self._capabilities)
+        await inner(asked, reply)
 
 
 class OldServer:

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,7 +19,7 @@ import trustme
 from http_hosts import RawHttp, served
 
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_server._asgi_types import Application, Receive, Scope, Send
+from mcp_server._asgi_types import COMPANION, WRITE_NOW, Application, Message, Receive, Scope, Send, WriteNow
 from mcp_server._host import Host
 from mcp_server._host_pipe import SocketPipe, StreamPipe
 from mcp_server._host_timeouts import HostTimeouts
@@ -372,6 +373,88 @@ async def test_a_full_host_accepts_when_one_leaves() -> None:
             await client.aclose()
 
 
+def is_full(host: Host) -> bool:
+    """Asked anew each time: a type checker takes a property for a constant."""
+    return host.is_full
+
+
+class Working:
+    """An application that works on for clients who have left, and answers others at once."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.done = 0
+        self.release = trio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        if scope["path"] == "/work":
+            assert (await receive())["type"] == "http.disconnect"
+            self.left += 1
+            await self.release.wait()
+            assert (await receive())["type"] == "http.disconnect"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+        self.done += scope["path"] == "/work"
+
+    async def until_left(self, number: int) -> None:
+        while self.left < number:
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_client_that_leaves_makes_room_although_its_request_goes_on(reset: bool) -> None:
+    app = Working()
+    async with embedded(app, limits=Limits(connections=2)) as (host, url):
+        gone = [await RawHttp.to(url) for _ in range(2)]
+        for client in gone:
+            await client.write(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")
+        await until(host, 2)
+        for client in gone:
+            if reset:
+                assert isinstance(client.stream, trio.SocketStream)
+                client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await client.aclose()
+        await app.until_left(1)
+        await until(host, 0)
+        # As many as may be connected work on for nobody: so no more may come, and connect, and leave.
+        assert is_full(host)
+        later = await RawHttp.to(url)
+        await later.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert host.connections == 0
+        app.release.set()
+        assert (await later.answer()).body == b"ok"
+        assert (app.left, app.done) == (2, 2)
+        assert not is_full(host)
+        await later.aclose()
+
+
+async def test_one_that_works_on_for_nobody_keeps_no_other_out_but_is_waited_for_at_the_end() -> None:
+    app = Working()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            address, port = listener.socket.getsockname()
+            host = Host(app, limits=Limits(connections=2))
+            await nursery.start(host.run, [listener])
+            gone = await RawHttp.to(f"http://{address}:{port}")
+            await gone.write(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")
+            await until(host, 1)
+            await gone.aclose()
+            await app.until_left(1)
+            for _ in range(2):
+                client = await RawHttp.to(f"http://{address}:{port}")
+                assert (await client.get("/")).status == 200
+                await client.aclose()
+                await until(host, 0)
+            host.stop()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert len(nursery.child_tasks) == 1
+            app.release.set()
+        assert app.done == 1
+
+
 async def test_a_full_host_ends_what_is_idle() -> None:
     async with embedded(echo, limits=Limits(connections=3)) as (_, url):
         busy, idle, later = [await RawHttp.to(url) for _ in range(3)]
@@ -618,3 +701,199 @@ async def test_a_stream_that_was_dropped_is_not_used_again() -> None:
         await pipe.send_some(memoryview(b"x"))
     await pipe.aclose()
     assert await theirs.receive_some() == b""
+
+
+# --- writing without waiting -----------------------------------------------------------------------------------------
+
+
+def write_now_of(scope: Scope) -> WriteNow:
+    extensions = scope["extensions"]
+    assert isinstance(extensions, dict)
+    write_now: WriteNow = extensions[WRITE_NOW]
+    return write_now
+
+
+def part(body: bytes = b"", *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+async def begin(receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "http.response.start", "status": 200})
+    await send(part(b"a"))
+
+
+async def test_what_is_written_without_waiting_is_in_order_with_the_rest() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        write_now = write_now_of(scope)
+        with pytest.raises(RuntimeError, match="nothing of the response"):
+            write_now(b"x")
+        await begin(receive, send)
+        assert write_now(b"b")
+        assert write_now(b"c")
+        await send(part(b"d"))
+        assert write_now(b"e")
+        await send(part(b"f", more=False))
+        with pytest.raises(RuntimeError, match="after the end"):
+            write_now(b"x")
+
+    async with embedded(app) as (_, url):
+        client = await RawHttp.to(url)
+        for _ in range(2):
+            assert (await client.get("/")).body == b"abcdef"
+        await client.aclose()
+
+
+async def test_what_does_not_go_out_at_once_goes_before_the_next_part() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        write_now = write_now_of(scope)
+        await begin(receive, send)
+        # More than the system keeps for a client that does not read.
+        assert not write_now(LARGE * 6)
+        with pytest.raises(trio.BusyResourceError):
+            write_now(b"too early")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, part())
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(trio.BusyResourceError):
+                write_now(b"too early")
+            reading.set()
+        await send(part(b"b", more=False))
+
+    reading = trio.Event()
+    async with embedded(app) as (_, url):
+        client = await RawHttp.to(url)
+        await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await reading.wait()
+        got = await client.answer()
+        assert got.body == b"a" + LARGE * 6 + b"b"
+        await client.aclose()
+
+
+async def test_what_is_written_for_a_client_that_has_gone_goes_nowhere() -> None:
+    ended = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        write_now = write_now_of(scope)
+        await begin(receive, send)
+        gone.set()
+
+        left = trio.Event()
+
+        async def watch() -> None:
+            assert (await receive())["type"] == "http.disconnect"
+            left.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            while not left.is_set():
+                write_now(b"x")
+                await trio.lowlevel.checkpoint()
+        assert write_now(b"x")
+        ended.set()
+
+    gone = trio.Event()
+    async with embedded(app) as (host, url):
+        client = await RawHttp.to(url)
+        await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await gone.wait()
+        assert isinstance(client.stream, trio.SocketStream)
+        client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await client.aclose()
+        await ended.wait()
+        await until(host, 0)
+
+
+async def test_a_broken_write_tells_that_the_client_has_left() -> None:
+    """Also where nothing can be read that would tell it."""
+
+    class Broken(SocketPipe):
+        def send_now(self, data: bytes | memoryview) -> int:
+            if bytes(data).endswith(b"b\r\n"):
+                raise trio.BrokenResourceError("broken")
+            return super().send_now(data)
+
+    ended = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(receive, send)
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                assert (await receive())["type"] == "http.disconnect"
+                ended.set()
+
+            nursery.start_soon(watch)
+            await trio.testing.wait_all_tasks_blocked()
+            assert write_now_of(scope)(b"b")
+            await send(part(b"c", more=False))
+
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            host = Host(app)
+            await nursery.start(host.run)
+            host.start(host._connection(Broken(theirs), "http", None, None))
+            client = RawHttp(trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+            await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            await ended.wait()
+            await until(host, 0)
+            await client.aclose()
+            nursery.cancel_scope.cancel()
+
+
+async def test_tls_has_no_writing_without_waiting() -> None:
+    ca = trustme.CA()
+    server, trusting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    ca.issue_cert("127.0.0.1").configure_cert(server)
+    ca.configure_trust(trusting)
+    offered: list[object] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        extensions = scope["extensions"]
+        assert isinstance(extensions, dict)
+        offered.extend(extensions)
+        await echo(scope, receive, send)
+
+    async with embedded(app, tls=server) as (_, url):
+        port = int(url.rpartition(":")[2])
+        stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, ssl_context=trusting, https_compatible=True)
+        client = RawHttp(stream)
+        await client.ask("POST", "/", b"hello")
+        await client.aclose()
+    assert offered == [COMPANION]
+
+
+@pytest.mark.parametrize("size", [0, 200_000])
+async def test_who_waits_for_the_client_is_told_of_the_end_however_much_was_sent_ahead(size: int) -> None:
+    told = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def watch() -> None:
+            assert (await receive())["type"] == "http.disconnect"
+            told.set()
+
+        if scope["path"] == "/":
+            await receive()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch)
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                await echo(scope, receive_nothing, send)
+        else:
+            await echo(scope, receive, send)
+
+    async def receive_nothing() -> Message:
+        return {"type": "http.request", "body": b"first", "more_body": False}
+
+    ahead = b"POST /next HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+    async with embedded(app) as (_, url), trio.open_nursery() as nursery:
+        client = await RawHttp.to(url)
+        first = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+        nursery.start_soon(client.write, first + ahead if size else first)
+        assert (await client.answer()).body == b"first"
+        await told.wait()
+        if not size:
+            await client.write(ahead)
+        assert (await client.answer()).body == b"x" * size
+        await client.aclose()

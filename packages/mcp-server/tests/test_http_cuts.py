@@ -72,7 +72,7 @@ def chatty() -> Server:
 def nothing_left(app: HttpEndpoint) -> None:
     assert (app.running, len(app._exchanges)) == (0, 0)
     for session in app._sessions:
-        assert (len(session._calls), session._running) == (0, 0)
+        assert (len(session._calls), session._places.unused) == (0, True)
         assert session.connection.owed == ()
         assert session._log is not None
         assert session._log.live == {}

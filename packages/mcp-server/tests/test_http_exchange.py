@@ -467,3 +467,132 @@ async def test_deviations_that_are_survived_are_logged(caplog: pytest.LogCapture
         reply = client.post(message)
         await reply.body()
     assert "survived" in caplog.text or "refused" in caplog.text
+
+
+# --- how many at a time ----------------------------------------------------------------------------------------------
+
+
+async def identify(request: HttpRequest) -> str | None:
+    return request.headers.get("authorization")
+
+
+@HOOKED
+async def test_no_more_requests_of_one_principal_run_or_wait_than_allowed(hooked: bool) -> None:
+    gate = Gate(Limits(running_requests=1, waiting_requests=1))
+    app = gate.server.asgi(identify=identify)
+    async with hosted(app, hooked=hooked) as client:
+        client.headers["authorization"] = "me"
+        running = client.post(client.call("hold", name="a"))
+        await gate.until_running("a")
+        waiting = client.post(client.call("hold", name="b"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert gate.running == ["a"]
+        refused = client.post(client.call("hold", name="c", id="c"))
+        answer = await refused.json()
+        assert (refused.status, answer["id"], code_of(answer)) == (429, "c", ErrorCode.INTERNAL_ERROR)
+        assert "Limits.waiting_requests" in str(as_object(answer["error"])["message"])
+        assert int(refused.headers["retry-after"]) > 0
+        # Others have places of their own, and a subscription needs none.
+        assert text_of(await client.post(client.call("echo", text="you"), authorization="you").answer()) == "you"
+        listening = client.post(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        assert (await listening.message())["method"] == "notifications/subscriptions/acknowledged"
+        # Who leaves while it waits has left its place in the queue as well.
+        waiting.leave()
+        await waiting.returned.wait()
+        assert gate.running == ["a"]
+        third = client.post(client.call("hold", name="d"))
+        await trio.testing.wait_all_tasks_blocked()
+        gate.let("a", "d")
+        assert text_of(await running.answer()) == "a"
+        assert text_of(await third.answer()) == "d"
+
+
+async def test_where_nobody_is_told_apart_each_request_is_a_client_of_its_own() -> None:
+    gate = Gate(Limits(running_requests=1, waiting_requests=0))
+    async with hosted(gate.server.asgi()) as client:
+        replies = [client.post(client.call("hold", name=name)) for name in "abc"]
+        await gate.until_running("a", "b", "c")
+        gate.let("a", "b", "c")
+        assert [text_of(await each.answer()) for each in replies] == ["a", "b", "c"]
+
+
+async def test_nothing_is_kept_of_a_principal_that_has_no_request() -> None:
+    gate = Gate()
+    app = gate.server.asgi(identify=identify)
+    async with hosted(app) as client:
+        for who in "abc":
+            client.headers["authorization"] = who
+            assert text_of(await client.post(client.call("echo", text=who)).answer()) == who
+            await client.tell("notifications/cancelled", {"requestId": 5})
+        assert len(app._peers) == 0
+
+
+# --- what the requirements say besides -------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("http.notification-rejected-4xx", "http.notification-rejected-body")
+async def test_a_notification_that_cannot_be_accepted_is_refused_by_an_error_without_an_id() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        params: JsonObject = {"requestId": 5}
+        note = {**client.request("notifications/cancelled", params)}
+        del note["id"]
+        accepted = client.post(note)
+        assert (await accepted.body(), accepted.status) == (b"", 202)
+        refused = client.post(note, mcp_method="notifications/other")
+        answer = await refused.json()
+        assert (refused.status, code_of(answer)) == (400, ErrorCode.HEADER_MISMATCH)
+        assert "id" not in answer
+
+
+@pytest.mark.spec("header.validation-precedence-unspecified")
+async def test_a_request_with_which_several_things_are_wrong_has_status_400_in_any_case() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        whole = client.call("echo", text="x")
+        bare: JsonObject = {**whole, "params": {"name": "echo", "arguments": {"text": "x"}}}
+        for message, headers in (
+            (bare, {"mcp_method": None}),
+            (bare, {"mcp_name": "other"}),
+            (whole, {"mcp_protocol_version": "2030-01-01", "mcp_name": None}),
+            (whole, {"mcp_protocol_version": "2025-11-25", "mcp_method": "tools/list"}),
+        ):
+            refused = client.post(message, **headers)
+            assert "error" in await refused.json()
+            assert refused.status == 400
+
+
+@pytest.mark.spec("compat.http-sse-server", "http.sse-transport-not-adopted")
+async def test_the_old_endpoints_stand_beside_the_one_that_is_always_there_only_where_they_are_asked_for() -> None:
+    for asked in (False, True):
+        async with hosted(Gate().server.asgi(legacy_sse=asked)) as client:
+            client.path = "/sse"
+            old = client.get()
+            if asked:
+                assert (await old.event()).event == "endpoint"
+            else:
+                assert (await old.body() != b"", old.status) == (True, 404)
+            client.path = "/mcp"
+            assert text_of(await client.post(client.call("echo", text="new")).answer()) == "new"
+
+
+@pytest.mark.spec("subscription.method-available")
+async def test_who_is_told_that_there_are_changes_can_listen_to_them() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        offered = as_object(as_object((await client.ask("server/discover"))["result"])["capabilities"])
+        assert as_object(offered["tools"])["listChanged"] is True
+        assert as_object(offered["resources"])["subscribe"] is True
+        wanted: JsonObject = {"toolsListChanged": True, "resourceSubscriptions": ["memo://x"]}
+        listening = client.post(client.request("subscriptions/listen", {"notifications": wanted}))
+        acknowledged = await listening.message()
+        assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        assert as_object(acknowledged["params"])["notifications"] == wanted
+
+
+@pytest.mark.spec("compat.no-core-tasks")
+async def test_the_tasks_of_2025_11_25_are_not_said_in_a_modern_answer() -> None:
+    async with hosted(Gate().server.asgi()) as client:
+        offered = as_object(as_object((await client.ask("server/discover"))["result"])["capabilities"])
+        assert "tasks" not in offered
+        tools = as_object((await client.ask("tools/list"))["result"])["tools"]
+        assert isinstance(tools, list)
+        assert not [tool for tool in tools if "execution" in as_object(tool)]
+        assert len(tools) > 0

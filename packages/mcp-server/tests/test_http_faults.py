@@ -566,6 +566,8 @@ async def test_a_client_may_leave_at_any_byte(
     async with world_of(Tools()) as world:
         talk = kind()
         whole = await play(world, talk, UNCUT)
+        # What the client sees first is the end of its connection, not that of the task.
+        await trio.testing.wait_all_tasks_blocked()
         tasks = trio.lowlevel.current_statistics().tasks_living
         count = whole.read if how == "stops reading" else whole.sent
         # Falling silent is the same to the server as leaving, but for who is there to be answered.
@@ -578,6 +580,7 @@ async def test_a_client_may_leave_at_any_byte(
                 case _:
                     scissors = Scissors(reads=at)
             await play(world, talk, scissors)
+        await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == tasks
     assert not [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 

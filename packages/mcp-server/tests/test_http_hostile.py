@@ -22,6 +22,7 @@ from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_server import Context, MemoryStore, Server
 from mcp_server._host import Host
 from mcp_server._http_endpoint import HttpEndpoint
+from mcp_server._http_listening import Subscription
 
 Clock = trio.testing.MockClock
 
@@ -144,7 +145,8 @@ async def test_a_subscriber_that_reads_nothing_is_dropped_and_its_notices_are_fe
             for uri in uris:
                 place.tools.server.resource_updated(str(uri))
             await place.others_are_served()
-            assert max(len(exchange._notices) for exchange in place.endpoint._exchanges) <= 100
+            subscriptions = [each for each in place.endpoint._exchanges if isinstance(each, Subscription)]
+            assert max(len(subscription._notices) for subscription in subscriptions) <= 100
         await place.nothing_runs(within=40)
         await wire.aclose()
 
@@ -164,7 +166,7 @@ async def test_a_call_waits_for_its_reader_and_ends_without_one(autojump_clock: 
 
 
 async def test_what_a_session_never_reads_is_bounded(autojump_clock: Clock) -> None:
-    limits = Limits(replay_events=50)
+    limits = Limits(replay_events=50, progress_per_second=1_000_000)
     store = MemoryStore(limits=limits)
     async with place_of(limits, store) as place:
         wire = await place.wire()
@@ -195,7 +197,7 @@ async def test_a_large_answer_that_nobody_takes_is_dropped(autojump_clock: Clock
 
 
 async def test_old_clients_that_do_not_read_are_dropped(autojump_clock: Clock) -> None:
-    async with place_of(Limits(outgoing_bytes=10_000)) as place:
+    async with place_of(Limits(outgoing_bytes=10_000, progress_per_second=1_000_000)) as place:
         stream = await place.wire()
         await stream.send(http("GET", "/sse"))
         await stream.until(lambda: bool(stream.reader.events))

@@ -308,6 +308,7 @@ async def test_calls_may_finish_when_the_server_stops(hooked: bool, autojump_clo
     assert app.running == 0
 
 
+@pytest.mark.spec("sse.get-retry")
 async def test_sessions_end_gently_when_the_server_stops(autojump_clock: trio.testing.MockClock) -> None:
     gate = Gate()
     app = gate.server.asgi(policy=EndpointPolicy(retry=3))

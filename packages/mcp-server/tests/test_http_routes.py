@@ -461,6 +461,7 @@ def needs_session(name: str) -> bool:
     return name in ("POST /mcp, in a session", "POST /messages", "GET /mcp", "DELETE /mcp")
 
 
+@pytest.mark.spec("http.authentication", "http-sse.authentication")
 async def test_nobody_comes_in_who_is_not_known(autojump_clock: Clock) -> None:
     async with place_of(identified=True) as place:
         before = place.state

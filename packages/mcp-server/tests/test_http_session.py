@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from asgi_host import Client, as_object, hosted, session
+from asgi_host import Client, Reply, as_object, hosted, session
 from http_gate import Gate, text_of
 
 from mcp_core.errors import AccessDenied, ErrorCode, LocalProtocolError
@@ -417,6 +417,49 @@ async def test_a_question_that_is_no_longer_asked_is_taken_back(autojump_clock: 
         assert text_of(await reply.answer()) == "late"
 
 
+@pytest.mark.parametrize("body", [b'"result":5', b'"error":"no"', b'"result":{"a":NaN}', b'"nothing":1'])
+@SESSIONS
+async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(
+    revision: Revision, body: bytes
+) -> None:
+    gate = Gate()
+    app = gate.server.asgi(identify=identify)
+    async with hosted(app, revision) as client:
+        client.headers["authorization"] = "me"
+        await client.open()
+        reply = client.post(client.call("look"))
+        asked = json.dumps((await reply.message())["id"]).encode()
+        bad = b'{"jsonrpc":"2.0","id":%b,%b}' % (asked, body)
+        # Somebody else, and a session that does not exist, can end nobody's waiting.
+        assert (await _status(client.start("POST", bad, authorization="you"))) == 400
+        assert (await _status(client.start("POST", bad, mcp_session_id="another"))) == 400
+        assert (await _status(client.start("POST", bad, mcp_session_id=None))) == 400
+        assert (await _status(client.start("POST", bad.replace(asked, b"999999")))) == 400
+        await trio.testing.wait_all_tasks_blocked()
+        assert not reply.complete
+        assert (await _status(client.start("POST", bad))) == 400
+        error = as_object((await reply.answer())["error"])
+        assert "the peer's answer cannot be read" in str(error["message"])
+        assert text_of(await client.ask("tools/call", {"name": "echo", "arguments": {"text": "on"}})) == "on"
+
+
+async def test_an_answer_in_a_batch_that_cannot_be_read_ends_the_waiting_as_well() -> None:
+    gate = Gate()
+    async with session(gate.server.asgi(), R2025_03_26) as client:
+        reply = client.post(client.call("look"))
+        asked = (await reply.message())["id"]
+        batch: list[JsonValue] = [{"jsonrpc": "2.0", "id": asked, "result": 5}, client.request("ping", id="p")]
+        answers = json.loads(await client.post(batch).body())
+        assert [each["id"] for each in answers] == ["p"]
+        error = as_object((await reply.answer())["error"])
+        assert "the peer's answer cannot be read" in str(error["message"])
+
+
+async def _status(reply: Reply) -> int:
+    await reply.body()
+    return reply.status
+
+
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
@@ -503,6 +546,61 @@ async def test_no_more_calls_of_a_session_run_at_once_than_allowed() -> None:
         asking = [client.post(client.call("look")) for _ in range(3)]
         for each in asking:
             assert (await each.message())["method"] == "roots/list"
+
+
+@HOOKED
+@SESSIONS
+async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(
+    revision: Revision, hooked: bool
+) -> None:
+    gate = Gate(Limits(running_requests=1, waiting_requests=1))
+    async with session(gate.server.asgi(), revision, hooked=hooked) as client:
+        running = client.post(client.call("hold", name="a"))
+        await gate.until_running("a")
+        waiting = client.post(client.call("hold", name="b", id="b"))
+        await trio.testing.wait_all_tasks_blocked()
+        refused = client.post(client.call("hold", name="c", id="c"))
+        answer = await refused.json()
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert answer["id"] == "c"
+        error = as_object(answer["error"])
+        assert error["code"] == ErrorCode.INTERNAL_ERROR
+        assert "2 is over the limit of 1; the setting is Limits.waiting_requests" in str(error["message"])
+        # What the connection itself answers never waits, and neither does a cancellation, which makes room.
+        assert (await client.ask("ping"))["result"] == {}
+        await client.tell("notifications/cancelled", {"requestId": "b"})
+        await waiting.body()
+        again = client.post(client.call("hold", name="c", id="c"))
+        await trio.testing.wait_all_tasks_blocked()
+        gate.let("a", "c")
+        assert text_of(await running.answer()) == "a"
+        assert text_of(await again.answer()) == "c"
+
+
+async def test_requests_wait_only_up_to_the_bytes_that_may_wait() -> None:
+    gate = Gate(Limits(running_requests=1, waiting_bytes=200))
+    async with session(gate.server.asgi()) as client:
+        client.post(client.call("hold", name="a"))
+        await gate.until_running("a")
+        client.post(client.call("hold", name="b"))
+        await trio.testing.wait_all_tasks_blocked()
+        refused = client.post(client.call("hold", name="c" * 200))
+        assert "Limits.waiting_bytes" in str(as_object((await refused.json())["error"])["message"])
+        assert refused.status == 429
+
+
+async def test_members_of_a_batch_for_which_there_is_no_room_are_refused_each_by_itself() -> None:
+    gate = Gate(Limits(running_requests=1, waiting_requests=1))
+    async with session(gate.server.asgi(), R2025_03_26) as client:
+        batch: list[JsonValue] = [client.call("hold", name=name, id=name) for name in "abc"]
+        gate.let("a", "b")
+        reply = client.post([*batch, client.request("ping", id="p")])
+        answers = {each["id"]: each for each in json.loads(await reply.body())}
+        assert reply.status == 200
+        assert sorted(answers) == ["a", "b", "c", "p"]
+        assert "Limits.waiting_requests" in answers["c"]["error"]["message"]
+        assert (text_of(answers["a"]), text_of(answers["b"])) == ("a", "b")
 
 
 # --- who asks, and stores that fail ----------------------------------------------------------------------------------

@@ -426,7 +426,7 @@ async def test_a_silent_stream_is_kept_alive(server: Server, autojump_clock: tri
         assert client.comments == 3
 
 
-async def test_posts_wait_while_too_many_requests_wait(server: Server) -> None:
+async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(server: Server) -> None:
     go = trio.Event()
 
     @server.tool
@@ -434,32 +434,43 @@ async def test_posts_wait_while_too_many_requests_wait(server: Server) -> None:
         await go.wait()
         return ""
 
-    statuses: list[int] = []
-
-    async def call(client: Client, id: int) -> None:
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "wait"}}
-        statuses.append(await client.post(message))
-
-    limits = Limits(running_requests=1, waiting_requests=1)
-    pair = make_pair(server, limits=limits)
-    async with connected(pair) as client, trio.open_nursery() as nursery:
+    pair = make_pair(server, limits=Limits(running_requests=1, waiting_requests=1))
+    async with connected(pair) as client:
         await client.open()
+        message: JsonObject = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "wait"}}
         for id in (11, 12, 13):
-            nursery.start_soon(call, client, id)
+            assert await client.post({**message, "id": id}) == 202
             await trio.testing.wait_all_tasks_blocked()
-        assert statuses == [202, 202]
+        error = (await client.response(13))["error"]
+        assert isinstance(error, dict)
+        assert "2 is over the limit of 1; the setting is Limits.waiting_requests" in str(error["message"])
+        assert (await client.call("ping"))["result"] == {}
+        # A cancellation does not wait either, and makes room.
+        assert (
+            await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 12}})
+            == 202
+        )
+        assert await client.post({**message, "id": 14}) == 202
         go.set()
-        await client.response(13)
-        await trio.testing.wait_all_tasks_blocked()
-        assert statuses == [202, 202, 202]
-        go = trio.Event()
-        for id in (14, 15, 16):
-            nursery.start_soon(call, client, id)
-            await trio.testing.wait_all_tasks_blocked()
-        assert statuses == [202, 202, 202, 202, 202]
-        client.leave.set()
-        await trio.testing.wait_all_tasks_blocked()
-        assert statuses[5:] == [404]
+        for id in (11, 14):
+            assert "result" in await client.response(id)
+
+
+@pytest.mark.parametrize("body", ['"result":5', '"error":"no"', '"result":{"a":NaN}', '"nothing":1'])
+async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(server: Server, body: str) -> None:
+    pair = make_pair(server)
+    async with connected(pair) as client:
+        await client.open()
+        call: JsonObject = {"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": "think"}}
+        assert await client.post(call) == 202
+        question = json.loads((await client.event(2)).data)
+        assert question["method"] == "sampling/createMessage"
+        bad = f'{{"jsonrpc":"2.0","id":{json.dumps(question["id"])},{body}}}'
+        status, _ = await post(pair, bad.encode(), client.target())
+        assert status == 400
+        error = (await client.response("c"))["error"]
+        assert isinstance(error, dict)
+        assert "the peer's answer cannot be read" in str(error["message"])
 
 
 async def test_a_client_that_asks_and_does_not_read_is_slowed(server: Server) -> None:

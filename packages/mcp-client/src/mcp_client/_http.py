@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client._http_legacy import Sessions
+from mcp_client._http_legacy import CLOSE_SECONDS, Sessions
 from mcp_client._http_opening import HttpOpening
 from mcp_client._http_policy import Use
 from mcp_client._tool_headers import ToolHeaders
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp_client._sse_2024 import SseConnection
     from mcp_client._transport import Perform
     from mcp_core.http.negotiation import EraCache
-    from mcp_core.jsonrpc.messages import Batch, Message, Request
+    from mcp_core.jsonrpc.messages import Batch, Message, Notification, Request
     from mcp_core.revisions import Revision
     from mcp_core.types import Tool
 
@@ -55,9 +55,6 @@ _POSTS: Final = 256
 
 _FLUSH: Final = 0.5
 """Seconds that closing waits for what was said last."""
-
-_CLOSE_SECONDS: Final = 2.0
-"""Seconds that ending the session may take; it is a courtesy."""
 
 
 class HttpTransport:
@@ -84,12 +81,14 @@ class HttpTransport:
         self._pool: Final = pool
         self._on_session_lost: Final = on_session_lost
         self._link: Link | None = None
+        self._opening: HttpOpening | None = None
         self._revision: Revision | None = None
         self._names: Final = names
         self._sessions: Sessions | None = None
         self._sse: SseConnection | None = None
         self._perform: Perform | None = self._exchange
         self._tools: Final = ToolHeaders()
+        self._early: list[Message | Batch] | None = None
         self._posting = 0
         self._posted = trio.Event()
         self._closing = False
@@ -107,7 +106,8 @@ class HttpTransport:
     def opener(self, link: Link) -> HttpOpening:
         """What opens a connection over HTTP."""
         self._link = link
-        return HttpOpening(link, self)
+        self._opening = HttpOpening(link, self)
+        return self._opening
 
     def agreed(self, revision: Revision) -> None:
         """It is a modern server: there is nothing but requests."""
@@ -165,11 +165,13 @@ class HttpTransport:
         if scope.cancelled_caught:
             raise RequestTimeout("the server did not take the message", deadline="idle", seconds=seconds)
 
-    async def _send(self, message: Message | Batch, headers: Sequence[tuple[str, str]]) -> None:
+    async def _send(
+        self, message: Message | Batch, headers: Sequence[tuple[str, str]], session: Session | None = None
+    ) -> None:
         if self._sse is not None:
             await self._sse.post(message, headers)
         elif self._sessions is not None:
-            await self._sessions.post(message, headers)
+            await self._sessions.post(message, headers, session)
         else:
             exchange = ClientExchange(message, revision=self._revision, limits=self.wire.limits)
             await self.wire.exchange(exchange, self.link.deliver, extra=headers, use=Use.SIDE)
@@ -180,23 +182,37 @@ class HttpTransport:
 
     def send_nowait(self, message: Message | Batch) -> None:
         """Posts a message in the background; it is dropped when there are too many of them."""
+        # What is said is said in this session, also if there is another one before it is written.
+        self.post_later(message, None if self._sessions is None else self._sessions.session)
+
+    def post_later(self, message: Message | Batch, session: Session | None) -> None:
+        """Posts a message in the background, in a session; without one, in whichever there is."""
         if self._closing:
             return
-        if self._posting >= _POSTS:
+        early = self._early
+        if self._posting + len(early or ()) >= _POSTS:
             _log.warning("%s makes this client say so much that something was dropped", self.describe())
-            return
-        self._posting += 1
-        self.link.nursery.start_soon(self._post, message)
+        elif early is not None:
+            early.append(message)
+        else:
+            self._posting += 1
+            self.link.nursery.start_soon(self._post, message, session)
 
-    async def _post(self, message: Message | Batch) -> None:
+    async def _post(self, message: Message | Batch, session: Session | None) -> None:
         try:
             with trio.move_on_after(_POST_SECONDS):
-                await self.send(message)
+                await self._send(message, (), session)
         except McpError as error:
             _log.debug("a message did not get to %s: %s", self.describe(), error)
         finally:
             self._posting -= 1
             self._posted.set()
+
+    def deliver_early(self, what: Request | Notification, answers: list[Message | Batch]) -> None:
+        """Hands over what came before its session is open. What is answered at once is put into `answers`."""
+        self._early = answers
+        self.link.deliver(what)
+        self._early = None
 
     # --- all else --------------------------------------------------------------------------------------------------
 
@@ -231,8 +247,10 @@ class HttpTransport:
                 while self._posting:
                     self._posted = trio.Event()
                     await self._posted.wait()
-            if self._sessions is not None:
-                with trio.move_on_after(_CLOSE_SECONDS):
+            with trio.move_on_after(CLOSE_SECONDS):
+                if self._sessions is not None:
                     await self._sessions.aclose()
+                if self._opening is not None:
+                    await self._opening.aclose()
             await self._pool.aclose()
             self._closed.set()

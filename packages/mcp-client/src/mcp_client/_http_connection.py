@@ -10,6 +10,7 @@ may come from elsewhere.
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import sys
@@ -143,6 +144,9 @@ if sys.platform == "win32":
     def _readable(socket: trio.socket.SocketType) -> bool:
         return bool(select.select([socket.fileno()], [], [], 0)[0])
 
+    def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:  # noqa: ARG001  a descriptor here is no file
+        return 0
+
 else:
 
     def _readable(socket: trio.socket.SocketType) -> bool:
@@ -150,6 +154,13 @@ else:
         poll = select.poll()
         poll.register(socket.fileno(), select.POLLIN)
         return bool(poll.poll(0))
+
+    def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:
+        """Writes what can be written without waiting. What is wrong shows when the rest is sent."""
+        try:
+            return os.write(socket.fileno(), data)
+        except OSError:
+            return 0
 
 
 class HttpConnection:
@@ -211,7 +222,7 @@ class HttpConnection:
         self._h11.send(_as_h11(method))
         self._h11.send(_END)
         try:
-            await self._stream.send_all(request)
+            await self._send(request)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
             # The server may have answered before it hung up: too long, not allowed.
             self._broken = True
@@ -220,6 +231,13 @@ class HttpConnection:
             except HttpConnectionEnded as ended:
                 raise self._ended("ended while the request was sent", sent=False, begun=ended.begun) from broken
         return await self._receive_head()
+
+    async def _send(self, request: bytes) -> None:
+        """Sends all. Trio's own `send_all` lets all other tasks run first, and the answer is waited for anyway."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        written = _write_now(self._socket, request) if isinstance(self._stream, trio.SocketStream) else 0
+        if written < len(request):
+            await self._stream.send_all(request[written:])
 
     async def _receive_head(self) -> HttpHead:
         for _ in range(_MOST_INFORMATIONAL + 1):

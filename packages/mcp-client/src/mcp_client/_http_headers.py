@@ -11,7 +11,7 @@ from mcp_core.errors import LocalProtocolError, McpError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["HeaderSource", "HeadersGiven", "checked"]
+__all__ = ["Complete", "HeaderSource", "HeadersGiven", "checked"]
 
 HeadersGiven: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """The same headers for all requests, or a plain or asynchronous function that is asked for each request."""
@@ -40,6 +40,12 @@ def checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return pairs
 
 
+class Complete(tuple[tuple[str, str], ...]):
+    """All headers of the application for one request: it is not asked for them again."""
+
+    __slots__ = ()
+
+
 class HeaderSource:
     """Gives the headers of the application.
 
@@ -63,6 +69,8 @@ class HeaderSource:
         Raises:
             LocalProtocolError: One of them is the protocol's own, or the function that gives them failed.
         """
+        if isinstance(extra, Complete):
+            return extra
         headers = self._fixed if self._ask is None else await self._asked(self._ask)
         if not extra:
             return headers

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Message, Request
     from mcp_core.revisions import Revision
 
-__all__ = ["Pause", "Session", "Sessions"]
+__all__ = ["CLOSE_SECONDS", "Pause", "Session", "Sessions", "end_session"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -65,6 +65,9 @@ _NOT_OFFERED: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 """Statuses that will not change by asking again."""
 
 _ABOUT_REQUESTS: Final = frozenset({NOTIFICATIONS_CANCELLED.name, NOTIFICATIONS_PROGRESS.name})
+
+CLOSE_SECONDS: Final = 2.0
+"""Seconds that ending a session may take; it is a courtesy."""
 
 _STANDING_SECONDS: Final = 1.0
 """Seconds that opening a connection waits for the standing stream. What the server asks before it is open would be
@@ -125,9 +128,16 @@ class Sessions:
         if rest is not None:
             await self._fetch(exchange, rest, call)
 
-    async def post(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends what is no request. Raises `TransportError`."""
-        session = self._session
+    @property
+    def session(self) -> Session:
+        """The present one."""
+        return self._session
+
+    async def post(
+        self, message: Message | Batch, headers: Sequence[tuple[str, str]] = (), session: Session | None = None
+    ) -> None:
+        """Sends what is no request, in a session, or in the present one. Raises `TransportError`."""
+        session = session or self._session
         try:
             await self._post(message, session, headers)
         except SessionExpired:
@@ -159,11 +169,9 @@ class Sessions:
             await trio.sleep(max(rest.after, pause.seconds))
             exchange = exchange.resumption()
             try:
-                before, rest = (
-                    rest,
-                    await self._wire.exchange(
-                        exchange, self._link.deliver, call=call, extra=call.headers, use=Use.STREAM
-                    ),
+                before = rest
+                rest = await self._wire.exchange(
+                    exchange, self._link.deliver, call=call, extra=call.headers, use=Use.STREAM
                 )
             except (TransportError, RequestTimeout) as failure:
                 if _passing(failure) and pause.more():
@@ -308,10 +316,21 @@ class Sessions:
         self._standing.cancel()
         if self._session.id is None:
             return
-        headers = session_headers(self._session.revision, self._session.id)
+        await end_session(self._wire, self._session.id, self._session.revision)
+
+
+async def end_session(wire: Wire, id: str, revision: Revision | None) -> None:
+    """Ends a session, in bounded time. Any answer will do, and none as well.
+
+    Args:
+        wire: Asks for it.
+        id: Which.
+        revision: What is spoken in it; `None`: nothing was agreed on.
+    """
+    with trio.move_on_after(CLOSE_SECONDS):
         try:
-            async with await self._wire.request("DELETE", self._wire.url, headers, None, use=Use.SIDE) as response:
-                _log.debug("ending the session was answered with status %d", response.head.status)
+            async with await wire.request("DELETE", wire.url, session_headers(revision, id), None, use=Use.SIDE) as it:
+                _log.debug("ending the session was answered with status %d", it.head.status)
         except McpError as error:
             _log.debug("the session could not be ended: %s", error)
 

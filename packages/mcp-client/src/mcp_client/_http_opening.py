@@ -4,7 +4,11 @@ The probe is `server/discover`, so that a modern server costs one round trip in 
 sent `initialize` besides, after a while; whichever is answered well counts. So a slow server is not taken for an old
 one, and an old one that never answers what it does not know is not waited for.
 
-What a server speaks is remembered for its URL, and asked for directly the next time.
+What a server said that it speaks is remembered for its URL, and asked for directly the next time. Of a server that was
+taken for an old one because it was silent nothing is remembered: it is probed again.
+
+Each `initialize` may make a session, and not each is used: the version may be refused, the caller may be gone, the
+probe may be answered after all. What is not used is ended.
 
 Spec: basic/transports/streamable-http#backward-compatibility, basic/versioning (2026-07-28)
 """
@@ -17,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client._http_legacy import Pause, Session
+from mcp_client._http_legacy import Pause, Session, end_session
 from mcp_client._nursery import open_private_nursery
 from mcp_client._sse_2024 import SseConnection
 from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened
 from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError
 from mcp_core.http.client import ClientExchange
-from mcp_core.http.negotiation import Next, Spoken, neither, next_after
+from mcp_core.http.negotiation import Next, Spoken, neither, next_after, tells_the_era
 from mcp_core.jsonrpc.messages import Notification, Request, ResultResponse
 from mcp_core.methods import SERVER_DISCOVER
 from mcp_core.revisions import REVISIONS, Era
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from mcp_client._link import Link
     from mcp_core.engine.events import Reaction
     from mcp_core.http.event_reader import Received
-    from mcp_core.jsonrpc.messages import Message
+    from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.revisions import Revision
 
 __all__ = ["HttpOpening"]
@@ -63,7 +67,13 @@ class HttpOpening:
         self._opened: Opened | None = None
         self._initialized: Message | None = None
         self._refusal: McpError | None = None
+        self._era_told = False
         self._session_id: str | None = None
+        self._attempts: Final[list[ClientExchange]] = []
+        self._used: str | None = None
+        self._unused: Final[list[tuple[str, Revision | None]]] = []
+        self._ending: Final = trio.Lock()
+        self._early: list[Message | Batch] = []
         self._sse: SseConnection | None = None
         self._hint = False
         self.is_open = False
@@ -88,13 +98,15 @@ class HttpOpening:
         except McpError:
             eras.forget(url)
             raise
+        finally:
+            self._sort_out()
 
     async def _enter(self) -> None:
         """It is agreed: the rest is a matter of the era."""
         revision = self._link.server.revision
         wire, eras = self._transport.wire, self._transport.eras
-        if any(each.era is Era.MODERN for each in self._link.connection.revisions):
-            # Who did not ask whether it is a modern server can tell nobody that it is none.
+        if self._era_told and any(each.era is Era.MODERN for each in self._link.connection.revisions):
+            # Who did not ask whether it is a modern server, or had no answer, can tell nobody that it is none.
             eras.learn(wire.url, Spoken(revision=revision, http_sse=self._sse is not None))
         if self._sse is not None:
             if self._initialized is not None:
@@ -103,6 +115,7 @@ class HttpOpening:
             self._transport.agreed(revision)
         else:
             session = Session(self._session_id, revision)
+            self._used = self._session_id
             sessions = self._transport.in_session(session, self)
             await self._confirm(session)
             self.is_open = True
@@ -116,10 +129,37 @@ class HttpOpening:
             McpError: There is none to be had.
         """
         self._link.forgotten()
-        await self._negotiate(self._link.connection.reopen().message)
-        session = Session(self._session_id, self._link.server.revision)
-        await self._confirm(session)
+        self._used = None
+        try:
+            await self._negotiate(self._link.connection.reopen().message)
+            session = Session(self._session_id, self._link.server.revision)
+            await self._confirm(session)
+            self._used = session.id
+        finally:
+            self._sort_out()
         return session
+
+    def _sort_out(self) -> None:
+        """The negotiation is over: the sessions that were made for nothing are ended, which nobody waits for."""
+        spoken = None if self._opened is None else self._opened.peer.revision
+        revision = spoken if spoken is not None and spoken.era is Era.LEGACY else None
+        for exchange in self._attempts:
+            if exchange.session_id not in (None, self._used):
+                self._unused.append((exchange.session_id, revision))
+        self._attempts.clear()
+        if self._unused and self._link.ended is None:
+            self._link.nursery.start_soon(self._end_unused)
+
+    async def _end_unused(self) -> None:
+        async with self._ending:
+            while self._unused:
+                await end_session(self._transport.wire, *self._unused[-1])
+                self._unused.pop()
+
+    async def aclose(self) -> None:
+        """Ends the sessions that were made and are not used."""
+        self._sort_out()
+        await self._end_unused()
 
     async def _confirm(self, session: Session) -> None:
         """Says that the session is open."""
@@ -138,6 +178,9 @@ class HttpOpening:
         except HttpFailure as failure:
             # Whether the session works shows with the first request.
             _log.warning("%s did not accept notifications/initialized: %s", self._transport.describe(), failure)
+        early, self._early = self._early, []
+        for answer in early:
+            self._transport.post_later(answer, session)
 
     # --- attempts --------------------------------------------------------------------------------------------------
 
@@ -147,6 +190,8 @@ class HttpOpening:
         self._settled, self._probed = trio.Event(), trio.Event()
         self._probed.set()
         self._opened = self._initialized = self._refusal = self._session_id = None
+        self._era_told = not _is_probe(first)
+        self._early = []
         self._running = 0
         otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
         async with open_private_nursery() as self._nursery:
@@ -181,12 +226,14 @@ class HttpOpening:
 
     async def _attempt(self, request: Request) -> None:
         """Sends one of the requests that open a connection, and hands over what comes of it."""
-        is_probe = request.method == SERVER_DISCOVER.name
+        is_probe = _is_probe(request)
         exchange = ClientExchange(request, revision=_modern(request), limits=self._transport.wire.limits)
         answers: list[Received] = []
         failure: McpError | None = None
         if is_probe:
             self._probed = trio.Event()
+        else:
+            self._attempts.append(exchange)
         try:
             await self._ask(exchange, answers)
         except McpError as error:
@@ -194,11 +241,13 @@ class HttpOpening:
         finally:
             if is_probe:
                 self._probed.set()
+        if is_probe and (answers or (failure is not None and tells_the_era(failure))):
+            self._era_told = True
         if not any(isinstance(answer, ResultResponse) for answer in answers):
             # A slow server may refuse `initialize` because it is a modern one; then the probe is answered as well.
             await self._probed.wait()
         self._running -= 1
-        if exchange.session_id is not None:
+        if not is_probe:
             self._session_id = exchange.session_id
         for answer in answers:
             self._link.deliver(answer)
@@ -211,7 +260,8 @@ class HttpOpening:
 
         def take(what: Received) -> None:
             if isinstance(what, Request | Notification):
-                self._link.deliver(what)
+                # What is answered at once is answered in the session that is being opened.
+                self._transport.deliver_early(what, self._early)
             else:
                 answers.append(what)
 
@@ -303,6 +353,10 @@ class HttpOpening:
 def _about_the_server(failure: McpError) -> bool:
     """Whether a failure says what a server does not speak; it may be about credentials, or the network."""
     return isinstance(failure, HttpFailure | RemoteProtocolError) and not isinstance(failure, AccessDenied)
+
+
+def _is_probe(message: Message) -> bool:
+    return isinstance(message, Request) and message.method == SERVER_DISCOVER.name
 
 
 def _modern(request: Request) -> Revision | None:

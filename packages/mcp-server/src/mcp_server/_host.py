@@ -78,18 +78,20 @@ class Host:
         self._nursery: trio.Nursery | None = None
         self._stop: Final = trio.Event()
         self._one_ended = trio.Event()
+        # How many of the connections have nobody at the other end.
+        self._abandoned = 0
         self._date = b""
         self._date_of = 0
 
     @property
     def connections(self) -> int:
         """The connections that there are now."""
-        return len(self._connections)
+        return len(self._connections) - self._abandoned
 
     @property
     def is_full(self) -> bool:
-        """It has as many connections as it may."""
-        return len(self._connections) >= self.limits.connections
+        """It has as many connections as it may, or as many calls again that go on without one."""
+        return max(self.connections, self._abandoned) >= self.limits.connections
 
     @property
     def stopping(self) -> bool:
@@ -146,6 +148,15 @@ class Host:
         self._connections[connection] = None
         self.start_soon(self._run, connection)
 
+    def has_room(self) -> None:
+        """There is nobody at the other end of a connection any more."""
+        self._abandoned += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        self._one_ended.set()
+        self._one_ended = trio.Event()
+
     def date(self) -> bytes:
         """The value of `Date` now."""
         now = int(time.time())
@@ -167,8 +178,8 @@ class Host:
             _log.exception("a connection failed")
         finally:
             del self._connections[connection]
-            self._one_ended.set()
-            self._one_ended = trio.Event()
+            self._abandoned -= connection.abandoned
+            self._tell()
 
     async def _accept(self, listener: trio.SocketListener) -> None:
         async with listener:

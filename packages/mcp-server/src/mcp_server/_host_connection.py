@@ -5,8 +5,8 @@
 Waiting is bounded by the housekeeper (see `_host_timeouts`): `read` and `write` note until when they wait, and the look
 that finds this in the past interrupts them. What was received behind a request is the beginning of the next one.
 
-Each request has a parser of its own, which costs a hundredth of what it does, and so a connection that is idle holds
-next to nothing.
+Requests of the common form are read here (`_host_head`), all others by h11. Each has a parser of its own, which costs a
+hundredth of what it does, and so a connection that is idle holds next to nothing.
 """
 
 from __future__ import annotations
@@ -15,33 +15,23 @@ import logging
 import math
 from typing import TYPE_CHECKING, Final
 
-import h11
 import trio
 
 from mcp_server._host_exchange import PROMPT, Exchange
+from mcp_server._host_head import HeadReader, Refused, read_common, refusal
 from mcp_server._host_response import plain_response
 
 if TYPE_CHECKING:
     from mcp_server._host import Host
+    from mcp_server._host_head import BodyReader, Head
     from mcp_server._host_pipe import Pipe
 
 __all__ = ["Address", "Connection"]
 
 _log: Final = logging.getLogger("mcp_server")
 
-_QUOTED: Final = 200
-"""Characters of what was wrong with a request that are told: the whole may be as long as a head."""
-
 Address = tuple[str, int]
 """Host and port, as ASGI has them."""
-
-
-class _Refused(Exception):
-    """The request cannot be served at all: the status, and why."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status: Final = status
 
 
 class Connection:
@@ -64,7 +54,9 @@ class Connection:
         "_pipe",
         "_read_until",
         "_received",
+        "_rest",
         "_write_until",
+        "abandoned",
         "client",
         "exchange",
         "expired",
@@ -107,6 +99,8 @@ class Connection:
         """The client kept us waiting for too long."""
         self.lost = False
         """Nothing more can be written."""
+        self.abandoned = False
+        """There is nobody at the other end: the application works on, without a connection."""
         self._pipe: Final = pipe
         self._leaving: Final = leaving
         self._patience = patience
@@ -115,6 +109,8 @@ class Connection:
         """A task waits in `write`; another one must not write meanwhile."""
         self._read_until = math.inf
         self._write_until = math.inf
+        # What `write_now` could not write.
+        self._rest = b""
 
     async def run(self) -> None:
         """Serves it to its end, or until another task serves it."""
@@ -136,15 +132,19 @@ class Connection:
         """Serves one request; says whether there may be another one."""
         try:
             read = await self._read_head()
-        except _Refused as refused:
+        except Refused as refused:
             _log.debug("refused a request of %s: %s", self.client, refused)
             await self._answer(refused.status, str(refused))
             return False
         if read is None:
             return False
-        exchange = self.exchange = Exchange(self, *read)
+        head, body, began = read
+        exchange = self.exchange = Exchange(self, head, body, began)
         try:
-            await self.host.app(exchange.scope(), exchange.receive, exchange.send)
+            running = self.host.app(exchange.scope(head), exchange.receive, exchange.send)
+            # What is kept of the request is up to the application, which may go on for days.
+            del read, head, body
+            await running
             failed = False
         except Exception:  # noqa: BLE001  # whatever an application may raise
             _log.exception("the application failed in %s", exchange)
@@ -159,39 +159,34 @@ class Connection:
         self.exchange = None
         return True
 
-    async def _read_head(self) -> tuple[h11.Connection, h11.Request, float] | None:
-        """The next request, with what will parse its body; `None` when there is none.
+    async def _read_head(self) -> tuple[Head, BodyReader, float] | None:
+        """The head of the next request, what reads its body, and when it came; `None` when there is none.
 
         Raises:
-            _Refused: What came is no request, or too large, or came too slowly.
+            Refused: What came is no request, or too large, or came too slowly.
         """
         data = await self._first_bytes()
         if not data:
             return None
         now = trio.current_time()
-        limit = self.host.limits.header_bytes
-        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
-        try:
-            parser.receive_data(data)
-            received = len(data)
-            until = now + self.host.timeouts.head
-            # Nothing else comes before a request.
-            while not isinstance(request := parser.next_event(), h11.Request):
-                more = await self.read(until=until)
-                if more is None and self.expired:
-                    raise _Refused(408, "the head of the request took too long; the setting is HostTimeouts.head")
-                if not more:
-                    return None
-                parser.receive_data(more)
-                received += len(more)
-        except h11.RemoteProtocolError as error:
-            # What is quoted is what the client sent.
-            raise _refusal(error, limit) from error
-        if received > limit and (head := received - len(parser.trailing_data[0])) > limit:
-            raise _Refused(431, f"the head has {head} bytes; the limit is {limit}, by Limits.header_bytes")
-        _check(request)
+        found = read_common(data, self.host.limits.header_bytes) or await self._read_other_head(data, now)
+        if found is None:
+            return None
         self.look_by(now + PROMPT)
-        return parser, request, now
+        return (*found, now)
+
+    async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
+        """The same for any request. `now` is when its beginning came."""
+        reader = HeadReader(self.host.limits.header_bytes)
+        until = now + self.host.timeouts.head
+        while (found := reader.receive_data(data)) is None:
+            more = await self.read(until=until)
+            if more is None and self.expired:
+                raise Refused(408, "the head of the request took too long; the setting is HostTimeouts.head")
+            if not more:
+                return None
+            data = more
+        return found
 
     async def _first_bytes(self) -> bytes:
         """The beginning of a request; empty when there is none."""
@@ -215,7 +210,7 @@ class Connection:
         response = exchange.response
         if not response.begun:
             if exchange.broken is not None:
-                refused = _refusal(exchange.broken, self.host.limits.header_bytes)
+                refused = refusal(exchange.broken, self.host.limits.header_bytes)
                 await self._answer(refused.status, str(refused))
             elif self.expired:
                 await self._answer(408, "the body of the request took too long; the setting is HostTimeouts.body")
@@ -263,6 +258,16 @@ class Connection:
             leaving=not may or self.host.is_full,
         )
         self.host.start(heir)
+        self.abandoned = True
+        self.host.has_room()
+
+    async def abandon(self) -> None:
+        """The client has left, and the application knows, but may work on for long: others can have the connection."""
+        if not self.abandoned:
+            self.abandoned = self.lost = True
+            self._pipe.abort()
+            self.host.has_room()
+        await self._pipe.aclose()
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 
@@ -293,6 +298,8 @@ class Connection:
             pause: Let other tasks run, even if the client takes it at once.
         """
         if not self.lost:
+            if self._rest:
+                data, self._rest = self._rest + data, b""
             try:
                 sent = self._pipe.send_now(data)
                 if sent < len(data):
@@ -305,6 +312,33 @@ class Connection:
         elif pause:
             # It was sent: whoever is cancelled now must not take it for half sent, and the rest for lost.
             await trio.lowlevel.cancel_shielded_checkpoint()
+
+    @property
+    def prompt(self) -> bool:
+        """Whether `write_now` can be expected to write."""
+        return self._pipe.prompt
+
+    def write_now(self, data: bytes) -> bool:
+        """Writes what can be written without waiting; the rest goes before what is written next.
+
+        Returns:
+            Whether all was written, or the client is lost.
+
+        Raises:
+            trio.BusyResourceError: Another task writes, or there is a rest already.
+        """
+        if self.writing or self._rest:
+            raise trio.BusyResourceError("what was sent before is still being written")
+        if not self.lost:
+            try:
+                self._rest = data[self._pipe.send_now(data) :]
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._lose()
+        return not self._rest
+
+    def interrupt(self) -> None:
+        """Ends the waiting of whoever reads."""
+        self._pipe.interrupt()
 
     async def _write_rest(self, rest: memoryview) -> None:
         stall = self.host.timeouts.stall
@@ -362,20 +396,3 @@ class Connection:
         """The host stops: ends the connection if it is idle; else it ends with the response that is being made."""
         if self.idle:
             self._pipe.interrupt()
-
-
-def _check(request: h11.Request) -> None:
-    """Refuses what the parser lets pass."""
-    if not request.http_version.startswith(b"1."):
-        raise _Refused(505, "this server speaks HTTP/1.1 and HTTP/1.0")
-    names = {name for name, _ in request.headers}
-    if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
-        # RFC 9112 section 6.1: two programs in a row may not agree on where such a request ends.
-        raise _Refused(400, "Transfer-Encoding does not go with Content-Length, nor with HTTP/1.0")
-
-
-def _refusal(error: h11.RemoteProtocolError, limit: int) -> _Refused:
-    status = error.error_status_hint
-    if status == 431:
-        return _Refused(431, f"the head has more than {limit} bytes; the limit is Limits.header_bytes")
-    return _Refused(status, f"this is no request of HTTP/1.1: {str(error)[:_QUOTED]}")

@@ -9,12 +9,13 @@ from urllib.parse import unquote
 import h11
 import trio
 
-from mcp_server._asgi_types import COMPANION
+from mcp_server._asgi_types import COMPANION, WRITE_NOW
 from mcp_server._host_response import Response
 
 if TYPE_CHECKING:
     from mcp_server._asgi_types import Companion, Message, Scope
     from mcp_server._host_connection import Connection
+    from mcp_server._host_head import BodyReader, Head
 
 __all__ = ["PROMPT", "Exchange"]
 
@@ -57,23 +58,26 @@ class Exchange:
 
     Args:
         connection: Whose.
-        parser: Has read the head of the request, and will read its body.
-        request: The head.
+        head: What was read already.
+        body: Reads the rest.
         now: The time, by trio's clock.
     """
 
     __slots__ = (
+        "_ahead",
         "_asked_for_body",
         "_body_given",
         "_companion",
         "_connection",
+        "_last",
+        "_method",
         "_parser",
         "_parts",
         "_received",
-        "_request",
+        "_target",
         "_waited",
         "_wanted",
-        "_watch",
+        "_watching",
         "began",
         "body_complete",
         "broken",
@@ -85,13 +89,15 @@ class Exchange:
         "response",
     )
 
-    def __init__(self, connection: Connection, parser: h11.Connection, request: h11.Request, now: float) -> None:
+    def __init__(self, connection: Connection, head: Head, body: BodyReader, now: float) -> None:
         self._connection: Final = connection
-        self._parser: Final = parser
-        self._request: Final = request
+        # Needed up to the end of the body only.
+        self._parser: BodyReader | None = body
+        self._method: Final = head.method
+        self._target: Final = head.target
         self.began: Final = now
         """When the head had come."""
-        self.response: Final = Response(head_only=request.method == b"HEAD", old=request.http_version < b"1.1")
+        self.response: Final = Response(head_only=head.method == b"HEAD", old=head.version < b"1.1")
         """The answer."""
         self.body_complete = False
         """The body was read to its end."""
@@ -108,33 +114,40 @@ class Exchange:
         self.handed_over = False
         """Another task serves the connection, since the application goes on without it."""
         self._body_given = False
-        self._parts: Final[list[bytes]] = []
+        self._parts: list[bytes] = []
+        self._ahead = b""
+        # The client wants no answer after this one.
+        self._last = False
         self._asked_for_body = False
         self._received = 0
         self._waited = 0.0
-        self._watch: trio.CancelScope | None = None
+        # What waits for the client's leaving: a scope, or else the connection's `read`.
+        self._watching: trio.CancelScope | bool = False
         self._wanted: Companion | None = None
         self._companion: _Companion | None = None
 
-    def scope(self) -> Scope:
+    def scope(self, head: Head) -> Scope:
         """What the application is told of the request."""
-        request, connection = self._request, self._connection
-        raw_path, _, query = request.target.partition(b"?")
+        connection = self._connection
+        extensions: dict[str, object] = {COMPANION: self.start_later}
+        if connection.prompt:
+            extensions[WRITE_NOW] = self.write_now
+        raw_path, _, query = head.target.partition(b"?")
         path = raw_path.decode("ascii")
         return {
             "type": "http",
             "asgi": _ASGI,
-            "http_version": request.http_version.decode("ascii"),
-            "method": request.method.decode("ascii"),
+            "http_version": head.version.decode("ascii"),
+            "method": head.method.decode("ascii"),
             "scheme": connection.scheme,
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
             "query_string": query,
             "root_path": "",
-            "headers": [(name.lower(), value) for name, value in request.headers.raw_items()],
+            "headers": head.headers,
             "client": connection.client,
             "server": connection.server,
-            "extensions": {COMPANION: self.start_later},
+            "extensions": extensions,
         }
 
     # --- what the application calls --------------------------------------------------------------------------------
@@ -145,21 +158,34 @@ class Exchange:
             await self._wait_for_body()
             if not self.left:
                 body = b"".join(self._parts)
-                self._parts.clear()
+                self._parts = []
                 self._body_given = self.body_complete
                 return {"type": "http.request", "body": body, "more_body": not self.body_complete}
         await self._watch_client()
+        # What is wrong with a body is still to be answered.
+        if self.body_complete and not self.finished:
+            await self._connection.abandon()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         """Takes a part of the response. When the client has left it goes nowhere."""
-        match message:
-            case {"type": "http.response.start", "status": int(status)}:
-                self.response.start(status, message.get("headers", ()))  # type: ignore[arg-type]  # ASGI says so
-            case {"type": "http.response.body"}:
-                await self._send_body(message.get("body", b""), more=bool(message.get("more_body")))  # type: ignore[arg-type]  # ASGI says so
-            case _:
-                raise ValueError(f"{message.get('type')!r} is not a message that this host takes")
+        kind, status = message.get("type"), message.get("status")
+        if kind == "http.response.body":
+            await self._send_body(message.get("body", b""), more=bool(message.get("more_body")))  # type: ignore[arg-type]  # ASGI says so
+        elif kind == "http.response.start" and isinstance(status, int):
+            self.response.start(status, message.get("headers", ()))  # type: ignore[arg-type]  # ASGI says so
+        else:
+            raise ValueError(f"{kind!r} is not a message that this host takes")
+
+    def write_now(self, data: bytes) -> bool:
+        """See `mcp_server._asgi_types.WriteNow`.
+
+        Raises:
+            RuntimeError: The response has not begun, or is complete.
+        """
+        if not self.response.begun:
+            raise RuntimeError("nothing of the response was sent yet")
+        return self._connection.write_now(self.response.body(data, more=True, date=b""))
 
     def start_later(self, companion: Companion) -> None:
         """See `mcp_server._asgi_types.StartLater`.
@@ -182,32 +208,38 @@ class Exchange:
             await trio.lowlevel.checkpoint()
         while True:
             self._take_body()
-            if self._parts or self.body_complete or self.left:
+            parser = self._parser
+            if parser is None or self._parts or self.left:
                 return
-            if self._parser.they_are_waiting_for_100_continue and not (self._asked_for_body or self.response.begun):
+            if parser.they_are_waiting_for_100_continue and not (self._asked_for_body or self.response.begun):
                 self._asked_for_body = True
                 await self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n", pause=False)
-            await self._read_body()
+            await self._read_body(parser)
 
     def _take_body(self) -> None:
         """Takes what was received of the body already."""
+        parser = self._parser
+        if parser is None:
+            return
         try:
             for _ in range(_EVENTS_AT_ONCE):
-                if self.body_complete:
-                    return
-                event = self._parser.next_event()
+                event = parser.next_event()
                 if type(event) is h11.Data:
                     self._parts.append(event.data)
                     self._received += len(event.data)
                 elif type(event) is h11.EndOfMessage:
                     self.body_complete = True
+                    self._last = parser.their_state is h11.MUST_CLOSE
+                    self._ahead = parser.trailing_data[0]
+                    self._parser = None
+                    return
                 else:
                     return
         except h11.RemoteProtocolError as error:
             self.broken = error
             self.left = True
 
-    async def _read_body(self) -> None:
+    async def _read_body(self, parser: BodyReader) -> None:
         connection = self._connection
         timeouts = connection.host.timeouts
         began = trio.current_time()
@@ -218,31 +250,40 @@ class Exchange:
             self.left = True
             return
         # At the end of input the parser finds that something is missing.
-        self._parser.receive_data(data)
+        parser.receive_data(data)
 
     # --- the client's leaving --------------------------------------------------------------------------------------
 
     async def _watch_client(self) -> None:
-        if self.left or self.finished or self._connection.lost:
+        connection = self._connection
+        if self._settled:
             await trio.lowlevel.checkpoint()
             return
-        with trio.CancelScope() as self._watch:
-            ahead = 0
-            while not self.left:
-                if ahead > _AHEAD_BYTES:
-                    await trio.sleep_forever()
-                data = await self._connection.read(until=None)
-                if data:
-                    ahead += len(data)
-                    self._parser.receive_data(data)
-                else:
+        # No scope around the read: it would be there for as long as the response is, which may be days.
+        self._watching = True
+        try:
+            while not self._settled:
+                if len(self._ahead) > _AHEAD_BYTES:
+                    with trio.CancelScope() as self._watching:
+                        await trio.sleep_forever()
+                elif data := await connection.read(until=None):
+                    self._ahead += data
+                elif not self._settled:
                     self.left = True
-        self._watch = None
+        finally:
+            self._watching = False
+
+    @property
+    def _settled(self) -> bool:
+        """The client has left, or it no longer matters."""
+        return self.left or self.finished or self._connection.lost
 
     def wake(self) -> None:
         """Ends the waiting for the client's leaving: it has, or it no longer matters."""
-        if self._watch is not None:
-            self._watch.cancel()
+        if isinstance(self._watching, trio.CancelScope):
+            self._watching.cancel()
+        elif self._watching:
+            self._connection.interrupt()
 
     # --- the response ----------------------------------------------------------------------------------------------
 
@@ -264,7 +305,7 @@ class Exchange:
     def _may_go_on(self) -> bool:
         """The connection can carry another request, so far as is known."""
         self._take_body()
-        return self.body_complete and self._parser.their_state is not h11.MUST_CLOSE
+        return self.body_complete and not self._last
 
     def _finish(self) -> None:
         self.finished = True
@@ -305,8 +346,8 @@ class Exchange:
     @property
     def remaining(self) -> bytes:
         """What was received behind the request."""
-        return self._parser.trailing_data[0]
+        return self._ahead if self._parser is None else self._parser.trailing_data[0]
 
     def __str__(self) -> str:
-        target = self._request.target.partition(b"?")[0]
-        return f"{self._request.method.decode('ascii')} {target.decode('ascii')}"
+        target = self._target.partition(b"?")[0]
+        return f"{self._method.decode('ascii')} {target.decode('ascii')}"

@@ -28,6 +28,9 @@ _RESET: Final = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else 
 class Pipe(Protocol):
     """Bytes in both directions. What breaks is `trio.BrokenResourceError`, what is interrupted `ClosedResourceError`."""
 
+    prompt: bool
+    """Most of what is sent can be sent without waiting."""
+
     async def receive_some(self) -> bytes:
         """Waits for bytes; empty at the end."""
 
@@ -60,9 +63,10 @@ class SocketPipe:
         sock: Connected, non-blocking. It is closed here.
     """
 
-    __slots__ = ("_sock",)
+    __slots__ = ("_sock", "prompt")
 
     def __init__(self, sock: socket.socket) -> None:
+        self.prompt = True
         self._sock: Final = sock
 
     async def receive_some(self) -> bytes:
@@ -131,9 +135,10 @@ class StreamPipe:
         patience: Seconds that closing may take.
     """
 
-    __slots__ = ("_aborted", "_patience", "_stream", "_waits")
+    __slots__ = ("_aborted", "_patience", "_stream", "_waits", "prompt")
 
     def __init__(self, stream: trio.abc.Stream, patience: float) -> None:
+        self.prompt = False
         self._stream: Final = stream
         self._patience: Final = patience
         self._waits: Final[set[trio.CancelScope]] = set()

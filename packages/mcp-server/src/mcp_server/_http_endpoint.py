@@ -25,9 +25,12 @@ from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.methods import INITIALIZE
 from mcp_core.revisions import Era
+from mcp_server._errors import NotRunning
 from mcp_server._http_exchange import Exchange
+from mcp_server._http_listening import Herald, Subscription
 from mcp_server._http_response import Exchanged, Response
 from mcp_server._http_sessions import Sessions
+from mcp_server._places import Peers
 from mcp_server._stores import StoreError
 
 if TYPE_CHECKING:
@@ -49,6 +52,9 @@ _log: Final = logging.getLogger("mcp_server")
 
 Identify: TypeAlias = "Callable[[HttpRequest], Awaitable[str | None]]"
 """Says who sends a request, or raises `AccessDenied`."""
+
+_Route: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[Subscription | None]]"
+"""Answers a request, but for what is returned, which goes on."""
 
 _GRACE: Final = 10.0
 """Seconds that calls have to finish when a host ends that does not say how long."""
@@ -105,12 +111,14 @@ class HttpEndpoint:
         self._limits: Final = limits
         self._identify: Final = identify
         self._sessions: Final = Sessions(service, self._engine, store, policy, limits)
-        self._exchanges: Final[set[Exchange]] = set()
+        self._exchanges: Final[set[Exchange | Subscription]] = set()
+        self._peers: Final = Peers(limits)
+        self._herald: Final = Herald()
         self._running = 0
         self._draining = False
         self._idle = trio.Event()
         self._pair: Final = pair
-        self._routes: Final[dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]]] = {_normal(path): self._serve}
+        self._routes: Final[dict[str, _Route]] = {_normal(path): self._serve}
         if healthz is not None:
             self._routes[_normal(healthz)] = self._answer_health
         if pair is not None:
@@ -143,13 +151,20 @@ class HttpEndpoint:
         route = self._route(scope)
         self._running += 1
         try:
-            await route(scope, receive, send)
+            subscription = await route(scope, receive, send)
+            if subscription is not None:
+                # It may go on for days: nothing is held on to but what it needs.
+                del scope, receive, send, route
+                try:
+                    await subscription.run()
+                finally:
+                    self._exchanges.discard(subscription)
         finally:
             self._running -= 1
             if not self._running:
                 self._idle.set()
 
-    def _route(self, scope: Scope) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    def _route(self, scope: Scope) -> _Route:
         path = str(scope["path"])
         if not path.startswith("/"):
             # RFC 9112 section 3.2.2: a server takes a whole URL too. That its host is the one of `Host` is seen to later.
@@ -165,7 +180,8 @@ class HttpEndpoint:
 
     # --- one request -----------------------------------------------------------------------------------------------
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Subscription | None:
+        """Answers a request. What is returned goes on."""
         http = _request(scope)
         exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
         response = Response(send)
@@ -173,6 +189,8 @@ class HttpEndpoint:
         principal = None
         if refusal is None and self._draining:
             refusal = _stopping(exchange)
+        if refusal is None and self._service.life.needed and not self._service.life.running:
+            refusal = self._not_running(exchange)
         if refusal is None and self._identify is not None:
             refusal, principal = await self._identified(self._identify, exchange, http)
         if refusal is None:
@@ -180,7 +198,10 @@ class HttpEndpoint:
             try:
                 # Nothing else is admitted.
                 if http.method == "POST":
-                    refusal = await self._post(principal, exchanged)
+                    outcome = await self._post(principal, exchanged)
+                    if isinstance(outcome, Subscription):
+                        return outcome
+                    refusal = outcome
                 elif http.method == "GET":
                     refusal = await self._sessions.get(principal, exchanged)
                 else:
@@ -191,6 +212,11 @@ class HttpEndpoint:
         if refusal is not None and not (response.begun or response.lost):
             _log.debug("refused %s %s: %s", http.method, http.path, refusal.reason)
             await response.refuse(refusal)
+        return None
+
+    def _not_running(self, responses: Responses) -> Refusal:
+        _log.error("refused: %s", NotRunning(self._service.name))
+        return responses.refuse(503, "the server has not been started", code=ErrorCode.INTERNAL_ERROR)
 
     async def _identified(
         self, identify: Identify, responses: Responses, http: HttpRequest
@@ -204,15 +230,17 @@ class HttpEndpoint:
             _log.exception("it cannot be told who sends %s %s", http.method, http.path)
             return responses.refuse(500, "Internal error", code=ErrorCode.INTERNAL_ERROR), None
 
-    async def _post(self, principal: str | None, exchanged: Exchanged) -> Refusal | None:
+    async def _post(self, principal: str | None, exchanged: Exchanged) -> Refusal | Subscription | None:
         exchange = exchanged.exchange
         body = await self._body(exchanged)
         if not isinstance(body, bytes):
             return body
         if self._draining:
             return _stopping(exchange)
-        post = exchange.read(body, self._service.tools.designated, names=self._template().names)
+        post = exchange.read(body, self._service.designated, names=self._template().names)
         if isinstance(post, Refusal):
+            if post.answers is not None:
+                await self._sessions.refuse(post.answers, principal, exchange)
             return post
         for note in post.notes:
             _log.debug("survived: %s", note)
@@ -221,16 +249,22 @@ class HttpEndpoint:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
                 return await self._sessions.open(message, principal, exchanged)
             return await self._sessions.post(post, principal, exchanged)
-        line = Exchange(self._service, self._engine(), principal, exchanged, self.policy)
+        places = self._peers.places(principal) if isinstance(message, Request) else None
+        line = Exchange(
+            self._service, self._engine(), principal, exchanged, policy=self.policy, herald=self._herald, places=places
+        )
         if isinstance(message, Request):
             self._exchanges.add(line)
             try:
-                await line.serve(message)
+                subscription = await line.serve(message, post.size)
             finally:
                 self._exchanges.discard(line)
-        else:
-            line.notify(cast("Notification", message))  # nothing else is modern
-            await exchanged.response.complete(exchange.empty_head())
+                self._peers.forget(principal)
+            if subscription is not None:
+                self._exchanges.add(subscription)
+            return subscription
+        line.notify(cast("Notification", message))  # nothing else is modern
+        await exchanged.response.complete(exchange.empty_head())
         return None
 
     async def _body(self, exchanged: Exchanged) -> bytes | Refusal | None:
@@ -315,15 +349,20 @@ class HttpEndpoint:
                 await self._idle.wait()
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """The life of the host's server: nothing has to be started, and at its end calls may finish."""
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
+        """The life of the host's application is that of the server; at its end calls may finish."""
+        await receive()  # lifespan.startup
+        phase = "startup"
+        try:
+            async with self._service.life.run():
                 await send({"type": "lifespan.startup.complete"})
-            else:
+                phase = "shutdown"
+                await receive()  # lifespan.shutdown
                 await self.drain(_GRACE)
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        except Exception:  # noqa: BLE001 -- whatever the author's function raises: logged, and told in general
+            _log.exception("the %s of the server failed", phase)
+            await send({"type": f"lifespan.{phase}.failed", "message": "why is in the log"})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
 
 
 def _normal(path: str) -> str:

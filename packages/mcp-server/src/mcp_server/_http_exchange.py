@@ -8,7 +8,6 @@ Spec: basic/transports/streamable-http (2026-07-28)
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -20,24 +19,23 @@ from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_server._answering import Call, Line
 from mcp_server._http_companion import Attendance, accompanied
+from mcp_server._http_listening import Subscription
 from mcp_server._http_stream import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Notification, Request
     from mcp_core.jsonrpc.messages import Response as Answer
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import Method
     from mcp_core.types import SubscriptionFilter
     from mcp_server._answering import Service
+    from mcp_server._http_listening import Herald
     from mcp_server._http_response import Exchanged
+    from mcp_server._places import Places
 
 __all__ = ["Exchange"]
-
-_log: Final = logging.getLogger("mcp_server")
 
 
 class Exchange(Line):
@@ -49,9 +47,11 @@ class Exchange(Line):
         principal: Who the client was established to be; `None` where nobody is told apart.
         exchanged: The HTTP request.
         policy: The settings of the endpoint.
+        herald: Tells subscriptions of changes.
+        places: The places of the principal; `None` where nobody is told apart.
     """
 
-    __slots__ = ("_attendance", "_exchanged", "_notices", "_policy", "_scope", "_stream")
+    __slots__ = ("_exchanged", "_herald", "_places", "_policy", "_scope", "_stream", "_subscription")
 
     def __init__(
         self,
@@ -59,18 +59,30 @@ class Exchange(Line):
         connection: ServerConnection,
         principal: str | None,
         exchanged: Exchanged,
+        *,
         policy: EndpointPolicy,
+        herald: Herald,
+        places: Places | None = None,
     ) -> None:
         super().__init__(service, connection, principal)
+        self._places: Final = places
         self._exchanged: Final = exchanged
         self._policy: Final = policy
+        self._herald: Final = herald
         self._stream: EventStream
-        self._attendance: Attendance | None = None
         self._scope: Final = trio.CancelScope()
-        self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
+        self._subscription: Subscription | None = None
 
-    async def serve(self, message: Request) -> None:
-        """Answers the request."""
+    async def serve(self, message: Request, size: int = 0) -> Subscription | None:
+        """Answers the request.
+
+        Args:
+            message: The request.
+            size: Its bytes.
+
+        Returns:
+            What goes on; `None` when all was said.
+        """
         reaction = self.connection.receive(message)
         event = reaction.event
         exchanged = self._exchanged
@@ -79,25 +91,29 @@ class Exchange(Line):
             # The engine answers what it does not hand on.
             answer = cast("Answer", cast("Outgoing", reaction.reply).message)
             await self._stream.give((answer,), refused=isinstance(event, Ignored))
-            return
+            return None
+        # A subscription holds no place: it does nothing but wait, and there may be many.
+        if self._places is not None and event.row is not SUBSCRIPTIONS_LISTEN:
+            full = self._places.claim(size)
+            if full is not None:
+                await exchanged.response.refuse(exchanged.exchange.busy(full, id=message.id, own=True))
+                return None
         self._stream.owe(message.id)
-        call = Call(event, self, self._scope, http=exchanged.http)
+        call = Call(event, self, self._scope, http=exchanged.http, size=size)
         try:
             if event.row is SUBSCRIPTIONS_LISTEN:
-                # It does nothing but wait, so that it can look after its response by itself.
+                # It is acknowledged at once, and looks after its response by itself from then on.
                 await self._answer(call)
-            else:
-                await accompanied(exchanged.scope, self._attend, lambda: self._answer(call))
+                return self._subscription
+            await accompanied(exchanged.scope, self._attend, lambda: self._answer(call))
+            return None
         finally:
             # What refers to itself would have to be found and collected, and there are many of these.
             call.asking = None
 
-    async def _attend(self, flush: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def _attend(self) -> None:
         exchanged = self._exchanged
-        self._attendance = Attendance(
-            self._stream, exchanged.response, exchanged.receive, self._policy, gone=self._gone, flush=flush
-        )
-        await self._attendance.run()
+        await Attendance(self._stream, exchanged.response, exchanged.receive, self._policy, gone=self._gone).run()
 
     def notify(self, message: Notification) -> None:
         """Takes a notification, which came by itself."""
@@ -109,9 +125,18 @@ class Exchange(Line):
         outgoing = await self._run(call)
         if outgoing is not None:
             await self._stream.answer(cast("Answer", outgoing.message))  # the engine gives an answer
-        else:
+        elif self._subscription is None:
             stopping = self._exchanged.exchange.refuse(503, "the server is being stopped", id=call.request.id)
             await self._stream.drop(call.request.id, stopping)
+
+    async def _outcome(self, call: Call) -> object:
+        if self._places is None or call.request.row is SUBSCRIPTIONS_LISTEN:
+            return await super()._outcome(call)
+        await self._places.enter(call.size)
+        try:
+            return await super()._outcome(call)
+        finally:
+            self._places.leave()
 
     def _gone(self) -> None:
         """The client has left, which cancels the request."""
@@ -139,31 +164,21 @@ class Exchange(Line):
         raise LocalProtocolError(f"a server may not send {row.name} in revision {call.request.peer.revision}")
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
-        """See `Line.listen`."""
-        self._service.connected(self)
+        """See `Line.listen`. It goes on by itself."""
+        subscription = Subscription(
+            self._service,
+            self.connection,
+            call.request.id,
+            self._exchanged,
+            keep_alive=self._policy.keep_alive,
+            herald=self._herald,
+        )
         try:
             await self.send(self.connection.acknowledge(call.request.id, wanted))
-            await self._attend(self._publish)
-            await trio.sleep_forever()
-        finally:
-            self._service.disconnected(self)
-
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """See `Line.publish`."""
-        self._notices[row.name, key] = (row, params)
-        if self._attendance is not None:
-            self._attendance.wake()
-
-    async def _publish(self) -> None:
-        while self._notices:
-            notices, self._notices = self._notices, {}
-            messages: list[bytes] = []
-            for row, params in notices.values():
-                try:
-                    outgoing = self.connection.publish(row, params)
-                except LocalProtocolError as error:
-                    _log.debug("not published: %s", error)
-                else:
-                    messages += [encode(each.message, null_id=False) for each in outgoing]
-            if messages:
-                await self._stream.send(*messages)
+        except BaseException:
+            subscription.close()
+            raise
+        self._subscription = subscription
+        if self._scope.cancel_called:
+            # The server was stopped while the acknowledgement was sent.
+            subscription.finish()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
+import attrs
 import trio
 
 from mcp_core.engine.events import (
@@ -29,12 +30,18 @@ from mcp_core.errors import ConnectionEnded, LocalProtocolError
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch
-from mcp_core.methods import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
+from mcp_core.methods import (
+    NOTIFICATIONS_PROGRESS,
+    NOTIFICATIONS_TASKS_STATUS,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+)
 from mcp_core.revisions import Era
-from mcp_server._answering import Call, Line, Questions
+from mcp_server._answering import Call, ClientLeft, Line, Questions
 from mcp_server._http_companion import Attendance, accompanied
 from mcp_server._http_standing import Standing
 from mcp_server._http_stream import EventStream
+from mcp_server._places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.policy import EndpointPolicy
-    from mcp_core.http.responses import Post
+    from mcp_core.http.responses import Post, Refusal
     from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.methods import Method, NotificationRow
@@ -58,6 +65,25 @@ _log: Final = logging.getLogger("mcp_server")
 
 _REMEMBERED: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
 """What changes the record of a session, when it succeeds."""
+
+_FLEETING: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
+"""What is told of tasks: it does not wait for a stream, since clients ask by themselves."""
+
+
+@attrs.define(eq=False)
+class _Begun:
+    """What one POST has begun."""
+
+    stream: EventStream
+    """Where its answers go."""
+    answers: list[Answer] = attrs.field(factory=list)
+    """What is answered at once."""
+    refused: bool = False
+    """The engine refused it."""
+    calls: list[Call] = attrs.field(factory=list)
+    """What handlers have to answer."""
+    refusal: Refusal | None = None
+    """Why one of its requests has no room."""
 
 
 class Session(Line):
@@ -77,10 +103,9 @@ class Session(Line):
     __slots__ = (
         "_calls",
         "_log",
-        "_parked",
+        "_places",
         "_policy",
         "_questions",
-        "_running",
         "_save",
         "changed",
         "client",
@@ -123,9 +148,8 @@ class Session(Line):
         self._save: Final = save
         self.saved_at = 0.0
         self._calls: dict[RequestId, tuple[Call, EventStream]] = {}
-        self._running = 0
-        # Most sessions never need these.
-        self._parked: trio.lowlevel.ParkingLot | None = None
+        self._places: Final = Places(connection.limits)
+        # Most sessions never ask.
         self._questions: Questions | None = None
 
     @property
@@ -145,50 +169,64 @@ class Session(Line):
 
     # --- POST ------------------------------------------------------------------------------------------------------
 
-    async def post(self, post: Post, exchanged: Exchanged) -> None:
-        """Takes what was posted, and answers it."""
-        answers, refused, calls, stream = self._begin(post.message, exchanged)
+    async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
+        """Takes what was posted, and answers it. Gives the refusal of a request for which there is no room."""
+        begun = self._begin(post, exchanged)
         if self.changed:
             await self._remember()
-        if not (answers or calls):
+        stream, calls = begun.stream, begun.calls
+        if begun.refusal is not None and not isinstance(post.message, Batch):
+            return begun.refusal
+        if not (begun.answers or calls):
             await exchanged.response.complete(exchanged.exchange.empty_head())
-            return
-        if answers:
-            await stream.give(answers, refused=refused)
+        if begun.answers:
+            await stream.give(begun.answers, refused=begun.refused)
         if calls:
             await accompanied(
                 exchanged.scope,
                 lambda: self._attend(stream, exchanged),
                 lambda: self._serve_all(calls, stream, exchanged),
             )
+        return None
 
-    def _begin(
-        self, message: Message | Batch, exchanged: Exchanged
-    ) -> tuple[list[Answer], bool, list[Call], EventStream]:
-        """Reads what came: what is answered at once, whether with a refusal, and what handlers have to answer."""
+    def _begin(self, post: Post, exchanged: Exchanged) -> _Begun:
+        """Reads what came."""
+        message, size = post.message, post.size
         batch = isinstance(message, Batch)
-        stream = EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, batch=batch, log=self._log)
-        answers: list[Answer] = []
+        begun = _Begun(EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, batch=batch, log=self._log))
         members: Sequence[Message]
         if isinstance(message, Batch):
             reply = BatchReply(message)
             members = reply.messages
-            answers += reply.refused
+            begun.answers += reply.refused
+            size //= len(message.members)
         else:
             members = (message,)
-        calls: list[Call] = []
-        refused = False
         for member in members:
             event, answer = self._take(member)
             if isinstance(event, RequestReceived):
-                call = Call(event, self, http=exchanged.http)
-                calls.append(call)
-                stream.owe(event.id)
-                self._calls[event.id] = (call, stream)
+                self._start(Call(event, self, http=exchanged.http, size=size), begun, exchanged)
             elif answer is not None:
-                answers.append(answer)
-                refused = isinstance(event, Ignored)
-        return answers, refused, calls, stream
+                begun.answers.append(answer)
+                begun.refused = isinstance(event, Ignored)
+        return begun
+
+    def _start(self, call: Call, begun: _Begun, exchanged: Exchanged) -> None:
+        """A handler will answer a request, unless too many others wait."""
+        id = call.request.id
+        full = self._places.claim(call.size)
+        if full is None:
+            begun.calls.append(call)
+            begun.stream.owe(id)
+            self._calls[id] = (call, begun.stream)
+        else:
+            self.connection.withdraw(id)
+            begun.refusal = exchanged.exchange.busy(full, id=id, own=True)
+            begun.answers.append(cast("Answer", begun.refusal.error))  # it has one
+
+    def refuse(self, unreadable: Answer) -> None:
+        """An answer came that cannot be read: takes what stands for it."""
+        self._take(unreadable)
 
     def _take(self, message: Message) -> tuple[object, Answer | None]:
         """Takes one message. Gives the event, and what answers it at once."""
@@ -250,26 +288,11 @@ class Session(Line):
         await self._save(self)
 
     async def _outcome(self, call: Call) -> object:
-        await self._enter()
+        await self._places.enter(call.size)
         try:
             return await super()._outcome(call)
         finally:
-            self._leave()
-
-    # --- places ----------------------------------------------------------------------------------------------------
-
-    async def _enter(self) -> None:
-        """Waits for a place among the calls that run."""
-        while self._running >= self.connection.limits.running_requests:
-            if self._parked is None:
-                self._parked = trio.lowlevel.ParkingLot()
-            await self._parked.park()
-        self._running += 1
-
-    def _leave(self) -> None:
-        self._running -= 1
-        if self._parked is not None:
-            self._parked.unpark()
+            self._places.leave()
 
     # --- for handlers ----------------------------------------------------------------------------------------------
 
@@ -293,18 +316,20 @@ class Session(Line):
             self._questions = Questions(self.connection, self._give_up)
         call.questions += 1
         if call.questions == 1:
-            self._leave()
+            self._places.leave()
         try:
             return await self._questions.ask(row, params, call, self._send_question, self._patience)
         finally:
             call.questions -= 1
             if not call.questions:
-                self._running += 1
+                self._places.resume()
 
     async def _send_question(self, outgoing: Outgoing) -> None:
         stream = self._way_to(outgoing.for_request)
         if stream is None:
-            raise ConnectionEnded("the client has no stream open on which it could be asked")
+            entry = self._calls.get(cast("RequestId", outgoing.for_request))  # it is about a call
+            left = entry is None or not entry[1].connected
+            raise (ClientLeft if left else ConnectionEnded)("the client has no stream open on which it could be asked")
         await stream.send(encode(outgoing.message, null_id=False))
 
     def _way_to(self, request: RequestId | None) -> EventStream | None:
@@ -335,6 +360,8 @@ class Session(Line):
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
         """See `Line.publish`. Notices wait until there is a standalone stream."""
+        if row in _FLEETING and self.standing.stream is None:
+            return
         try:
             outgoing = self.connection.publish(row, params)
         except LocalProtocolError as error:

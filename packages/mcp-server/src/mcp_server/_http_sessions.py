@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.http.responses import Post, Refusal
+    from mcp_core.http.server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject, Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
@@ -119,12 +120,15 @@ class Sessions:
             return exchange.unknown_session(post)
         refusal = exchange.check(post, session.revision)
         if refusal is None:
-            self._table.busy(session.id)
-            try:
-                await session.post(post, exchanged)
-            finally:
-                self._table.idle(session.id, trio.current_time())
+            with self._busy(session):
+                refusal = await session.post(post, exchanged)
         return refusal
+
+    async def refuse(self, unreadable: Answer, principal: str | None, exchange: ServerExchange) -> None:
+        """An answer was posted to a session that cannot be read: takes what stands for it, if there is such a session."""
+        session = None if exchange.session_id is None else await self._find(exchange.session_id, principal)
+        if session is not None:
+            session.refuse(unreadable)
 
     async def get(self, principal: str | None, exchanged: Exchanged) -> Refusal | None:
         """Serves a stream of a session: the standalone one, or the rest of one that broke."""
@@ -132,14 +136,11 @@ class Sessions:
         session = await self._find(exchange.session_id or "", principal)
         if session is None:
             return exchange.unknown_session()
-        self._table.busy(session.id)
-        try:
+        with self._busy(session):
             if exchange.last_event_id is None:
                 await session.standing.serve(exchanged)
                 return None
             return await session.standing.resume(exchange.last_event_id, exchanged)
-        finally:
-            self._table.idle(session.id, trio.current_time())
 
     async def delete(self, principal: str | None, exchanged: Exchanged) -> Refusal | None:
         """Ends a session."""
@@ -151,6 +152,15 @@ class Sessions:
         await self._end(session)
         await exchanged.response.complete(exchange.empty_head(200))
         return None
+
+    @contextmanager
+    def _busy(self, session: Session) -> Iterator[None]:
+        """Its time stands still in the block."""
+        self._table.busy(session.id)
+        try:
+            yield
+        finally:
+            self._table.idle(session.id, trio.current_time())
 
     # --- finding ---------------------------------------------------------------------------------------------------
 

@@ -83,13 +83,11 @@ class _Session:
     # --- in --------------------------------------------------------------------------------------------------------
 
     async def deliver(self, link: Link, message: Message | Batch, size: int, http: HttpRequest) -> bool:
-        """Takes a message, and waits while there are too many. False when the session ends meanwhile."""
+        """Takes a message, and waits while the client does not read. False when the session ends meanwhile."""
         with trio.CancelScope() as scope:
             self._posts.add(scope)
             try:
                 link.deliver(message, size, http)
-                if link.crowded:
-                    await link.wait_for_room()
                 await self._writer.wait_while_overdue()
             finally:
                 self._posts.remove(scope)
@@ -203,7 +201,7 @@ class SsePair:
         connection = self._connection()
         session = _Session(connection, response, self._policy.keep_alive)
         async with trio.open_nursery() as nursery:
-            link = Link(self._service, connection, session, nursery, principal)
+            link = Link(self._service, connection, session, nursery, principal, pushes_back=False)
             # Before the client is told of it: it may post at once.
             self._sessions[id] = session, link
             self._service.connected(link)
@@ -283,6 +281,8 @@ class SsePair:
             more = bool(message.get("more_body", False))
         content = read_post(bytes(body), self._limits)
         if isinstance(content, Refusal):
+            if content.answers is not None:
+                link.deliver(content.answers)
             return content
         if session.over.is_set() or not await session.deliver(link, content, len(body), request):
             return responses.unknown_session()

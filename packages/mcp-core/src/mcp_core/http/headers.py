@@ -52,6 +52,7 @@ __all__ = [
     "mirrored",
     "mismatch",
     "name_params",
+    "param_mismatch",
 ]
 
 MCP_PROTOCOL_VERSION: Final = "mcp-protocol-version"
@@ -227,11 +228,25 @@ def mismatch(
         name_param = names.get(method)
         if name_param is not None:
             found = _compare_name(headers, params.get(name_param), demanded=method in _NAME_DEMANDED)
+    return found or param_mismatch(headers, params, designated)
+
+
+def param_mismatch(headers: Headers, params: JsonObject, designated: Sequence[ParamHeader]) -> HeaderMismatch | None:
+    """The first `Mcp-Param-...` header that does not say what its argument says.
+
+    Args:
+        headers: Those of the request.
+        params: The params of its body, those of `tools/call`.
+        designated: The parameters of the called tool that are repeated.
+
+    Returns:
+        The error to answer with, or `None` when all agree.
+    """
     for param in designated:
-        if found is not None:
-            break
         found = _compare_param(headers, param, _argument(params, param))
-    return found
+        if found is not None:
+            return found
+    return None
 
 
 def _compare(headers: Headers, header: str, expected: JsonValue, *, demanded: bool) -> HeaderMismatch | None:

@@ -13,6 +13,9 @@ HTTP+SSE. Whatever a server answers as a JSON-RPC message is decided by the engi
     the stream of HTTP+SSE             initialize             GET, expecting `endpoint`
     silence                            initialize             give up
 
+What was only guessed is not remembered: a server that was slow to start, or hidden behind a proxy without an answer for
+a moment, may be a modern one (`tells_the_era`).
+
 Spec: basic/versioning#backward-compatibility, basic/transports/streamable-http#backward-compatibility (2026-07-28);
 basic/transports#backwards-compatibility (legacy).
 """
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_core.http.client import ClientExchange
     from mcp_core.revisions import Revision
 
-__all__ = ["EraCache", "Next", "Spoken", "neither", "next_after"]
+__all__ = ["EraCache", "Next", "Spoken", "neither", "next_after", "tells_the_era"]
 
 _NOT_ABOUT_THE_ENDPOINT: Final = frozenset({407, 408, 421, 425, 429, 431, 451})
 """Statuses of 4xx that say nothing of the protocol: about a proxy, the moment, the name or the size."""
@@ -85,6 +88,20 @@ def _says_something(exchange: ClientExchange, failure: McpError) -> bool:
         # A response that came whole, and has no answer in it, was meant.
         return exchange.status is not None and not exchange.broken
     return isinstance(failure, HttpFailure | RemoteProtocolError | RequestTimeout)
+
+
+def tells_the_era(failure: McpError) -> bool:
+    """Whether the failure of a probe shows what the server speaks, so that it may be remembered.
+
+    Silence does not: the server was slow, perhaps. Nor do the statuses of 5xx, and those about the moment, which come
+    from whatever stands before the server as well.
+
+    Args:
+        failure: What came of `server/discover`, where it was no message.
+    """
+    if isinstance(failure, HttpFailure):
+        return failure.status < 500 and failure.status not in _NOT_ABOUT_THE_ENDPOINT
+    return isinstance(failure, RemoteProtocolError)
 
 
 def neither(streamable: McpError, sse: McpError) -> McpError:
@@ -145,7 +162,7 @@ class EraCache:
         return spoken
 
     def learn(self, url: str, spoken: Spoken) -> None:
-        """Takes down what the server at `url` speaks."""
+        """Takes down what the server at `url` speaks, for as long as this cache lives: it has to be certain."""
         key = _endpoint(url)
         self._known[key] = spoken
         self._known.move_to_end(key)

@@ -71,6 +71,9 @@ class Refusal:
     """Headers besides those that every refusal has."""
     reason: str
     """Why, in one sentence, for the log."""
+    answers: ErrorResponse | None = None
+    """What stands for the answer that was posted but cannot be read: for the engine of the session, since whoever waits
+    for it waits for nothing else. See `mcp_core.jsonrpc.codec.stand_in`."""
 
     def head(self) -> HttpHead:
         """How the response begins, `content-length` included."""
@@ -95,6 +98,8 @@ class Post:
     `ServerExchange.session_id`."""
     notes: tuple[str, ...] = ()
     """A sentence for each deviation that was survived."""
+    size: int = 0
+    """The bytes of the body."""
 
     @property
     def answered(self) -> bool:
@@ -172,18 +177,19 @@ class Responses:
         """
         return self.refuse(404, _UNKNOWN_SESSION, id=None if post is None else id_of(post.message))
 
-    def busy(self, excess: LimitExceeded, post: Post | None = None) -> Refusal:
-        """503 with `Retry-After`: there is no room for now.
+    def busy(self, excess: LimitExceeded, *, id: RequestId | None = None, own: bool = False) -> Refusal:
+        """503, or 429, with `Retry-After`: there is no room for now.
 
         Args:
             excess: For what there is none.
-            post: What was posted.
+            id: The id of the request.
+            own: It is this client's own requests that take the room: 429 (RFC 6585 section 4).
         """
         return self.refuse(
-            503,
+            429 if own else 503,
             excess.message,
             code=ErrorCode.INTERNAL_ERROR,
-            id=None if post is None else id_of(post.message),
+            id=id,
             headers=(("retry-after", _RETRY_AFTER),),
         )
 

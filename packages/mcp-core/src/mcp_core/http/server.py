@@ -33,7 +33,7 @@ from mcp_core.http.headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSI
 from mcp_core.http.media import EVENT_STREAM, JSON, accepts, is_json
 from mcp_core.http.origin import preflight_headers, refusal
 from mcp_core.http.responses import Post, Refusal, Responses, id_of
-from mcp_core.jsonrpc.codec import decode
+from mcp_core.jsonrpc.codec import decode, stand_in
 from mcp_core.jsonrpc.messages import Batch, Notification, Request
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN, TOOLS_CALL
 from mcp_core.revisions import MODERN, REVISIONS, Era
@@ -210,17 +210,17 @@ class ServerExchange(Responses):
         if self._modern or (self._spoken.modern and _is_enveloped(message)):
             self._modern = True
             self.session_id = self.last_event_id = None
-            return self._read_modern(message, tuple(notes), designated, names)
+            refused = self._refuse_modern(message, designated, names)
+            return refused or Post(message=message, era=Era.MODERN, notes=tuple(notes), size=len(body))
         foreign = self._foreign_version(message) or self._without_legacy(message) or self._outside_session(message)
-        return foreign or Post(message=message, era=Era.LEGACY, notes=tuple(notes))
+        return foreign or Post(message=message, era=Era.LEGACY, notes=tuple(notes), size=len(body))
 
-    def _read_modern(
+    def _refuse_modern(
         self,
         message: Message | Batch,
-        notes: tuple[str, ...],
         designated: Callable[[str], Sequence[ParamHeader]],
         names: Mapping[str, str],
-    ) -> Refusal | Post:
+    ) -> Refusal | None:
         if not isinstance(message, (Request, Notification)):
             what = "a batch" if isinstance(message, Batch) else "a response"
             return self.refuse(400, f"{what} cannot be sent under revision {self.version}: one request or notification")
@@ -233,7 +233,7 @@ class ServerExchange(Responses):
             return self._failed(different, message)
         if message.method == SUBSCRIPTIONS_LISTEN.name and not self.accepts_stream:
             return self._unacceptable(f"no {EVENT_STREAM}", id=id_of(message))
-        return Post(message=message, era=Era.MODERN, notes=notes)
+        return None
 
     def check(self, post: Post, negotiated: Revision) -> Refusal | None:
         """Looks at a legacy message again, now that its session was found.
@@ -248,10 +248,11 @@ class ServerExchange(Responses):
 
     def _malformed(self, bad: MalformedMessage) -> Refusal:
         cause = bad.__cause__
-        if isinstance(cause, LimitExceeded) and cause.setting == "Limits.message_bytes":
-            return self.too_large(cause.observed)
         id = None if bad.reply is None else bad.reply.id
-        return self.refuse(400, bad.message, code=bad.code, id=id)
+        refused = self.refuse(400, bad.message, code=bad.code, id=id)
+        if isinstance(cause, LimitExceeded) and cause.setting == "Limits.message_bytes":
+            refused = self.too_large(cause.observed)
+        return attrs.evolve(refused, answers=stand_in(bad))
 
     def _foreign_version(self, message: Message | Batch | None) -> Refusal | None:
         """Refuses a version header that names nothing that is spoken here."""

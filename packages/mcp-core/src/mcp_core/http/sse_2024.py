@@ -16,6 +16,8 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, quote, urljoin, urlsplit
 
+import attrs
+
 from mcp_core.errors import (
     ConnectionEnded,
     LimitExceeded,
@@ -33,7 +35,7 @@ from mcp_core.http.media import EVENT_STREAM, accepts
 from mcp_core.http.origin import refusal
 from mcp_core.http.responses import Refusal, id_of
 from mcp_core.http.server import ServerExchange
-from mcp_core.jsonrpc.codec import decode
+from mcp_core.jsonrpc.codec import decode, stand_in
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request
 from mcp_core.revisions import LEGACY
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -262,7 +264,8 @@ def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
     except MalformedMessage as bad:
         excess = bad.__cause__
         large = isinstance(excess, LimitExceeded) and excess.setting == "Limits.message_bytes"
-        return _refused(413 if large else 400, bad.message, bad.code, None if bad.reply is None else bad.reply.id)
+        refused = _refused(413 if large else 400, bad.message, bad.code, None if bad.reply is None else bad.reply.id)
+        return attrs.evolve(refused, answers=stand_in(bad))
     named = _modern_version(message)
     if named is None:
         return message

@@ -1,0 +1,237 @@
+"""An open `subscriptions/listen` over modern HTTP: it tells its client of changes until that leaves, or the server stops.
+
+There may be thousands, and nearly all the time nothing happens on any of them. So what served the request is let go once
+it has been acknowledged: the task of the request waits here, not far below the endpoint's entrance, and what it holds on
+to is in this module.
+
+A change concerns many of them at once. To wake all these tasks, each of which then writes and goes back to sleep, would
+cost several times what the writing does. So a `Herald` goes round and writes for them, where the host offers to write
+without waiting. The task is woken only where that is not so, or a client is slow: it writes what is left, and what
+came meanwhile.
+
+Spec: basic/utilities/subscriptions, basic/transports/streamable-http (2026-07-28)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+
+from mcp_core.errors import LocalProtocolError
+from mcp_core.framing.sse import encode_comment, encode_event
+from mcp_core.jsonrpc.codec import encode
+from mcp_core.types import SubscriptionsListenResult
+from mcp_server._asgi_types import WRITE_NOW
+
+if TYPE_CHECKING:
+    from mcp_core.engine.events import Outgoing
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.methods import NotificationRow
+    from mcp_server._answering import Service
+    from mcp_server._asgi_types import WriteNow
+    from mcp_server._http_response import Exchanged
+
+__all__ = ["Herald", "Subscription"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_AT_ONCE: Final = 64
+"""Subscriptions that are told without letting others run, which takes about two milliseconds."""
+
+_COMMENT: Final = encode_comment("still here")
+
+
+class Herald:
+    """Goes round the subscriptions that something waits for. It needs no task of its own."""
+
+    __slots__ = ("_due",)
+
+    def __init__(self) -> None:
+        self._due: Final[deque[Subscription]] = deque()
+
+    def call(self, subscription: Subscription) -> None:
+        """Something waits for a subscription. To be said once before it is told."""
+        if not self._due:
+            self._go_on()
+        self._due.append(subscription)
+
+    def forget(self, subscription: Subscription) -> None:
+        """A subscription that was called has ended."""
+        self._due.remove(subscription)
+
+    def _go_on(self) -> None:
+        trio.lowlevel.current_trio_token().run_sync_soon(self._tell)
+
+    def _tell(self) -> None:
+        for _ in range(min(_AT_ONCE, len(self._due))):
+            subscription = self._due.popleft()
+            try:
+                subscription.tell()
+            except Exception:  # noqa: BLE001  # whatever a host may raise: it would end the program here
+                _log.exception("%s cannot be told of a change", subscription)
+        if self._due:
+            self._go_on()
+
+
+class Subscription:
+    """One of them.
+
+    Args:
+        service: Is told of its beginning and its end.
+        connection: The engine.
+        id: Of the request.
+        exchanged: The HTTP request.
+        keep_alive: Seconds between comments on a silent stream.
+        herald: Tells it of changes.
+    """
+
+    __slots__ = (
+        "_called",
+        "_connection",
+        "_finishing",
+        "_herald",
+        "_id",
+        "_keep_alive",
+        "_notices",
+        "_pause",
+        "_receive",
+        "_response",
+        "_rest",
+        "_service",
+        "_write_now",
+    )
+
+    def __init__(
+        self,
+        service: Service,
+        connection: ServerConnection,
+        id: RequestId,
+        exchanged: Exchanged,
+        *,
+        keep_alive: float,
+        herald: Herald,
+    ) -> None:
+        self._service: Final = service
+        self._connection: Final = connection
+        self._id: Final = id
+        self._response: Final = exchanged.response
+        self._receive: Final = exchanged.receive
+        self._keep_alive: Final = keep_alive
+        self._herald: Final = herald
+        extensions = exchanged.scope.get("extensions")
+        self._write_now: WriteNow | None = extensions.get(WRITE_NOW) if isinstance(extensions, dict) else None
+        # What waits to be told, and whether the herald knows.
+        self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
+        self._called = False
+        # What was written without waiting did not all go out.
+        self._rest = False
+        self._finishing = False
+        # What the task waits in; `None` while it is busy, and looks by itself before it waits again.
+        self._pause: trio.CancelScope | None = None
+        service.connected(self)
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self._id!r}>"
+
+    # --- what is told ----------------------------------------------------------------------------------------------
+
+    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+        """See `Audience.publish`."""
+        self._notices[row.name, key] = (row, params)
+        if self._pause is not None and not self._called:
+            self._called = True
+            self._herald.call(self)
+
+    def tell(self) -> None:
+        """Writes what waits if that is possible without waiting, and else has the task do it."""
+        self._called = False
+        if self._pause is None:
+            return
+        if self._write_now is None or self._rest or not self._response.open:
+            self._pause.cancel()
+        elif data := self._events():
+            self._response.written_at = trio.current_time()
+            if not self._write_now(data):
+                self._rest = True
+                self._pause.cancel()
+
+    def _events(self) -> bytes:
+        """Takes what waits, as it is written."""
+        events: list[bytes] = []
+        notices, self._notices = self._notices, {}
+        for row, params in notices.values():
+            try:
+                events += [_event(outgoing) for outgoing in self._connection.publish(row, params)]
+            except LocalProtocolError as error:
+                _log.debug("not published: %s", error)
+        return b"".join(events)
+
+    # --- its task --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Returns when it is over: its client has left, or the server stops.
+
+        *Closing.* Cancel it. Nothing is written any more, but for a write that has begun; see `stop`.
+        """
+        try:
+            while not (self._finishing or self._response.lost):
+                await self._write()
+                if await self._wait():
+                    self._response.lost = True
+            await self._end()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """It is told nothing more."""
+        self._service.disconnected(self)
+        if self._called:
+            self._called = False
+            self._herald.forget(self)
+
+    async def _write(self) -> None:
+        """Writes what waits, and what is left; or a comment, when nothing was written for long."""
+        response = self._response
+        while response.open and (self._notices or self._rest):
+            data = self._events()
+            if data or self._rest:
+                self._rest = False
+                await response.write(data)
+        if trio.current_time() >= response.written_at + self._keep_alive:
+            await response.write(_COMMENT)
+
+    async def _wait(self) -> bool:
+        """Waits until something is to be done. Says whether the client has left."""
+        if self._notices or self._finishing or self._response.lost:
+            return False
+        left = False
+        self._pause = trio.CancelScope(deadline=self._response.written_at + self._keep_alive)
+        try:
+            with self._pause:
+                left = (await self._receive())["type"] == "http.disconnect"
+        finally:
+            self._pause = None
+        return left
+
+    async def _end(self) -> None:
+        outgoing = self._connection.respond(self._id, SubscriptionsListenResult())
+        await self._response.end(_event(cast("Outgoing", outgoing)))  # no message of the client can have cancelled it
+
+    def finish(self) -> None:
+        """The server stops: it ends properly."""
+        self._finishing = True
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def stop(self) -> None:
+        """The server stops: nothing goes on."""
+        self._response.abort()
+        self.finish()
+
+
+def _event(outgoing: Outgoing) -> bytes:
+    return encode_event(encode(outgoing.message, null_id=False), event="message")

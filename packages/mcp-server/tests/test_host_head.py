@@ -1,0 +1,225 @@
+"""What the host reads by itself is what h11 reads, and everything else is left to h11."""
+
+from __future__ import annotations
+
+import itertools
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_server._host_head import BodyReader, Head, read_common
+
+LIMIT = 1_000
+HOST = b"Host: h\r\n"
+
+
+def body_of(reader: BodyReader) -> tuple[bytes, bool, object]:
+    """What there is of the body, whether it is whole, and what the client does then."""
+    body = b""
+    while isinstance(event := reader.next_event(), h11.Data):
+        body += event.data
+    assert event is h11.NEED_DATA or isinstance(event, h11.EndOfMessage)
+    assert not reader.they_are_waiting_for_100_continue
+    return body, event is not h11.NEED_DATA, reader.their_state if event is not h11.NEED_DATA else None
+
+
+def by_h11(data: bytes) -> tuple[Head, h11.Connection]:
+    """The same by h11. Raises `h11.RemoteProtocolError`."""
+    parser = h11.Connection(h11.SERVER)
+    parser.receive_data(data)
+    request = parser.next_event()
+    assert isinstance(request, h11.Request), request
+    headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
+    return Head(request.method, request.target, request.http_version, headers), parser
+
+
+# --- the common form -------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_read_whole() -> None:
+    data = (
+        b"POST /mcp?x=%20 HTTP/1.1\r\nHost: h:1\r\nX-A:\t one  two \t\r\nx-a:\r\nx-b: \xe9\r\n"
+        b"content-length: 5\r\nConnection: Keep-Alive\r\n\r\nhelloPOST"
+    )
+    common = read_common(data, LIMIT)
+    assert common is not None
+    head, body = common
+    assert head == Head(
+        b"POST",
+        b"/mcp?x=%20",
+        b"1.1",
+        [
+            (b"host", b"h:1"),
+            (b"x-a", b"one  two"),
+            (b"x-a", b""),
+            (b"x-b", b"\xe9"),
+            (b"content-length", b"5"),
+            (b"connection", b"Keep-Alive"),
+        ],
+    )
+    assert body_of(body) == (b"hello", True, h11.DONE)
+    assert body.trailing_data == (b"POST", False)
+    assert by_h11(data)[0] == head
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"POST /mcp HTTP/1.1\r\nHost: h\r\n",
+        b"POST /mcp HTTP/1.1\nHost: h\n\n",
+        b"POST /mcp HTTP/1.1\r\nHost: h\nX: y\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: h\rX: y\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\n\r\n",
+        b"POST /mcp HTTP/1.0\r\nHost: h\r\n\r\n",
+        b"POST /mcp HTTP/2.0\r\nHost: h\r\n\r\n",
+        b"POST /mcp HTTP/1.1 \r\nHost: h\r\n\r\n",
+        b"POST  /mcp HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"POST /m\tcp HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"POST /m\xe9 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"POST http://h/mcp HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"CONNECT /mcp HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"PO ST /mcp HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"P\xd6ST /mcp HTTP/1.1\r\nHost: h\r\n\r\n",
+        *[
+            b"POST /mcp HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n" % line
+            for line in (
+                b"Host: h",
+                b" folded: x",
+                b"X: y\r\n\tfolded",
+                b"X : y",
+                b": y",
+                b"X",
+                b"X: \0",
+                b"X: \x7f",
+                b"X: a\x0bb",
+                b"X\xe9: y",
+                b"Content-Length: -1",
+                b"Content-Length: +1",
+                b"Content-Length: 1_0",
+                b"Content-Length: 1, 1",
+                b"Content-Length: \xb2",
+                b"Content-Length:",
+                b"Content-Length: 1234567890123456",
+                b"Content-Length: 1\r\nContent-Length: 1",
+                b"Content-Length: 1\r\nContent-Length: 2",
+                b"Transfer-Encoding: chunked",
+                b"Content-Length: 1\r\nTransfer-Encoding: chunked",
+                b"Expect: 100-continue",
+                b"Upgrade: websocket",
+                b"Connection: close",
+                b"Connection: keep-alive\r\nConnection: close",
+                b"Connection: keep-alive, close",
+            )
+        ],
+    ],
+)
+def test_any_other_head_is_left_to_h11(head: bytes) -> None:
+    assert read_common(head, LIMIT) is None
+    assert read_common(head + b"x" * LIMIT, LIMIT) is None
+
+
+def test_a_head_may_be_as_long_as_the_limit_and_no_longer() -> None:
+    head = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
+    for size in (LIMIT - 1, LIMIT):
+        assert read_common(head % (b"x" * (size - len(head) + 2)), LIMIT) is not None
+    assert read_common(head % (b"x" * (LIMIT + 1 - len(head) + 2)), LIMIT) is None
+
+
+def test_a_head_that_matches_almost_takes_no_longer_than_any_other() -> None:
+    # It would not come to an end otherwise.
+    for line in (b" " * 60_000, b"a" * 60_000, b"a " * 30_000, b":" * 60_000, b"a:" * 30_000, b"\r\na" * 20_000):
+        for end in (b"\0", b"\r", b"\n"):
+            assert read_common(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b%b\r\n\r\n" % (line, end), 100_000) is None
+            assert read_common(b"GET /%b%b HTTP/1.1\r\nHost: h\r\n\r\n" % (line, end), 100_000) is None
+            assert read_common(b"%b%b / HTTP/1.1\r\nHost: h\r\n\r\n" % (line, end), 100_000) is None
+
+
+NAMES = st.sampled_from(
+    [
+        b"Host",
+        b"host",
+        b"Accept",
+        b"Content-Length",
+        b"content-length",
+        b"Transfer-Encoding",
+        b"Connection",
+        b"Expect",
+        b"Upgrade",
+        b"X-A",
+        b" X",
+        b"X ",
+        b"",
+        b"\xe9",
+    ]
+)
+VALUES = st.one_of(
+    st.sampled_from(
+        [b"h", b"0", b"3", b"03", b"3, 3", b"+3", b"chunked", b"close", b"keep-alive", b"100-continue", b""]
+    ),
+    st.binary(max_size=6),
+)
+LINES = st.builds(
+    lambda name, colon, value, end: name + colon + value + end,
+    NAMES,
+    st.sampled_from([b":", b": ", b":\t", b" : ", b""]),
+    VALUES,
+    st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n", b" \r\n", b"\r\n "]),
+)
+STARTS = st.builds(
+    lambda method, target, version: b"%b %b %b\r\n" % (method, target, version),
+    st.sampled_from([b"POST", b"GET", b"CONNECT", b"HEAD", b"post", b"P(T", b""]),
+    st.one_of(st.sampled_from([b"/", b"/mcp?a=b#c", b"*", b"http://h/"]), st.binary(max_size=4).map(b"/".__add__)),
+    st.sampled_from([b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0", b"HTTP/1.11", b"http/1.1"]),
+)
+
+
+@settings(max_examples=400)
+@given(start=STARTS, lines=st.lists(LINES, max_size=4), rest=st.sampled_from([b"", b"abc", b"abcdef", b"\r\n\r\nabc"]))
+def test_what_is_read_is_what_h11_reads(start: bytes, lines: list[bytes], rest: bytes) -> None:
+    data = start + HOST + b"".join(lines) + b"\r\n" + rest
+    common = read_common(data, LIMIT)
+    if common is None:
+        return
+    head, body = common
+    expected, parser = by_h11(data)
+    assert head == expected
+    assert body_of(body) == body_of(parser)
+    assert body.trailing_data == parser.trailing_data
+
+
+# --- the body --------------------------------------------------------------------------------------------------------
+
+
+@given(cuts=st.lists(st.integers(0, 12), max_size=4).map(sorted), size=st.integers(0, 10))
+def test_a_body_may_come_in_any_pieces(cuts: list[int], size: int) -> None:
+    behind = b"0123456789" + b"GET"
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size
+    pieces = [behind[start:end] for start, end in itertools.pairwise([0, *cuts, len(behind)])]
+    common = read_common(head + pieces.pop(0), LIMIT)
+    assert common is not None
+    reader, body = common[1], b""
+    for piece in [*pieces, None]:
+        while isinstance(event := reader.next_event(), h11.Data):
+            assert event.data
+            body += event.data
+        assert event is h11.NEED_DATA or isinstance(event, h11.EndOfMessage)
+        if piece:
+            reader.receive_data(piece)
+    assert isinstance(reader.next_event(), h11.EndOfMessage)
+    assert body + reader.trailing_data[0] == behind
+
+
+def test_a_body_that_ends_early_is_no_body() -> None:
+    common = read_common(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nabc", LIMIT)
+    assert common is not None
+    reader = common[1]
+    assert isinstance(reader.next_event(), h11.Data)
+    assert reader.next_event() is h11.NEED_DATA
+    reader.receive_data(b"")
+    with pytest.raises(h11.RemoteProtocolError, match="ends after 3 of 5 bytes"):
+        reader.next_event()
+    assert reader.trailing_data == (b"", True)
