@@ -64,10 +64,12 @@ ROOMS: Final[Mapping[str, Room]] = {
     "errors": _room(types="jsonrpc"),
     "limits": _room("errors"),
     "revisions": _room("errors"),
+    "rates": _room(),
+    "media_types": _room("errors"),
     # The first floor.
     "jsonrpc": _room("errors limits revisions"),
     "framing": _room("errors limits revisions"),
-    "types": _room("errors revisions jsonrpc"),
+    "types": _room("errors revisions media_types jsonrpc"),
     # The second: the table of methods, and what types look like on the wire.
     "methods": _room("errors revisions jsonrpc types"),
     "shape": _room("errors revisions jsonrpc types"),
@@ -76,6 +78,14 @@ ROOMS: Final[Mapping[str, Room]] = {
     "convert": _room("errors limits revisions jsonrpc types methods shape"),
     "tolerance": _room("errors revisions jsonrpc types methods shape convert"),
     "http": _room("errors limits revisions jsonrpc framing types methods"),
+    # What both sides show of messages, and make of them.
+    "middleware": _room("errors", types="jsonrpc revisions"),
+    "telemetry": _room("errors revisions jsonrpc types methods middleware"),
+    "metadata": _room("errors revisions jsonrpc types"),
+    # What both sides need of an extension.
+    "tasks": _room("errors revisions jsonrpc types"),
+    "apps": _room("errors revisions jsonrpc types methods shape convert"),
+    "skills": _room("errors jsonrpc types"),
     # The roof. It knows nothing of bytes and of HTTP: the I/O layer joins them.
     "engine": _room("errors limits revisions jsonrpc types methods tolerance convert"),
     # Apart. Its documents are JSON.
@@ -86,6 +96,7 @@ PARTS: Final[Mapping[str, str]] = {
     "_notification_rows": "methods",
     "_request_rows": "methods",
     "_rows": "methods",
+    "_skill_rows": "methods",
     "_codegen": "convert",
     "_repairs": "tolerance",
 }
@@ -111,7 +122,7 @@ PURE_STANDARD: Final = _names(
 PURE_PACKAGES: Final = _names("attrs orjson")
 """Other packages that mcp_core may import, with all that is in them."""
 
-_HEAVY: Final = ("authlib", "cryptography", "h11", "hypercorn", "jsonschema_rs", "quart", "rich")
+_HEAVY: Final = ("authlib", "cryptography", "h11", "hypercorn", "jsonschema_rs", "quart", "rich", "yaml")
 
 FRESH: Final[Mapping[str, frozenset[str]]] = {
     "mcp_core": frozenset({"anyio", "asyncio", "mcp_client", "mcp_server", "socket", "ssl", "trio", *_HEAVY}),

@@ -187,7 +187,7 @@ def link(source: Source, name: str, known: Mapping[str, Source]) -> str:
     return f"[`{name}`]({whole}.md)" if whole in known else f"[`{name}`]({place.name}.md#{name.lower()})"
 
 
-def _entry(
+def _entry(  # noqa: PLR0917  # all of them say what is shown
     source: Source, nodes: list[Definition], text: str | None, name: str, anchor: str, known: Mapping[str, Source]
 ) -> list[str]:
     lines = [f'<a id="{anchor}"></a>', "", f"## {name}", ""]

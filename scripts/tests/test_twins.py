@@ -2,10 +2,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 PACKAGES = Path(__file__).parents[2] / "packages"
 
 
-def test_modules_that_client_and_server_both_need_are_the_same() -> None:
-    client = PACKAGES / "mcp-client" / "src" / "mcp_client" / "_writer.py"
-    server = PACKAGES / "mcp-server" / "src" / "mcp_server" / "_writer.py"
+@pytest.mark.parametrize("name", ["_front_matter.py", "_nursery.py", "_writer.py"])
+def test_modules_that_client_and_server_both_need_are_the_same(name: str) -> None:
+    client = PACKAGES / "mcp-client" / "src" / "mcp_client" / name
+    server = PACKAGES / "mcp-server" / "src" / "mcp_server" / name
     assert client.read_text() == server.read_text()
+
+
+def test_the_modules_for_telemetry_differ_in_their_example_only() -> None:
+    client = (PACKAGES / "mcp-client" / "src" / "mcp_client" / "telemetry.py").read_text()
+    server = (PACKAGES / "mcp-server" / "src" / "mcp_server" / "telemetry.py").read_text()
+    different = [pair for pair in zip(client.splitlines(), server.splitlines(), strict=True) if len(set(pair)) > 1]
+    assert len(different) == 1
+    assert "middleware=[Telemetry()]" in different[0][0]
+    assert "middleware=[Telemetry()]" in different[0][1]

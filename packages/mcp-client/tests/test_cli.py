@@ -57,6 +57,10 @@ def call(name, arguments, token):
     if name == "visit":
         url = {"mode": "url", "message": "Sign in", "url": "https://example.com/\x1b[2J", "elicitationId": "1"}
         return {"content": [text(json.dumps(ask("elicitation/create", url)["result"]))]}
+    if name in ("sample", "roots"):
+        sample = {"maxTokens": 1, "messages": [{"role": "user", "content": text("?")}]}
+        answer = ask("sampling/createMessage", sample) if name == "sample" else ask("roots/list", {})
+        return {"content": [text(json.dumps(answer["error"]))]}
     if name == "fail":
         return {"content": [text("it is broken")], "isError": True}
     if name == "kinds":
@@ -77,7 +81,7 @@ def answer(method, params):
                 "serverInfo": {"name": "weather", "version": os.environ.get("VERSION", "1")}}
     if method == "tools/list":
         return {"tools": [FORECAST] + [{"name": name, "inputSchema": PLAIN} for name in
-                                       ("ask", "visit", "fail", "kinds", "exit")]}
+                                       ("ask", "visit", "fail", "kinds", "exit", "sample", "roots")]}
     if method == "tools/call":
         return call(params["name"], params.get("arguments", {}), params["_meta"]["progressToken"])
     if method == "resources/list":
@@ -184,7 +188,7 @@ def test_list_shows_all_that_is_offered(run: Run) -> None:
     code, out, _ = run("list")
     assert code == 0
     for expected in (
-        "tools (6)", "forecast  city, [days], [hot], [ratio], [tags], [any]  Tells the weather....",
+        "tools (8)", "forecast  city, [days], [hot], [ratio], [tags], [any]  Tells the weather....",
         "resources (1)", "a:text", "resource templates (1)", "a:{b}", "prompts (1)", "poem  of, [by]",
     ):  # fmt: skip
         assert expected in out
@@ -223,7 +227,7 @@ def test_arguments_are_typed_by_the_schema_of_the_tool(run: Run) -> None:
         (["forecast", "--args", "{"], "--args is not JSON"),
         (["forecast", "--args", "[]"], "--args has to be a JSON object"),
         (["forecats"], "no tool 'forecats' (did you mean 'forecast'?)"),
-        (["nothing"], "no tool 'nothing'; there are: forecast, ask, visit, fail, kinds, exit"),
+        (["nothing"], "no tool 'nothing'; there are: forecast, ask, visit, fail, kinds, exit, sample, roots"),
         (["forecast", "--timeout", "soon"], "a number of seconds above 0, not 'soon'"),
         (["forecast", "--revision", "2020"], "--revision: invalid choice: '2020'"),
         ([], "required: name;"),
@@ -405,6 +409,53 @@ def test_help_and_version(run: Run) -> None:
     assert code == 0
     assert "exit codes:" in out
     assert run("--version", server=[])[1] == f"mcp-client {mcp_client.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--json", "call", "forecast", "city=a", "--timeout", "20"),
+        ("--timeout", "20", "--json", "call", "forecast", "city=a"),
+        ("--timeout=20", "--env", "A=b", "call", "--json", "forecast", "city=a", "--env", "C=d"),
+    ],
+)
+def test_options_may_stand_before_the_command_as_well(words: tuple[str, ...], run: Run) -> None:
+    code, out, err = run(*words)
+    assert (code, err) == (0, "")
+    assert data(out)["structuredContent"] == {"echo": {"city": "a"}}
+
+
+def test_options_on_both_sides_of_the_command_add_up(run: Run) -> None:
+    code, out, _ = run("--env", "A=b", "--json", "probe", "--env", "C=d")
+    assert (code, data(out)["env"]) == (0, {"A": "***", "C": "***"})
+
+
+def test_help_in_front_is_the_help_of_the_program(run: Run) -> None:
+    for words in (("--help", "call"), ("--json", "--help"), ("--json", "-h", "call")):
+        code, out, _ = run(*words)
+        assert code == 0
+        assert out.startswith("usage: mcp-client [-h]")
+    assert run("--json", "call", "--help")[1].startswith("usage: mcp-client call")
+
+
+def test_options_without_a_command_are_told_that_one_is_needed(run: Run) -> None:
+    for words in (("--json",), ("--timeout",)):
+        code, _, err = run(*words)
+        assert code == 2
+        assert "required: COMMAND" in err or "unrecognized" in err
+
+
+def test_the_help_says_what_a_server_cannot_ask_for(run: Run) -> None:
+    assert "`sampling/createMessage` and `roots/list` are refused" in run("call", "--help")[1]
+
+
+def test_a_model_and_folders_are_refused_with_the_capability_that_is_missing(run: Run) -> None:
+    for tool, path in {"sample": "sampling", "roots": "roots"}.items():
+        code, out, _ = run("call", tool)
+        assert code == 0
+        answer = data(out)
+        assert answer["code"] == -32601
+        assert f"this client did not declare {path}" in str(answer["message"])
 
 
 def test_an_interrupt_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripte
 from mcp_core.errors import (
     ConnectionEnded,
     ErrorCode,
+    HeaderMismatch,
     LimitExceeded,
     LocalProtocolError,
     RemoteProtocolError,
@@ -862,3 +864,37 @@ async def test_roots_that_change_are_told_to_legacy_servers_only(autojump_clock:
     ) as client:
         await client.roots_changed()
     assert len([line for direction, line in transcript.lines if direction == ">"]) == 1
+
+
+@pytest.mark.parametrize("wrong", [[1], [("a", 1)], "ab", 5], ids=repr)
+async def test_arguments_that_are_no_mapping_are_refused_by_what_they_are(
+    wrong: object, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={}, prompts={}, completions={})
+
+    values = cast("dict[str, str]", wrong)  # what is tested
+    prompt = PromptReference(name="a")
+    async with open_in_memory(scripted(script)) as client:
+        wanted = f"have to be a mapping of names to values, not {type(wrong).__name__}$"
+        with pytest.raises(LocalProtocolError, match=f"^the arguments of the tool 'x' {wanted}"):
+            await client.call_tool("x", cast("JsonObject", wrong))  # likewise
+        with pytest.raises(LocalProtocolError, match=f"^the arguments of the prompt 'x' {wanted}"):
+            await client.get_prompt("x", values)
+        with pytest.raises(LocalProtocolError, match=f"^the known arguments {wanted}"):
+            await client.complete(prompt, "a", "", known=values)
+
+
+async def test_a_header_mismatch_where_there_are_no_headers_is_told_and_nothing_is_asked_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    transcript = Transcript()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.discover(tools={})
+        await peer.refuse(await peer.receive("tools/call"), -32020, "Mcp-Param-A is missing")
+
+    async with open_in_memory(scripted(script), transcript=transcript) as client:
+        with pytest.raises(HeaderMismatch):
+            await client.call_tool("x")
+    assert "tools/list" not in transcript.text()

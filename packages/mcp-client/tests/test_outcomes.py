@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Final
 
-import attrs
 import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zoo import OK, Step, question, steps_of
 
 from mcp_client import Client, Deadlines, Handlers
 from mcp_client._call import Call
@@ -21,13 +21,6 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
-OK: Final[JsonObject] = {"content": [{"type": "text", "text": "ok"}], "resultType": "complete"}
-ELICIT: Final[JsonObject] = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-
-
-def question(id: int) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": ELICIT}
-
 
 def assert_nothing_left(client: Client) -> None:
     """The tables of a link and its engine are empty."""
@@ -37,27 +30,7 @@ def assert_nothing_left(client: Client) -> None:
     assert len(link.connection._inbound.open) == 0
 
 
-@attrs.define
-class Step:
-    """One call, and how the server treats it."""
-
-    begin: float
-    cancel_after: float
-    treatment: str
-    delay: float
-
-
-STEPS: Final = st.lists(
-    st.builds(
-        Step,
-        begin=st.sampled_from([0.0, 0.0, 1.0, 2.0]),
-        cancel_after=st.sampled_from([0.0, 1.0, 2.0, 5.0, 1_000.0, 1_000.0]),
-        treatment=st.sampled_from(["answer", "refuse", "progress", "ask", "silence", "twice", "junk"]),
-        # Deadlines and cancellations fall upon the moments of answers, too.
-        delay=st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 10.0]),
-    ),
-    max_size=8,
-)
+STEPS: Final = steps_of("answer", "refuse", "progress", "ask", "silence", "twice", "junk")
 
 
 async def treat(peer: ScriptedPeer, lock: trio.Lock, request: JsonObject, step: Step) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import pytest
 import trio
 import trio.testing
 
-from mcp_client import Change, ChangeKind, Client, Handlers
+from mcp_client import Change, ChangeKind, Client, Handlers, open_stream, testing
 from mcp_client.testing import Faults, open_in_memory
 from mcp_core.errors import ConnectionEnded, RequestFailed, ResourceNotFound
+from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import (
     ElicitRequestFormParams,
@@ -64,6 +66,12 @@ def make_server() -> Server:
         return f"A poem of {of}"
 
     return server
+
+
+@pytest.fixture(autouse=True, params=[(), (Middleware(),)], ids=["plain", "middleware"])
+def _with_and_without_middleware(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A middleware that lets everything pass changes nothing.
+    monkeypatch.setattr(testing, "open_stream", partial(open_stream, middleware=request.param))
 
 
 @asynccontextmanager

@@ -8,7 +8,20 @@ from contextlib import nullcontext
 import pytest
 import trio
 import trio.testing
-from zoo import DISCOVERED, OK, Answer, Asked, OldServer, Reply, initialized, legacy, modern, serving
+from zoo import (
+    DISCOVERED,
+    OK,
+    Answer,
+    Asked,
+    OldServer,
+    Reply,
+    initialized,
+    legacy,
+    modern,
+    page,
+    serving,
+    silence,
+)
 
 from mcp_client import Deadlines, _open_http, open_http
 from mcp_core.errors import (
@@ -35,17 +48,6 @@ def error(code: int, message: str, status: int = 400, *, id: JsonValue = "same",
         await reply.json({"jsonrpc": "2.0", "id": sent, "error": body}, status)
 
     return answer
-
-
-def page(status: int, body: bytes = b"", kind: str | None = "text/plain") -> Answer:
-    async def answer(asked: Asked, reply: Reply) -> None:
-        await reply.body(status, body, kind)
-
-    return answer
-
-
-async def silence(asked: Asked, reply: Reply) -> None:
-    await reply.hang()
 
 
 async def junk_result(asked: Asked, reply: Reply) -> None:
@@ -231,6 +233,15 @@ async def test_a_client_of_modern_revisions_says_that_the_server_is_older() -> N
         assert server.rpcs() == ["server/discover"]
 
 
+@pytest.mark.spec("http.sse-transport-not-adopted")
+async def test_a_client_of_modern_revisions_does_not_look_for_http_sse() -> None:
+    async with serving(OldServer().answer) as server:
+        with pytest.raises(NegotiationFailed, match="modern revisions only"):
+            async with open_http(server.url, revisions=MODERN):
+                pass
+        assert server.rpcs() == ["server/discover"]
+
+
 async def test_a_client_of_legacy_revisions_does_not_probe() -> None:
     async with serving(legacy()) as server, open_http(server.url, revisions=LEGACY) as client:
         await client.ping()
@@ -372,9 +383,14 @@ async def test_a_server_that_was_of_http_sse_may_have_become_another(then: Answe
         async with open_http(server.url) as client:
             await client.ping()
         now = then
+        first: list[str] = []
         for _ in range(2):
+            before = len(server.asked)
             async with open_http(server.url) as client:
                 await client.call_tool("echo")
+            first.append(server.rpcs()[before])
+        # The second time it is known.
+        assert first == ["GET", "initialize" if client.revision in LEGACY else "server/discover"]
 
 
 async def test_a_stream_of_http_sse_that_leads_nowhere_any_more_is_left() -> None:

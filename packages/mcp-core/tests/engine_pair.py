@@ -24,6 +24,7 @@ from mcp_core.jsonrpc.messages import Batch, ErrorResponse, JsonObject, JsonValu
 from mcp_core.limits import Limits
 from mcp_core.methods import Method, NotificationRow, Role
 from mcp_core.revisions import REVISIONS, Revision
+from mcp_core.types import skills
 from mcp_core.types.meta import TASKS_EXTENSION
 
 E = TypeVar("E")
@@ -40,7 +41,7 @@ EVERYTHING_OFFERED: Final = t.ServerCapabilities(
     completions={},
     logging={},
     tasks=t.ServerTasksCapability(list={}, cancel={}, requests=t.ServerTaskRequests(tools=t.ToolTaskRequests(call={}))),
-    extensions={TASKS_EXTENSION: {}},
+    extensions={TASKS_EXTENSION: {}, skills.SKILLS_EXTENSION: {"directoryRead": True}},
 )
 NOTHING_OFFERED: Final = t.ServerCapabilities()
 
@@ -68,6 +69,9 @@ URI: Final = "file:///a"
 WHEN: Final = "2026-01-01T00:00:00Z"
 FILTER: Final = t.SubscriptionFilter(
     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=(URI,)
+)
+SKILL: Final = skills.Skill(
+    uri="skill://tidy/SKILL.md", frontmatter={"name": "tidy", "description": "Tidies."}, resources="dynamic"
 )
 TASK: Final = t.Task(task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None)
 
@@ -101,6 +105,9 @@ PARAMS: Final[Mapping[Method[object, object], t.WireObject]] = {
     m.EXTENSION_TASKS_GET: t.GetTaskRequestParams(task_id="t"),
     m.EXTENSION_TASKS_UPDATE: t.UpdateTaskRequestParams(task_id="t", input_responses={}),
     m.EXTENSION_TASKS_CANCEL: t.CancelTaskRequestParams(task_id="t"),
+    m.SKILLS_LIST: skills.ListSkillsRequestParams(),
+    m.SKILLS_GET: skills.GetSkillRequestParams(uri=SKILL.uri),
+    m.RESOURCES_DIRECTORY_READ: skills.ReadResourceDirectoryRequestParams(uri="skill://tidy"),
 }
 """Parameters for each request."""
 
@@ -136,6 +143,9 @@ RESULTS: Final[Mapping[Method[object, object], t.WireObject]] = {
     ),
     m.EXTENSION_TASKS_UPDATE: t.UpdateTaskResult(),
     m.EXTENSION_TASKS_CANCEL: t.CancelExtensionTaskResult(),
+    m.SKILLS_LIST: skills.ListSkillsResult(skills=(SKILL,)),
+    m.SKILLS_GET: skills.GetSkillResult(skill=SKILL),
+    m.RESOURCES_DIRECTORY_READ: skills.ReadResourceDirectoryResult(resources=()),
 }
 """A result for each request."""
 

@@ -59,6 +59,22 @@ def test_what_is_no_message_is_answered_from_the_start() -> None:
     assert reply.refused == (BAD,)
 
 
+def test_an_answer_in_a_batch_that_cannot_be_read_is_an_error_for_who_waits_for_it() -> None:
+    batch = decode(
+        b'[{"jsonrpc":"2.0","id":7,"result":5},{"jsonrpc":"2.0","id":8},{"jsonrpc":"2.0","id":[],"result":5}]'
+    )
+    assert isinstance(batch, Batch)
+
+    reply = BatchReply(batch)
+
+    (failure,) = reply.messages
+    assert isinstance(failure, ErrorResponse)
+    assert failure.id == 7
+    # The other one may be a request just as well, so it has to be answered.
+    (refusal,) = reply.refused
+    assert refusal.id == 8
+
+
 def test_bad_members_keep_their_place_among_the_answers() -> None:
     reply = BatchReply(Batch((Request(1, "x"), MalformedMessage("no", reply=BAD), Request(2, "y"))))
 

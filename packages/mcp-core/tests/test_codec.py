@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError, MalformedMessage
 from mcp_core.framing.lines import LineFramer, frame
-from mcp_core.jsonrpc.codec import decode, encode
+from mcp_core.jsonrpc.codec import decode, encode, stand_in
 from mcp_core.jsonrpc.messages import (
     Batch,
     ErrorObject,
@@ -599,6 +599,9 @@ def test_an_answer_that_cannot_be_read_says_which_request_it_was_meant_for(
         decode(shape % (member, value))
     assert caught.value.code == -32700
     assert caught.value.answers == answers
+    instead = stand_in(caught.value)
+    assert (instead and instead.id) == answers
+    assert instead is None or instead.error.code == -32700
 
 
 @pytest.mark.parametrize(

@@ -292,7 +292,7 @@ def test_a_client_plays_only_so_many_rounds() -> None:
         rounds.again(params, required(), {"q": ANSWER})
     with pytest.raises(LimitExceeded) as full:
         rounds.again(params, required(), {"q": ANSWER})
-    assert (full.value.observed, full.value.allowed, full.value.setting) == (3, 2, "input_rounds")
+    assert (full.value.observed, full.value.allowed, full.value.setting) == (3, 2, "Limits.input_rounds")
 
 
 @pytest.mark.spec("mrtr.retry-new-id", "mrtr.client-fulfils-before-retry", "mrtr.client-response-shape")

@@ -376,7 +376,7 @@ def test_an_unsupported_version_leads_to_one_that_both_speak() -> None:
 
 
 @pytest.mark.spec("version.no-mutual-surface-error")
-@pytest.mark.parametrize("data", [None, {"supported": ["2030-01-01"]}, {"supported": ["2026-07-28"]}, {"supported": 5}])
+@pytest.mark.parametrize("data", [None, {"supported": ["2030-01-01"]}, {"supported": 5}])
 def test_an_unsupported_version_without_a_way_out_is_reported_without_a_loop(data: JsonObject | None) -> None:
     client = make_client()
     client.open()
@@ -572,10 +572,26 @@ def test_the_machine_says_how_far_it_is() -> None:
     assert isinstance(Negotiation(()).start(), Failed)
 
 
-def test_a_revision_is_probed_once() -> None:
+@pytest.mark.spec("version.retry-mutual", "version.no-mutual-surface-error")
+def test_a_revision_that_is_refused_and_named_at_once_is_probed_once_more() -> None:
+    client = make_client()
+    client.open()
+    error: JsonObject = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28", "2025-06-18"]}}
+    again = answer(client, 1, error=error)
+    assert wire_of(again.reply)["method"] == "server/discover"
+    # Then the other one that both speak; a server that refuses all it names is not asked for ever.
+    handshake = answer(client, 2, error=error)
+    assert wire_of(handshake.reply)["method"] == "initialize"
+    ended = answer(client, 3, error=error)
+    assert isinstance(ended.event, NegotiationEnded)
+    assert ended.reply is None
+
+
+def test_a_revision_that_was_not_tried_is_probed_before_one_that_was_refused() -> None:
     """There is but one modern revision today, so the machine begins in the middle."""
     negotiation = Negotiation((R2026_07_28,), Progress.PROBING)
     unsupported = UnsupportedProtocolVersion.of("2027-07-28", ["2026-07-28"])
+    assert negotiation.refused(unsupported) == Probe(R2026_07_28)
     assert negotiation.refused(unsupported) == Probe(R2026_07_28)
     assert isinstance(negotiation.refused(unsupported), Failed)
 

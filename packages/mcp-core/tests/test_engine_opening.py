@@ -418,7 +418,7 @@ _ANSWERS: Final = st.one_of(
     era=st.sampled_from([None, *Era]),
     answers=st.lists(_ANSWERS, min_size=12, max_size=12),
 )
-def test_negotiation_ends_and_tries_each_revision_once(
+def test_negotiation_ends_and_tries_no_legacy_revision_twice_and_no_modern_one_thrice(
     ours: list[Revision], era: Era | None, answers: list[McpError | list[str] | None]
 ) -> None:
     negotiation = Negotiation(tuple(ours))
@@ -428,7 +428,7 @@ def test_negotiation_ends_and_tries_each_revision_once(
         if isinstance(step, (Agreed, Failed)):
             break
         assert step.revision in ours
-        assert step.revision not in tried
+        assert tried.count(step.revision) < (1 if step.revision.era is Era.LEGACY else 2)
         tried.append(step.revision)
         following: object
         if answer is None:

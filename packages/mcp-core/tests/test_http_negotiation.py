@@ -26,7 +26,7 @@ from mcp_core.errors import (
 from mcp_core.framing.sse import encode_event
 from mcp_core.http.client import ClientExchange, Expect, Lost
 from mcp_core.http.messages import Headers, HttpHead
-from mcp_core.http.negotiation import EraCache, Next, Spoken, neither, next_after
+from mcp_core.http.negotiation import EraCache, Next, Spoken, neither, next_after, tells_the_era
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, JsonObject, Message, Notification, Request
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28
@@ -284,6 +284,22 @@ def test_only_what_opens_a_connection_leads_on(message: Message | None) -> None:
     exchange = ClientExchange(message, revision=R2025_11_25, limits=LIMITS)
 
     assert next_after(exchange, HttpFailure("x", status=404)) is Next.GIVE_UP
+
+
+@pytest.mark.spec("compat.client-cache-era")
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        *((HttpFailure("x", status=status), True) for status in (200, 302, 400, 404, 405, 422)),
+        *((HttpFailure("x", status=status), False) for status in (408, 425, 429, 500, 502, 503)),
+        (RemoteProtocolError("x"), True),
+        (RequestTimeout("x", deadline="probe", seconds=1), False),
+        (ConnectionEnded("x"), False),
+    ],
+    ids=str,
+)
+def test_only_what_a_server_said_tells_what_it_speaks(failure: McpError, told: bool) -> None:
+    assert tells_the_era(failure) is told
 
 
 # --- neither -------------------------------------------------------------------------------------------------------

@@ -123,7 +123,13 @@ def test_a_proper_post_comes_in(revisions: frozenset[Revision]) -> None:
     assert exchange(revisions=revisions).admit() is None
 
 
-@pytest.mark.spec("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
+@pytest.mark.spec(
+    "http.origin-validate",
+    "http.origin-403",
+    "http.origin-validated",
+    "http.origin-invalid-403",
+    "http.origin-invalid-body",
+)
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS", "HEAD", "PUT"])
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9"])
 def test_a_foreign_origin_is_refused_whatever_the_method(method: str, origin: str) -> None:
@@ -604,6 +610,27 @@ def test_what_is_no_message_is_refused(headers: dict[str, str], body: bytes, cod
     assert ("id" in answer) == (id is not None)
 
 
+def test_what_may_have_been_an_answer_says_whose_waiting_is_over() -> None:
+    outcome = exchange(more={"Mcp-Session-Id": "s"}).read(b'{"jsonrpc":"2.0","id":1,"result":5}', none)
+    assert isinstance(outcome, Refusal)
+    assert outcome.answers is not None
+    assert outcome.answers.id == 1
+    assert "id" not in refused(outcome, 400)
+    large = exchange(limits=Limits(message_bytes=50)).read(
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":"%b"}}' % (b"x" * 50), none
+    )
+    assert isinstance(large, Refusal)
+    refused(large, 413)
+    assert exchange().refuse(400, "no").answers is None
+
+
+def test_the_size_of_what_was_posted_is_told() -> None:
+    body = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    outcome = exchange(more={"Mcp-Session-Id": "s"}).read(body, none)
+    assert isinstance(outcome, Post)
+    assert outcome.size == len(body)
+
+
 def test_a_bound_that_is_hit_is_named_with_its_setting() -> None:
     outcome = exchange(limits=Limits(nesting_depth=3)).read(b'{"id":1,"x":[[[1]]]}', none)
     refused(outcome, 400)
@@ -677,7 +704,10 @@ def test_when_there_is_no_room_the_client_is_told_when_to_come_again() -> None:
     after = outcome.head().headers.get("retry-after")
     assert after is not None
     assert int(after) > 0
-    assert refused(exchange().busy(excess, Post(message=Request("x", "initialize"), era=Era.LEGACY)), 503)["id"] == "x"
+    assert refused(exchange().busy(excess, id="x"), 503)["id"] == "x"
+    own = exchange().busy(excess, id="x", own=True)
+    assert code_of(refused(own, 429)) == -32603
+    assert own.head().headers.get("retry-after") == after
 
 
 def test_any_refusal_can_be_made_with_headers_of_its_own() -> None:

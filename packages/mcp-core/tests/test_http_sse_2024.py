@@ -332,6 +332,14 @@ def test_what_is_no_message_is_refused(body: bytes, status: int, code: int, id: 
     assert refusal.error.error.message == refusal.reason
 
 
+def test_an_answer_that_is_broken_says_whose_waiting_is_over() -> None:
+    refusal = read_post(b'{"jsonrpc":"2.0","id":7,"result":5}', Limits())
+
+    assert isinstance(refusal, Refusal)
+    assert refusal.answers is not None
+    assert refusal.answers.id == 7
+
+
 def test_an_answer_that_is_broken_is_refused_without_an_id() -> None:
     refusal = read_post(b'{"jsonrpc":"2.0","id":7,"result":1}', LIMITS)
 

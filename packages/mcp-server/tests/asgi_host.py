@@ -38,6 +38,9 @@ class Reply:
         self.reading = trio.Event()
         if not blocked:
             self.reading.set()
+        self.room: int | None = None
+        """Bytes that are taken at once without waiting; `None` for any number."""
+        self.prompt_writes = 0
         self.error: BaseException | None = None
         self._body = list(body)
         self._whole = whole
@@ -46,6 +49,7 @@ class Reply:
         self._fed = 0
         self._events: list[Event] = []
         self._busy = False
+        self._kept = b""
 
     # --- the application's side
 
@@ -78,11 +82,25 @@ class Reply:
                 await self.reading.wait()
                 chunk = message.get("body", b"")
                 assert isinstance(chunk, bytes)
+                chunk, self._kept = self._kept + chunk, b""
                 self.chunks.append(chunk)
                 self.complete = not message.get("more_body", False)
                 self._tell()
         finally:
             self._busy = False
+
+    def write_now(self, data: bytes) -> bool:
+        assert not self._busy, "another task sends"
+        assert self.status
+        assert not self.complete
+        assert not self._kept, "what was kept was not sent"
+        taken = data if self.room is None else data[: self.room]
+        self._kept = data[len(taken) :]
+        self.prompt_writes += 1
+        if taken:
+            self.chunks.append(taken)
+            self._tell()
+        return not self._kept
 
     def _tell(self) -> None:
         self._changed.set()
@@ -175,15 +193,23 @@ class Client:
         nursery: Where its requests run.
         revision: What it speaks.
         hooked: The host starts companions.
+        prompt: The host writes without waiting.
     """
 
     def __init__(
-        self, app: Application, nursery: trio.Nursery, revision: Revision = R2026_07_28, *, hooked: bool = True
+        self,
+        app: Application,
+        nursery: trio.Nursery,
+        revision: Revision = R2026_07_28,
+        *,
+        hooked: bool = True,
+        prompt: bool = False,
     ) -> None:
         self.app = app
         self.nursery = nursery
         self.revision = revision
         self.hooked = hooked
+        self.prompt = prompt
         self.capabilities: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {}}
         self.session: str | None = None
         self.headers: dict[str, str | None] = {}
@@ -310,8 +336,13 @@ class Client:
 
                 nursery.start_soon(later)
 
+            extensions: dict[str, object] = {}
             if self.hooked:
-                scope["extensions"] = {"mcp_server.companion": start_later}
+                extensions["mcp_server.companion"] = start_later
+            if self.prompt:
+                extensions["mcp_server.write_now"] = reply.write_now
+            if extensions:
+                scope["extensions"] = extensions
             try:
                 await self.app(scope, reply.receive, reply.send)
             finally:
@@ -320,10 +351,12 @@ class Client:
 
 
 @asynccontextmanager
-async def hosted(app: Application, revision: Revision = R2026_07_28, *, hooked: bool = True) -> AsyncIterator[Client]:
+async def hosted(
+    app: Application, revision: Revision = R2026_07_28, *, hooked: bool = True, prompt: bool = False
+) -> AsyncIterator[Client]:
     """A client of an endpoint. What still runs at the end is cancelled, and has to end then."""
     async with trio.open_nursery() as nursery:
-        yield Client(app, nursery, revision, hooked=hooked)
+        yield Client(app, nursery, revision, hooked=hooked, prompt=prompt)
         nursery.cancel_scope.cancel()
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,7 @@ async def wait() -> str:
 """
 
 PATIENCE = 30
+COMMAND = (sys.executable, "-m", "mcp_server")
 
 
 @pytest.fixture
@@ -87,9 +88,9 @@ class Running:
 
 
 @contextmanager
-def running(target: str, *words: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "mcp_server", "run", target, "--http", "127.0.0.1:0", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+def running(target: str, *words: str, command: Sequence[str] = COMMAND) -> Iterator[Running]:
+    whole = [*command, "run", target, "--http", "127.0.0.1:0", *words]
+    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
@@ -109,6 +110,14 @@ def test_a_signal_stops_it_when_what_runs_has_been_answered(folder: Path, number
         assert json.loads(out)["result"]["content"] == [{"type": "text", "text": "done"}]
         assert server.process.wait(PATIENCE) == 0
         assert server.line() == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
+def test_no_stdout_is_needed(folder: Path) -> None:
+    shell = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "mcp_server"]
+    with running("sample_server", command=shell) as server, server.post() as client:
+        out, _ = client.communicate(timeout=PATIENCE)
+        assert "done" in out
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])

@@ -758,6 +758,26 @@ async def test_a_completion_returns_a_list_of_texts_or_the_result_itself() -> No
     async def whole(value: str, context: Context) -> t.CompleteResult:
         return t.CompleteResult(completion=t.Completion(values=(context.method,)))
 
+    server.add_prompt(ask, name="many")
+    numbers = tuple(str(number) for number in range(150))
+
+    @server.completion(prompt="many", argument="a")
+    async def some(value: str) -> t.Completion:
+        return t.Completion(values=numbers[:2], total=1_000, has_more=True)
+
+    @server.completion(prompt="many", argument="b")
+    async def too_many(value: str) -> t.Completion | t.CompleteResult:
+        completion = t.Completion(values=numbers, total=1_000 if value else None)
+        return t.CompleteResult(completion=completion, meta={"x/y": 1}) if value else completion
+
+    async with connected(server, R2026_07_28) as client:
+        many: JsonObject = {"type": "ref/prompt", "name": "many"}
+        for argument, value, values, total in (("a", "", 2, 1_000), ("b", "", 100, 150), ("b", "x", 100, 1_000)):
+            params: JsonObject = {"ref": many, "argument": {"name": argument, "value": value}}
+            result = await client.call("completion/complete", params)
+            expected: JsonObject = {"values": [*numbers[:values]], "total": total, "hasMore": True}
+            assert result["completion"] == expected
+            assert ("x/y" in as_object(result["_meta"])) == bool(value)
     async with connected(server, R2025_06_18) as client:
         ref: JsonObject = {"type": "ref/prompt", "name": "ask"}
         error = await client.fail("completion/complete", {"ref": ref, "argument": {"name": "a", "value": ""}})

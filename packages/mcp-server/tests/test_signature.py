@@ -7,6 +7,7 @@ import datetime
 import decimal
 import enum
 import functools
+import math
 import pathlib
 import subprocess
 import sys
@@ -614,6 +615,23 @@ class Refused:
         (taking(Odd), ["Odd", "texts or numbers"]),
         (taking(Literal[b"x"]), ["b'x'"]),
         (taking(Annotated[str, Param(minimum=1)]), ["minimum", "a string"]),
+        (taking(Annotated[int, Param(minimum="1")]), ["minimum is a number, not '1'"]),  # type: ignore[arg-type]  # wrong, which is the point
+        (taking(Annotated[int, Param(maximum=True)]), ["maximum is a number, not True"]),
+        (taking(Annotated[float, Param(minimum=math.nan)]), ["minimum is a number, not nan"]),
+        (taking(Annotated[float, Param(maximum=math.inf)]), ["maximum is a number, not inf"]),
+        (
+            taking(Annotated[int, Param(minimum=5, maximum=4)]),
+            ["no value is at least 5 (minimum) and at most 4 (maximum)"],
+        ),
+        (taking(Annotated[Annotated[int, Param(minimum=5)], Param(maximum=4)]), ["no value is at least 5"]),
+        (taking(Annotated[str, Param(min_length=5, max_length=4)]), ["5 (min_length) and at most 4 (max_length)"]),
+        (
+            taking(Annotated[str, Param(min_length=-1)]),
+            ["min_length is a number of characters, items or members, not -1"],
+        ),
+        (taking(Annotated[str, Param(max_length=1.5)]), ["max_length", "not 1.5"]),  # type: ignore[arg-type]  # wrong, which is the point
+        (taking(Annotated[str, Param(pattern=3)]), ["pattern is a text, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
+        (taking(Annotated[str, Param(title=3)]), ["title is a text, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
         (taking(Annotated[int, Param(min_length=1)]), ["min_length", "an integer"]),
         (taking(Annotated[int, Param(pattern="a")]), ["pattern", "an integer"]),
         (taking(Annotated[str, Param(pattern="(?=a)")]), ["'(?=a)'", "linear time"]),

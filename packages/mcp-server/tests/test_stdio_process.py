@@ -186,6 +186,16 @@ def test_it_says_so_when_a_descriptor_of_the_wire_is_closed(redirection: str, na
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
+@pytest.mark.parametrize(("word", "status"), [("run", 1), ("inspect", 2)])
+def test_the_command_says_so_when_stdout_is_closed(command: list[str], word: str, status: int) -> None:
+    words = [word if each == "run" else each for each in command]
+    shell = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *words]
+    ended = subprocess.run(shell, input=lines(INITIALIZE), capture_output=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == status
+    assert "stdout is closed, but" in ended.stderr.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
 def test_without_stderr_what_is_printed_goes_nowhere(command: list[str]) -> None:
     shell = ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", *command]
     given = lines(INITIALIZE, call(1, "echo", text="hi"))

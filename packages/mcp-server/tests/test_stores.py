@@ -275,11 +275,11 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path: Path, place: str, why: 
 async def test_a_call_that_fails_in_the_file_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
-    store._connection.execute("PRAGMA query_only = ON")
+    store.thread.connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError, match=r"the store .*sessions\.sqlite failed: attempt to write a readonly database"):
         await store.begin("a", 1, (1,))
     assert await store.load("a") == _RECORD
-    store._connection.execute("PRAGMA query_only = OFF")
+    store.thread.connection.execute("PRAGMA query_only = OFF")
     await store.begin("a", 1, (1,))
     assert [each.stream for each in await store.streams("a")] == [1]
     await store.aclose()
@@ -329,8 +329,8 @@ async def test_what_was_asked_for_is_done_before_the_store_is_closed(tmp_path: P
     with trio.CancelScope() as scope:
         scope.cancel()
         await store.aclose()
-    assert store._thread is not None
-    store._thread.join()
+    assert store.thread._thread is not None
+    store.thread._thread.join()
     again = SqliteStore(tmp_path / "sessions.sqlite")
     assert [event.data for event in await again.events("a", 1, 0)] in ([], [b"{}"])
     assert await again.load("a") == _RECORD

@@ -14,9 +14,10 @@ from typing import Final
 import jsonschema_rs
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.methods import methods
+from mcp_core.methods import NOTIFICATIONS_TASKS, methods
 from mcp_core.revisions import Revision
-from mcp_core.schema import schemas
+from mcp_core.schema import schema_of, schemas
+from mcp_core.types import skills
 
 _BESIDE: Final = Path(__file__).resolve().parents[4] / "shared" / "spec" / "schema"
 _FOLDER: Final = Path(os.environ.get("MCP_SCHEMA_DIR", _BESIDE))
@@ -33,8 +34,21 @@ def _document(revision: Revision) -> tuple[JsonObject, str]:
 
 
 @cache
-def _validator(revision: Revision, name: str) -> jsonschema_rs.Validator | None:
-    document, member = _document(revision)
+def _extension() -> tuple[JsonObject, str] | None:
+    """The definitions of the tasks extension, where the official ones are at hand."""
+    path = _FOLDER / "ext-tasks.schema.json"
+    if not path.is_file():
+        return None
+    document: JsonObject = json.loads(path.read_text())
+    return document, "$defs" if "$defs" in document else "definitions"
+
+
+@cache
+def _validator(revision: Revision, name: str, tasks: bool) -> jsonschema_rs.Validator | None:
+    extension = _extension() if tasks else None
+    if extension is not None:
+        name = name.replace("Extension", "")
+    document, member = extension or _document(revision)
     definitions = document[member]
     assert isinstance(definitions, dict)
     if name not in definitions:
@@ -43,13 +57,25 @@ def _validator(revision: Revision, name: str) -> jsonschema_rs.Validator | None:
     return jsonschema_rs.validator_for(schema)
 
 
-def _check(revision: Revision, name: str, value: JsonValue) -> bool:
-    validator = _validator(revision, name)
+def _check(revision: Revision, name: str, value: JsonValue, *, tasks: bool = False) -> bool:
+    """Whether there is such a definition. `tasks`: in the tasks extension. Fails the test when the value does not fit."""
+    validator = _validator(revision, name, tasks)
     if validator is None:
         return False
     problems = [f"{error.instance_path}: {error.message}" for error in validator.iter_errors(value)]
     assert not problems, f"{revision} {name}: {problems}\n{value}"
     return True
+
+
+@cache
+def _skills(revision: Revision, name: str) -> jsonschema_rs.Validator:
+    """A result of the skills extension, which has no official schema: as our types have it."""
+    known = [getattr(skills, each) for each in skills.__all__]
+    own = {cls.__name__: schema_of(cls, revision) for cls in known if isinstance(cls, type)}
+    defined = schemas(revision)["$defs"]
+    assert isinstance(defined, dict)
+    document: JsonObject = {"$ref": f"#/$defs/{name}", "$defs": {**defined, **own}}
+    return jsonschema_rs.validator_for(document)
 
 
 def check_result(revision: Revision, method: str, result: JsonObject) -> None:
@@ -58,11 +84,20 @@ def check_result(revision: Revision, method: str, result: JsonObject) -> None:
         assert _check(revision, "InputRequiredResult", result)
         return
     row = methods(revision).get(method)
-    if row is not None:
-        assert _check(revision, row.result.__name__, result)
+    if row is not None and (result.get("resultType") == "task" or "task" in result):
+        # The call goes on as a task.
+        assert _check(revision, row.task_results[revision].__name__, result, tasks="resultType" in result)
+    elif row is not None and row.extension == skills.SKILLS_EXTENSION:
+        problems = [error.message for error in _skills(revision, row.result.__name__).iter_errors(result)]
+        assert not problems, f"{revision} {method}: {problems}\n{result}"
+    elif row is not None:
+        assert _check(revision, row.result.__name__, result, tasks=row.extension is not None)
 
 
 def check_told(revision: Revision, message: JsonObject) -> None:
     """A request or a notification of the server."""
     _check(revision, "JSONRPCMessage", message)
+    if message["method"] == NOTIFICATIONS_TASKS.name:
+        _check(revision, "TaskStatusNotification", message, tasks=True)
+        return
     _check(revision, "ServerRequest" if "id" in message else "ServerNotification", message)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from mcp_client._handlers import check_roots
 from mcp_core.errors import ErrorCode, RequestFailed
-from mcp_core.methods import NOTIFICATIONS_MESSAGE
+from mcp_core.methods import ELICITATION_CREATE, NOTIFICATIONS_MESSAGE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -23,9 +24,11 @@ from mcp_core.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_client._handlers import Handlers
-    from mcp_core.engine.events import NotificationReceived
-    from mcp_core.methods import Method
+    from mcp_client._passage import Passage
+    from mcp_core.engine.events import NotificationReceived, RequestReceived
     from mcp_core.types import InputRequest, InputResponse
 
 __all__ = ["Answering"]
@@ -46,6 +49,13 @@ _LEVELS: Final = {
 
 T = TypeVar("T")
 
+_ANSWERS: Final[Mapping[str, type[InputResponse]]] = {
+    ELICITATION_CREATE.name: ElicitResult,
+    SAMPLING_CREATE_MESSAGE.name: CreateMessageResult,
+    ROOTS_LIST.name: ListRootsResult,
+}
+"""What answers each kind of question."""
+
 _ROOTS: Final = ListRootsRequestParams()
 
 
@@ -54,15 +64,19 @@ class Answering:
 
     Args:
         handlers: The functions.
+        passage: The way through the middleware.
     """
 
-    def __init__(self, handlers: Handlers) -> None:
+    def __init__(self, handlers: Handlers, passage: Passage) -> None:
         self._handlers: Final = handlers
+        self._passage: Final = passage
 
-    async def answer(self, row: Method[object, object], params: object) -> InputResponse | RequestFailed:
+    async def answer(self, event: RequestReceived) -> object:
         """The answer to a request of the server, or the error to be sent. A handler that fails is logged here."""
+        row, id = event.row, event.id
+        own = self._handlers.methods.get(row)
         try:
-            return await self._ask(params)
+            return await self._passage.answer(row.name, event.params, own or self._ask, raw=event.raw, id=id)
         except RequestFailed as failure:
             return failure
         except Exception:  # noqa: BLE001  the user's function: its failure is told to the server, and no more than that
@@ -77,13 +91,18 @@ class Answering:
 
     async def fulfil(self, question: InputRequest) -> InputResponse:
         """The answer to a question in a result. Raises what the handler raises, since no error can be sent for it."""
-        return await self._ask(_ROOTS if isinstance(question, ListRootsRequest) else question.params)
+        params = _ROOTS if isinstance(question, ListRootsRequest) else question.params
+        answer = await self._passage.answer(question.method, params, self._ask)
+        expected = _ANSWERS[question.method]
+        if isinstance(answer, dict):
+            return self._passage.read(answer, expected)
+        return _checked(answer, expected)
 
     async def _ask(self, params: object) -> InputResponse:
         handlers = self._handlers
         if isinstance(params, ListRootsRequestParams) and handlers.roots is not None:
             listed = await handlers.roots() if callable(handlers.roots) else handlers.roots
-            return ListRootsResult(roots=tuple(listed))
+            return ListRootsResult(roots=check_roots(listed))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
             return _checked(await handlers.elicit(params), ElicitResult)
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
@@ -93,8 +112,17 @@ class Answering:
         # Not reached as long as the engine refuses what was not declared, in a request or in a result.
         raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
 
-    def log(self, event: NotificationReceived) -> None:
-        """A log message of the server goes to the application, or to a logger."""
+    def notified(self, event: NotificationReceived) -> None:
+        """A notification goes to the function that takes it; a log message to the application, or to a logger."""
+        own = self._handlers.notifications.get(event.row)
+        if own is not None:
+            try:
+                own(event.params)
+            except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
+                _log.exception("what takes %s failed", event.method)
+        self._logged(event)
+
+    def _logged(self, event: NotificationReceived) -> None:
         params = event.params
         if event.row is not NOTIFICATIONS_MESSAGE or not isinstance(params, LoggingMessageNotificationParams):
             return
@@ -107,7 +135,7 @@ class Answering:
             _log.exception("the handler of log messages failed")
 
 
-def _checked(answer: T, wanted: type[T]) -> T:
+def _checked(answer: object, wanted: type[T]) -> T:
     if not isinstance(answer, wanted):
         raise TypeError(f"a handler has to give {wanted.__name__}, not {type(answer).__name__}")
     return answer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 import mcp_client
-from mcp_client._cli_arguments import UsageError, headers_of, is_url, pairs, server_among
+from mcp_client._cli_arguments import UsageError, command_first, headers_of, is_url, pairs, server_among
 from mcp_client._cli_commands import COMMANDS, Invocation
 from mcp_client._cli_forms import Forms
 from mcp_client._cli_screen import Screen
@@ -58,6 +58,11 @@ exit codes:
 The server is a URL, or a command behind `--`:
   mcp-client call forecast city=Ghent days=3 https://example.com/mcp
   mcp-client call forecast city=Ghent days=3 -- python my_server.py
+
+Options may stand before the command or behind it; each command tells its own with --help.
+
+Questions of the server to the user are asked here. There is no model and no folder to be shared: the server is told so,
+and `sampling/createMessage` and `roots/list` are refused.
 """
 
 _HINTS: Final[dict[type[McpError], str]] = {
@@ -182,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words, server = server_among(list(sys.argv[1:] if arguments is None else arguments))
     parser = _parser()
-    options = parser.parse_args(words)
+    options = parser.parse_args(command_first(words))
     if not server:
         parser.error("say which server: its URL, or behind `--` its command: mcp-client probe -- python my_server.py")
     screen = Screen(json=options.json)

@@ -12,7 +12,17 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["UsageError", "closest", "headers_of", "is_url", "json_object", "pairs", "server_among", "typed"]
+__all__ = [
+    "UsageError",
+    "closest",
+    "command_first",
+    "headers_of",
+    "is_url",
+    "json_object",
+    "pairs",
+    "server_among",
+    "typed",
+]
 
 
 _SHOWN: Final = 10
@@ -41,6 +51,10 @@ _WITH_VALUE: Final = frozenset(
 """Options whose next word is their value, even if it looks like the URL of a server."""
 
 
+_OF_THE_PROGRAM: Final = frozenset({"-h", "--help", "--version"})
+"""Options that stand before the command, or without one."""
+
+
 def is_url(word: str) -> bool:
     """Whether a word names a server that is talked to over HTTP."""
     return word.lower().startswith(("http://", "https://"))
@@ -58,6 +72,19 @@ def server_among(words: list[str]) -> tuple[list[str], list[str]]:
         if is_url(words[place]) and (place == 0 or words[place - 1] not in _WITH_VALUE):
             return words[:place] + words[place + 1 :], [words[place]]
     return words, []
+
+
+def command_first(words: list[str]) -> list[str]:
+    """The words with the options that stand before the command behind it, where they are understood.
+
+    Words that ask for the help or the version of the whole program stay where they are.
+    """
+    place = 0
+    while place < len(words) and words[place].startswith("-"):
+        if words[place] in _OF_THE_PROGRAM:
+            return words
+        place += 2 if words[place] in _WITH_VALUE else 1
+    return words[place : place + 1] + words[:place] + words[place + 1 :]
 
 
 def headers_of(words: Iterable[str]) -> dict[str, str]:

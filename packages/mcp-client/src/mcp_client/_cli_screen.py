@@ -6,6 +6,7 @@ the cursor, change the title, rewrite what stands above.
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -69,7 +70,11 @@ class Screen:
 
     def data(self, value: JsonValue) -> None:
         """A result for machines."""
-        self._write(orjson.dumps(value).decode() + "\n")
+        text = orjson.dumps(value).decode()
+        if not text.isascii() or "\x7f" in text:
+            # JSON may spell any character out, so that for machines it stays the same.
+            text = "".join([each if _is_harmless(each) else json.dumps(each)[1:-1] for each in text])
+        self._write(text + "\n")
 
     def text(self, text: str) -> None:
         """A result for people."""

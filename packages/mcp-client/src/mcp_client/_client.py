@@ -1,48 +1,25 @@
-"""`Client`: everything that a server offers, as typed methods."""
+"""`Client`: a connection to one server, and all that it offers."""
 
 from __future__ import annotations
 
 import logging
-from copy import copy
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_client._asking import all_pages, with_input
+import attrs
+
+from mcp_client._features import Features
 from mcp_client._http_headers import checked
 from mcp_client._listening import Listening
-from mcp_client._output_schema import InvalidToolOutput
-from mcp_core.errors import HeaderMismatch, LocalProtocolError, McpError, Phase
+from mcp_core.errors import LocalProtocolError, McpError
+from mcp_core.metadata import check_members
 from mcp_core.methods import (
-    COMPLETION_COMPLETE,
     LOGGING_SET_LEVEL,
     NOTIFICATIONS_ROOTS_LIST_CHANGED,
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
     PING,
-    PROMPTS_GET,
-    PROMPTS_LIST,
-    RESOURCES_LIST,
-    RESOURCES_READ,
-    RESOURCES_TEMPLATES_LIST,
-    TOOLS_CALL,
-    TOOLS_LIST,
 )
 from mcp_core.types import (
-    CallToolRequestParams,
-    CallToolResult,
-    CompleteRequestParams,
-    CompletionArgument,
-    CompletionContext,
-    GetPromptRequestParams,
-    GetPromptResult,
-    ListPromptsRequestParams,
-    ListResourcesRequestParams,
-    ListResourceTemplatesRequestParams,
-    ListToolsRequestParams,
     PingRequestParams,
-    PromptReference,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    ResourceTemplateReference,
     RootsListChangedNotificationParams,
     SetLevelRequestParams,
     SubscriptionFilter,
@@ -52,24 +29,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_client._call import ProgressHandler
-    from mcp_client._deadlines import Deadlines
+    from mcp_client._cache import Caching
     from mcp_client._link import Link
     from mcp_client._output_schema import OutputSchemas
     from mcp_client._subscriptions import Changes
     from mcp_core.engine.events import NotificationReceived, ServerPeer
-    from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.methods import NotificationRow
     from mcp_core.revisions import Revision
     from mcp_core.types import (
-        Completion,
         Implementation,
         LoggingLevel,
-        Prompt,
-        Resource,
-        ResourceTemplate,
         ServerCapabilities,
-        Tool,
     )
 
 __all__ = ["Client"]
@@ -77,10 +48,9 @@ __all__ = ["Client"]
 _log: Final = logging.getLogger("mcp_client")
 
 P = TypeVar("P")
-R = TypeVar("R")
 
 
-class Client:
+class Client(Features):
     """A connection to one server. Made by `open_stdio` and its like, never directly.
 
     Every method may be called from any task, by several at once. Cancelling the caller cancels the request. All raise:
@@ -94,11 +64,11 @@ class Client:
     - `HttpFailure`: what answered over HTTP is no answer of the protocol; `AccessDenied` when credentials are wanted.
     """
 
-    def __init__(self, link: Link, outputs: OutputSchemas) -> None:
-        self._link: Final = link
-        self._outputs: Final = outputs
+    def __init__(self, link: Link, outputs: OutputSchemas, caching: Caching | None) -> None:
+        super().__init__(link, outputs, caching)
         self._listening: Final = Listening(link)
-        self._headers: Sequence[tuple[str, str]] = ()
+        if caching is not None:
+            link.listeners.subscribe(caching.heard)
         link.listeners.subscribe(self._forget_tools)
         link.listeners.on_renewal(self._renewed)
 
@@ -145,64 +115,35 @@ class Client:
         """
         if not self._link.transport.takes_headers:
             raise LocalProtocolError("only requests over HTTP have headers")
-        own = checked(headers)
-        view = copy(self)
-        view._headers = tuple({**dict(self._headers), **dict(own)}.items())  # noqa: SLF001  it is a Client, too
-        return view
+        every = {**dict(self._extras.headers), **dict(checked(headers))}
+        return self._with(attrs.evolve(self._extras, headers=tuple(every.items())))
 
-    # --- tools -----------------------------------------------------------------------------------------------------
+    def with_meta(self, members: JsonObject) -> Client:
+        """The same connection, with members of its own in the `_meta` of each request: for an extension, or a trace.
 
-    async def list_tools(self) -> tuple[Tool, ...]:
-        """All tools, from all pages.
+            traced = client.with_meta({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
 
-        Over HTTP, tools of 2026-07-28 whose `x-mcp-header` breaks the rules are left out; the log says why.
-        """
-        pages = await all_pages(self._link, self.request, TOOLS_LIST, ListToolsRequestParams)
-        tools = self._link.transport.usable(tuple(tool for page in pages for tool in page.tools))
-        self._outputs.learn(tools)
-        return tools
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
-        *,
-        on_progress: ProgressHandler | None = None,
-        deadlines: Deadlines | None = None,
-    ) -> CallToolResult:
-        """Calls a tool.
+        Spec: basic#meta
 
         Args:
-            name: The tool.
-            arguments: Its arguments, as its input schema wants them.
-            on_progress: Is called with the progress that the tool reports; a plain or an asynchronous function.
-            deadlines: How long to wait, if not as long as usual.
-
-        Returns:
-            What the tool gave. `is_error` says whether it failed; a failed tool raises nothing.
+            members: Keys and values. They replace those of this client of the same key. What the parameters of a
+                request have in `_meta` themselves stays.
 
         Raises:
-            InvalidToolOutput: The structured result breaks the output schema that `list_tools` brought, and
-                `validate_output` is `raise`.
+            LocalProtocolError: A key is none, or the protocol's own; or `traceparent`, `tracestate` or `baggage` is not
+                in its W3C format.
         """
-        params = CallToolRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
-        call = partial(
-            with_input, self._link, self.request, TOOLS_CALL, params, on_progress=on_progress, deadlines=deadlines
-        )
-        try:
-            result = await call()
-        except HeaderMismatch:
-            # The tool is not what it was when it was listed, or was never listed: other parameters stand in headers.
-            if not self._link.transport.takes_headers:
-                raise
-            await self.list_tools()
-            result = await call()
-        try:
-            self._outputs.check(name, result)
-        except InvalidToolOutput as invalid:
-            self._link.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
-            raise
-        return result
+        check_members(members)
+        return self._with(attrs.evolve(self._extras, meta={**self._extras.meta, **members}))
+
+    def fresh(self) -> Client:
+        """The same connection, which answers nothing from its cache: `await client.fresh().list_tools()`.
+
+        What comes replaces what was kept. Spec: server/utilities/caching (2026-07-28)
+        """
+        return self._with(attrs.evolve(self._extras, fresh=True))
+
+    # --- what is not true any more ---------------------------------------------------------------------------------
 
     def _forget_tools(self, event: NotificationReceived) -> None:
         if event.row is NOTIFICATIONS_TOOLS_LIST_CHANGED:
@@ -218,93 +159,6 @@ class Client:
             await self.set_log_level(level)
         except McpError as error:
             _log.warning("the log level could not be set again: %s", error)
-
-    # --- resources -------------------------------------------------------------------------------------------------
-
-    async def list_resources(self) -> tuple[Resource, ...]:
-        """All resources, from all pages."""
-        pages = await all_pages(self._link, self.request, RESOURCES_LIST, ListResourcesRequestParams)
-        return tuple(resource for page in pages for resource in page.resources)
-
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """All resource templates, from all pages."""
-        pages = await all_pages(self._link, self.request, RESOURCES_TEMPLATES_LIST, ListResourceTemplatesRequestParams)
-        return tuple(template for page in pages for template in page.resource_templates)
-
-    async def read_resource(
-        self, uri: str, *, on_progress: ProgressHandler | None = None, deadlines: Deadlines | None = None
-    ) -> ReadResourceResult:
-        """Reads a resource. Raises `ResourceNotFound` when there is none.
-
-        Args:
-            uri: Which.
-            on_progress: Is called with the progress that is reported.
-            deadlines: How long to wait, if not as long as usual.
-
-        Returns:
-            The contents: one, or several where the URI stands for more, as a folder does.
-        """
-        params = ReadResourceRequestParams(uri=uri)
-        return await with_input(
-            self._link, self.request, RESOURCES_READ, params, on_progress=on_progress, deadlines=deadlines
-        )
-
-    # --- prompts ---------------------------------------------------------------------------------------------------
-
-    async def list_prompts(self) -> tuple[Prompt, ...]:
-        """All prompts, from all pages."""
-        pages = await all_pages(self._link, self.request, PROMPTS_LIST, ListPromptsRequestParams)
-        return tuple(prompt for page in pages for prompt in page.prompts)
-
-    async def get_prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        on_progress: ProgressHandler | None = None,
-        deadlines: Deadlines | None = None,
-    ) -> GetPromptResult:
-        """Gets a prompt, filled in.
-
-        Args:
-            name: The prompt.
-            arguments: Its arguments; all are strings.
-            on_progress: Is called with the progress that is reported.
-            deadlines: How long to wait, if not as long as usual.
-
-        Returns:
-            The messages to begin a conversation with, and what the prompt is for.
-        """
-        params = GetPromptRequestParams(name=name, arguments=None if arguments is None else dict(arguments))
-        return await with_input(
-            self._link, self.request, PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines
-        )
-
-    async def complete(
-        self,
-        ref: PromptReference | ResourceTemplateReference,
-        argument: str,
-        value: str,
-        *,
-        known: Mapping[str, str] | None = None,
-    ) -> Completion:
-        """What an argument of a prompt or a resource template could be.
-
-        Args:
-            ref: The prompt or the template.
-            argument: The name of the argument.
-            value: What was typed so far.
-            known: The arguments that are already decided (since 2025-06-18).
-
-        Returns:
-            At most 100 values, and whether there are more.
-        """
-        params = CompleteRequestParams(
-            ref=ref,
-            argument=CompletionArgument(name=argument, value=value),
-            context=None if known is None else CompletionContext(arguments=dict(known)),
-        )
-        return (await self.request(COMPLETION_COMPLETE, params)).completion
 
     # --- the connection --------------------------------------------------------------------------------------------
 
@@ -326,33 +180,9 @@ class Client:
         if self.revision.server_requests:
             await self.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
 
-    async def request(
-        self,
-        row: Method[P, R],
-        params: P,
-        *,
-        on_progress: ProgressHandler | None = None,
-        deadlines: Deadlines | None = None,
-    ) -> R:
-        """Sends any request: the low-level door, for extensions.
-
-        Args:
-            row: The method.
-            params: Its parameters.
-            on_progress: Is called with the progress that is reported.
-            deadlines: How long to wait, if not as long as usual.
-
-        Returns:
-            The result.
-        """
-        result, _ = await self._link.request(
-            row, params, on_progress=on_progress, deadlines=deadlines, headers=self._headers
-        )
-        return result
-
     async def notify(self, row: NotificationRow[P], params: P) -> None:
         """Sends any notification: the low-level door, for extensions."""
-        await self._link.notify(row, params, self._headers)
+        await self._link.notify(row, params, self._extras.headers)
 
     async def wait_ended(self) -> None:
         """Waits until the connection is over: closed by this side, or lost."""
@@ -397,4 +227,4 @@ class Client:
             resources_list_changed=resources,
             resource_subscriptions=tuple(dict.fromkeys(uris)) or None,
         )
-        return self._listening.open(wanted, self._headers)
+        return self._listening.open(wanted, self._extras)

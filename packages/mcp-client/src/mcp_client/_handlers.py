@@ -1,20 +1,30 @@
 """What the application offers to servers: functions that ask the user, a model, or tell the roots.
 
 The capabilities that a client declares follow from the functions that are given; they are never declared twice.
+What is wrong with them is said where they are given.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from mcp_core.engine.connection import Extensions
+from mcp_core.errors import LocalProtocolError
+from mcp_core.metadata import IDENTIFIER
+from mcp_core.methods import METHODS, NOTIFICATIONS
 from mcp_core.types import (
     ClientCapabilities,
+    ClientTaskRequests,
+    ClientTasksCapability,
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitationCapability,
+    ElicitationTaskRequests,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
@@ -22,12 +32,25 @@ from mcp_core.types import (
     Root,
     RootsCapability,
     SamplingCapability,
+    SamplingTaskRequests,
 )
+from mcp_core.types.meta import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.methods import Method, NotificationRow
 
-__all__ = ["ElicitHandler", "ElicitUrlHandler", "Handlers", "LogHandler", "RootsHandler", "SampleHandler"]
+__all__ = [
+    "ElicitHandler",
+    "ElicitUrlHandler",
+    "Handlers",
+    "LogHandler",
+    "MethodHandler",
+    "NotificationHandler",
+    "RootsHandler",
+    "SampleHandler",
+    "check_roots",
+]
 
 ElicitHandler: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
 """Shows the user a form and gives the answer, or says that it was declined or dismissed."""
@@ -42,12 +65,26 @@ RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]]]
 """Says which directories the server may look at."""
 
 LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
-"""Takes a log message of the server."""
+"""Takes a log message of the server. Its text was written there: nothing to be shown in a terminal as it is."""
+
+MethodHandler: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # parameters of any class
+"""Takes the parameters of a request, as the row of its method has them, and gives its result, or that in wire form."""
+
+NotificationHandler: TypeAlias = Callable[..., None]  # type: ignore[explicit-any]  # likewise
+"""Takes the parameters of a notification, as its row has them. It must not wait."""
+
+_NO_METHODS: Final[Mapping[Method[object, object], MethodHandler]] = {}
+_NO_NOTIFICATIONS: Final[Mapping[NotificationRow[object], NotificationHandler]] = {}
 
 
 @attrs.frozen(kw_only=True)
 class Handlers:
-    """What the application offers to servers. What is left out is not offered."""
+    """What the application offers to servers. What is left out is not offered.
+
+    Raises:
+        LocalProtocolError: A root is no folder of this machine; a method is the specification's own; something is no
+            function, or of the wrong kind; or the name of an extension is none.
+    """
 
     elicit: ElicitHandler | None = None
     """Asks the user by form."""
@@ -62,9 +99,50 @@ class Handlers:
     log: LogHandler | None = None
     """Takes log messages; without it they go to the logger `mcp_client.server`."""
     extensions: Mapping[str, JsonObject] | None = None
-    """Extensions that the application supports: identifier and settings."""
+    """Extensions that the application supports: identifier and settings. Those of `methods` need no entry."""
+    methods: Mapping[Method[object, object], MethodHandler] = attrs.field(default=_NO_METHODS)
+    """Coroutine functions for what a legacy server may request by an extension, by the row of the method."""
+    notifications: Mapping[NotificationRow[object], NotificationHandler] = attrs.field(default=_NO_NOTIFICATIONS)
+    """Functions that take notifications, of an extension or of the specification, by their row."""
     experimental: Mapping[str, JsonObject] | None = None
     """Things outside of the specification, by name."""
+    tasks: bool = True
+    """Servers may answer tool calls with tasks, on 2026-07-28: `Client.call_tool` waits for them."""
+    answer_as_tasks: bool = False
+    """What `sample`, `elicit` and `elicit_url` answer may be asked for as tasks, in 2025-11-25: the server then has the
+    answer later. They are kept in memory, for an hour at most, and end with the connection."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.roots is not None and not callable(self.roots):
+            check_roots(self.roots)
+        for row in self.methods:
+            if row in METHODS:
+                raise LocalProtocolError(
+                    f"{row.name} is the specification's own: it is answered by what has a name here"
+                )
+        for row, function in self.methods.items():
+            if not _waits(function):
+                raise LocalProtocolError(f"what answers {row.name} has to be a coroutine function; write `async def`")
+        for notification, listener in self.notifications.items():
+            if not _plain(listener):
+                raise LocalProtocolError(f"what takes {notification.name} has to be a plain function; write `def`")
+        for identifier in self.extensions or ():
+            if IDENTIFIER.fullmatch(identifier) is None:
+                raise LocalProtocolError(
+                    f"{identifier!r} is no name of an extension: it is a domain that is yours, reversed, a slash and a"
+                    " name, as 'com.example/search'"
+                )
+
+    def extended(self, extensions: Extensions | None) -> Extensions:
+        """The methods and notifications beyond the specification: those given, and those that are taken here."""
+        given = extensions or Extensions()
+        return Extensions(
+            methods={**given.methods, **{row.name: row for row in self.methods}},
+            notifications={
+                **given.notifications,
+                **{row.name: row for row in self.notifications if row not in NOTIFICATIONS},
+            },
+        )
 
     def capabilities(self) -> ClientCapabilities:
         """What a client with these handlers declares."""
@@ -77,6 +155,64 @@ class Handlers:
             roots=None if self.roots is None else RootsCapability(list_changed=True),
             sampling=None if self.sample is None else SamplingCapability(tools={} if self.sample_tools else None),
             elicitation=elicitation,
-            extensions=self.extensions,
+            tasks=self._own_tasks(),
+            extensions={**({TASKS_EXTENSION: {}} if self.tasks else {}), **{row.extension: {} for row in self.methods if row.extension}, **(self.extensions or {})}
+            or None,
             experimental=self.experimental,
         )
+
+    def _own_tasks(self) -> ClientTasksCapability | None:
+        asks = self.elicit is not None or self.elicit_url is not None
+        if not self.answer_as_tasks or not (asks or self.sample is not None):
+            return None
+        requests = ClientTaskRequests(
+            sampling=None if self.sample is None else SamplingTaskRequests(create_message={}),
+            elicitation=ElicitationTaskRequests(create={}) if asks else None,
+        )
+        return ClientTasksCapability(list={}, cancel={}, requests=requests)
+
+
+def _waits(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  an object may be called, too
+
+
+def _plain(function: object) -> bool:
+    return callable(function) and not _waits(function)
+
+
+def check_roots(roots: Sequence[Root]) -> tuple[Root, ...]:
+    """The roots, as they are sent. Spec: client/roots#security-considerations
+
+    Raises:
+        LocalProtocolError: One of them is no folder of this machine, or leads out of itself.
+    """
+    for root in roots:
+        why = _why_no_folder(root)
+        if why is not None:
+            raise LocalProtocolError(
+                f"a root is a `Root` with a URI as 'file:///home/ada'; {root!r} is none: {why}", anchor="client/roots"
+            )
+    return tuple(roots)
+
+
+def _why_no_folder(root: object) -> str | None:
+    # Whoever has no type checker may give a text, or a path.
+    if not isinstance(root, Root):
+        return f"it is of the class {type(root).__name__}"
+    uri = root.uri
+    try:
+        parts = urlsplit(uri)
+    except ValueError as bad:
+        return str(bad)
+    path = unquote(parts.path)
+    if parts.scheme != "file" or not uri[5:].startswith("//"):
+        return "it does not begin with file://"
+    if parts.query or parts.fragment:
+        return "it has a query or a fragment"
+    if not path.startswith("/"):
+        return "its path is not absolute"
+    if any(character < " " or character == "\x7f" for character in uri + path):
+        return "it has control characters"
+    if ".." in path.replace("\\", "/").split("/"):
+        return "its path has '..'"
+    return None

@@ -5,8 +5,7 @@ answer. What comes is handed over (`deliver`) by the one task that reads a pipe,
 for; that never waits. Requests of the server run in tasks of their own, so that a slow user cannot keep a reader from
 its work.
 
-Each call ends exactly once: with its result, with an error, with its caller's cancellation, with a deadline, or because
-the server is gone.
+Each call ends exactly once: with its result, an error, its caller's cancellation, a deadline, or the connection's end.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import trio
 from mcp_client._answering import Answering
 from mcp_client._call import Call, ProgressFailed, Watch
 from mcp_client._listeners import Listeners
+from mcp_client._passage import Passage
 from mcp_client._serving import Serving
 from mcp_core.engine.events import (
     AnswerReceived,
@@ -33,14 +33,7 @@ from mcp_core.engine.events import (
     ProgressReceived,
     RequestReceived,
 )
-from mcp_core.errors import (
-    ConnectionEnded,
-    LimitExceeded,
-    MalformedMessage,
-    McpError,
-    Phase,
-    RequestTimeout,
-)
+from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage, McpError, Phase, RequestTimeout
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse
 
 if TYPE_CHECKING:
@@ -54,6 +47,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Reaction, ServerPeer
     from mcp_core.jsonrpc.messages import Message, Request, RequestId
     from mcp_core.methods import Method, NotificationRow
+    from mcp_core.middleware import Middleware
 
 __all__ = ["Link"]
 
@@ -72,6 +66,7 @@ class Link:
         handlers: What the application offers to the server.
         deadlines: How long to wait.
         nursery: Where the reader and the requests of the server run.
+        middleware: What stands around its messages.
     """
 
     def __init__(
@@ -81,16 +76,24 @@ class Link:
         handlers: Handlers,
         deadlines: Deadlines,
         nursery: trio.Nursery,
+        *,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.connection: Final = connection
         self.transport: Final = transport
         self.deadlines: Final = deadlines
-        self.answering: Final = Answering(handlers)
+        self.passage: Final = Passage(self, middleware)
+        self.answering: Final = Answering(handlers, self.passage)
         self.nursery: Final = nursery
         self._calls: dict[RequestId, Call] = {}
         self._watch: Final = Watch(self._calls, nursery)
         self._opener: Final[Opener] = transport.opener(self)
-        self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold)
+        tasks = None
+        if connection.capabilities.tasks is not None:
+            from mcp_client._own_tasks import OwnTasks  # lazy: hardly any application answers by tasks
+
+            tasks = OwnTasks(connection, self.answering.answer, self.notify, nursery)
+        self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold, tasks)
         self.listeners: Final = Listeners()
         self._ended: ConnectionEnded | None = None
         self._over: Final = trio.Event()
@@ -276,7 +279,9 @@ class Link:
         """Sends a notification. Raises `LocalProtocolError`, `TransportError`, `RequestTimeout`."""
         try:
             self._check_alive()
-            await self.transport.send(self.connection.notify(row, params).message, headers)
+            through = self.passage.outgoing(row, params)
+            if through is not None:
+                await self.transport.send(self.connection.notify(row, through).message, headers)
         except McpError as error:
             self.explain(error, method=row.name, phase=Phase.REQUEST)
             raise
@@ -369,21 +374,20 @@ class Link:
             if not self._serving.busy:
                 call.alive()
                 self._expect(call)
-            call.progressed(event.params)
+            progress = self.passage.progress(event)
+            if progress is not None:
+                call.progressed(progress)
 
     def _notified(self, event: NotificationReceived) -> None:
-        self.answering.log(event)
-        self.listeners.notified(event)
+        through = self.passage.incoming(event)
+        if through is not None:
+            self.answering.notified(through)
+            self.listeners.notified(through)
 
     # --- errors ----------------------------------------------------------------------------------------------------
 
     def explain(
-        self,
-        error: McpError,
-        *,
-        method: str | None = None,
-        id: RequestId | None = None,
-        phase: Phase | None = None,
+        self, error: McpError, *, method: str | None = None, id: RequestId | None = None, phase: Phase | None = None
     ) -> None:
         """Writes down in the error what it happened to."""
         known = error.circumstances

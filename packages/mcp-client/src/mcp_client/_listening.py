@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from mcp_client._extras import Extras
     from mcp_client._link import Link
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.jsonrpc.messages import RequestId
@@ -50,24 +51,20 @@ class Listening:
 
     def __init__(self, link: Link) -> None:
         self._link: Final = link
-        self._watching: dict[str, list[Sequence[tuple[str, str]]]] = {}
+        self._watching: dict[str, list[Extras]] = {}
         self._leaving: dict[str, trio.Event] = {}
         self._open: set[Changes] = set()
         link.listeners.on_renewal(self._renewed)
 
-    def open(
-        self, wanted: SubscriptionFilter, headers: Sequence[tuple[str, str]]
-    ) -> AbstractAsyncContextManager[Changes]:
+    def open(self, wanted: SubscriptionFilter, extras: Extras) -> AbstractAsyncContextManager[Changes]:
         """Listens for what is wanted as long as the block runs."""
         listen = self._in_session if self._link.server.revision.subscribe_pair else self._on_stream
-        return listen(wanted, headers)
+        return listen(wanted, extras)
 
     # --- legacy ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _in_session(
-        self, wanted: SubscriptionFilter, headers: Sequence[tuple[str, str]]
-    ) -> AsyncIterator[Changes]:
+    async def _in_session(self, wanted: SubscriptionFilter, extras: Extras) -> AsyncIterator[Changes]:
         ended = self._link.ended
         if ended is not None:
             raise ended
@@ -78,14 +75,14 @@ class Listening:
         self._open.add(changes)
         try:
             for uri in changes.granted.resource_subscriptions or ():
-                await self._watch(uri, headers)
+                await self._watch(uri, extras)
                 held.append(uri)
             yield changes
         finally:
             stop()
             self._open.discard(changes)
             changes.finish()
-            await self._unwatch(held, headers)
+            await self._unwatch(held, extras)
 
     def _renewed(self) -> None:
         """The session is another one. Anything may have changed meanwhile, and the server tells nothing any more."""
@@ -97,45 +94,45 @@ class Listening:
     async def _watch_again(self) -> None:
         for uri, listeners in tuple(self._watching.items()):
             try:
-                await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), headers=listeners[0])
+                await self._link.passage.ask(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), listeners[0])
             except McpError as error:
                 _log.warning("the changes of %r are not told any more: %s", uri, error)
 
-    async def _watch(self, uri: str, headers: Sequence[tuple[str, str]]) -> None:
+    async def _watch(self, uri: str, extras: Extras) -> None:
         # Over HTTP the one request could overtake the other.
         while uri in self._leaving:
             await self._leaving[uri].wait()
         # Taken down before the answer: whoever stops listening meanwhile must not unsubscribe.
-        self._watching.setdefault(uri, []).append(headers)
+        self._watching.setdefault(uri, []).append(extras)
         try:
-            await self._link.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), headers=headers)
+            await self._link.passage.ask(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), extras)
         except BaseException:
-            self._release(uri, headers)
+            self._release(uri, extras)
             raise
 
-    def _release(self, uri: str, headers: Sequence[tuple[str, str]]) -> bool:
+    def _release(self, uri: str, extras: Extras) -> bool:
         """One listener less. Returns whether it was the last one."""
-        self._watching[uri].remove(headers)
+        self._watching[uri].remove(extras)
         if self._watching[uri]:
             return False
         del self._watching[uri]
         return True
 
-    async def _unwatch(self, uris: Sequence[str], headers: Sequence[tuple[str, str]]) -> None:
-        last = [uri for uri in uris if self._release(uri, headers)]
+    async def _unwatch(self, uris: Sequence[str], extras: Extras) -> None:
+        last = [uri for uri in uris if self._release(uri, extras)]
         self._leaving.update({uri: trio.Event() for uri in last})
         try:
             with trio.move_on_after(_POLITENESS, shield=True):
                 for uri in last:
                     if self._link.ended is None:
-                        await self._unsubscribe(uri, headers)
+                        await self._unsubscribe(uri, extras)
         finally:
             for uri in last:
                 self._leaving.pop(uri).set()
 
-    async def _unsubscribe(self, uri: str, headers: Sequence[tuple[str, str]]) -> None:
+    async def _unsubscribe(self, uri: str, extras: Extras) -> None:
         try:
-            await self._link.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), headers=headers)
+            await self._link.passage.ask(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), extras)
         except McpError:
             # Whatever it is, nobody listens any more.
             return
@@ -143,9 +140,7 @@ class Listening:
     # --- modern ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _on_stream(
-        self, wanted: SubscriptionFilter, headers: Sequence[tuple[str, str]]
-    ) -> AsyncIterator[Changes]:
+    async def _on_stream(self, wanted: SubscriptionFilter, extras: Extras) -> AsyncIterator[Changes]:
         changes = Changes(wanted)
         subscription: list[RequestId] = []
         begun = trio.Event()
@@ -162,8 +157,8 @@ class Listening:
         async def wait_for_its_end() -> None:
             params = SubscriptionsListenRequestParams(notifications=wanted)
             try:
-                await self._link.request(
-                    SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER, headers=headers, on_id=subscription.append
+                await self._link.passage.ask(
+                    SUBSCRIPTIONS_LISTEN, params, extras, deadlines=_FOR_EVER, on_id=subscription.append
                 )
             except McpError as error:
                 changes.finish(error)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_client._cache import Caching
 from mcp_client._client import Client
 from mcp_client._command import Grace, StdioParameters
 from mcp_client._deadlines import DEFAULT_DEADLINES
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from mcp_client._transport import ByteStream, Transport
     from mcp_core.engine.connection import Extensions
     from mcp_core.limits import Limits
+    from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingLevel
 
@@ -62,12 +64,17 @@ class Opening:
         handlers: Handlers,
         deadlines: Deadlines,
         validate_output: OutputPolicy,
+        *,
+        middleware: Sequence[Middleware],
+        caching: Caching | None,
     ) -> None:
         self._make_transport: Final = make_transport
         self._connection: Final = connection
         self._handlers: Final = handlers
         self._deadlines: Final = deadlines
         self._outputs: Final = OutputSchemas(validate_output)
+        self._middleware: Final = tuple(middleware)
+        self._caching: Final = caching
         self._connecting = trio.CancelScope()
         self._link: Link | None = None
         self._closed = False
@@ -126,9 +133,11 @@ class Opening:
         if self._closed:
             raise _closed_meanwhile()
         transport = await self._make_transport(nursery)
-        self._link = Link(self._connection, transport, self._handlers, self._deadlines, nursery)
+        self._link = Link(
+            self._connection, transport, self._handlers, self._deadlines, nursery, middleware=self._middleware
+        )
         server = await self._link.open()
-        client = Client(self._link, self._outputs)
+        client = Client(self._link, self._outputs, self._caching)
         level = self._connection.log_level
         if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:
             try:
@@ -143,6 +152,26 @@ def _closed_meanwhile() -> ConnectionEnded:
     error = ConnectionEnded("the client was closed while it was connecting")
     error.circumstances = Circumstances(phase=Phase.CONNECT)
     return error
+
+
+def connection_of(
+    info: Implementation,
+    handlers: Handlers,
+    revisions: Sequence[Revision],
+    *,
+    log_level: LoggingLevel | None,
+    limits: Limits,
+    extensions: Extensions | None,
+) -> ClientConnection:
+    """The engine of a client, from what each way in is told."""
+    return ClientConnection(
+        info,
+        handlers.capabilities(),
+        revisions=tuple(revisions),
+        log_level=log_level,
+        limits=limits,
+        extensions=handlers.extended(extensions),
+    )
 
 
 def open_stdio(
@@ -162,6 +191,8 @@ def open_stdio(
     log_level: LoggingLevel | None = None,
     validate_output: OutputPolicy = "warn",
     extensions: Extensions | None = None,
+    middleware: Sequence[Middleware] = (),
+    cache: bool = True,
 ) -> Opening:
     """Starts a server as a child process and talks to it over stdin and stdout.
 
@@ -188,6 +219,9 @@ def open_stdio(
         validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
             log, or not checked. Only tools that `list_tools` brought are checked.
         extensions: Methods and notifications beyond the specification.
+        middleware: What stands around every message; the first is the outermost.
+        cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).
+            `Client.fresh` asks all the same.
 
     Returns:
         An asynchronous context manager that gives the `Client`.
@@ -215,15 +249,9 @@ def open_stdio(
         child = await ChildProcess.open(parameters, nursery)
         return StreamTransport(child, limits, on_junk=on_junk)
 
-    connection = ClientConnection(
-        info,
-        handlers.capabilities(),
-        revisions=tuple(revisions),
-        log_level=log_level,
-        limits=limits,
-        extensions=extensions,
-    )
-    return Opening(start, connection, handlers, deadlines, validate_output)
+    connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
+    caching = Caching() if cache else None
+    return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
 
 
 def open_stream(
@@ -239,6 +267,8 @@ def open_stream(
     log_level: LoggingLevel | None = None,
     validate_output: OutputPolicy = "warn",
     extensions: Extensions | None = None,
+    middleware: Sequence[Middleware] = (),
+    cache: bool = True,
 ) -> Opening:
     """Talks to a server over a byte stream, one message a line: a socket, a pipe, a stream in memory.
 
@@ -256,6 +286,9 @@ def open_stream(
         validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
             log, or not checked. Only tools that `list_tools` brought are checked.
         extensions: Methods and notifications beyond the specification.
+        middleware: What stands around every message; the first is the outermost.
+        cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).
+            `Client.fresh` asks all the same.
 
     Returns:
         An asynchronous context manager that gives the `Client`. It raises as `open_stdio` does.
@@ -264,12 +297,6 @@ def open_stream(
     async def start(_: trio.Nursery) -> Transport:
         return StreamTransport(stream, limits, name=name, on_junk=on_junk)
 
-    connection = ClientConnection(
-        info,
-        handlers.capabilities(),
-        revisions=tuple(revisions),
-        log_level=log_level,
-        limits=limits,
-        extensions=extensions,
-    )
-    return Opening(start, connection, handlers, deadlines, validate_output)
+    connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
+    caching = Caching() if cache else None
+    return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)

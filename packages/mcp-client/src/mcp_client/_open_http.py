@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcp_client._cache import Caching, ResponseCache
 from mcp_client._deadlines import DEFAULT_DEADLINES
 from mcp_client._http_headers import HeaderSource
-from mcp_client._open import DEFAULT_INFO, NO_HANDLERS, Opening
-from mcp_core.engine.client import ClientConnection
+from mcp_client._open import DEFAULT_INFO, NO_HANDLERS, Opening, connection_of
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import ServerPeer
     from mcp_core.http.negotiation import EraCache
     from mcp_core.limits import Limits
+    from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import Implementation, LoggingLevel
 
@@ -54,6 +55,8 @@ def open_http(
     log_level: LoggingLevel | None = None,
     validate_output: OutputPolicy = "warn",
     extensions: Extensions | None = None,
+    middleware: Sequence[Middleware] = (),
+    cache: ResponseCache | bool = True,
 ) -> Opening:
     """Talks to a server over HTTP: Streamable HTTP in either era, or HTTP+SSE of 2024-11-05.
 
@@ -88,6 +91,10 @@ def open_http(
         validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
             log, or not checked. Only tools that `list_tools` brought are checked.
         extensions: Methods and notifications beyond the specification.
+        middleware: What stands around every message; the first is the outermost.
+        cache: Whether a result is used again for as long as the server says that it may be (2026-07-28), by whoever has
+            the same headers; or what keeps those that anybody may see, for several clients. `Client.fresh` asks all the
+            same.
 
     Returns:
         An asynchronous context manager that gives the `Client`.
@@ -106,14 +113,7 @@ def open_http(
 
     parse_url(url)
     source = HeaderSource(headers)
-    connection = ClientConnection(
-        info,
-        handlers.capabilities(),
-        revisions=tuple(revisions),
-        log_level=log_level,
-        limits=limits,
-        extensions=extensions,
-    )
+    connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
     if server is not None:
         connection.adopt(server)
 
@@ -132,4 +132,6 @@ def open_http(
         wire = Wire(url, pool, limits, source)
         return HttpTransport(wire, pool, _eras[0], on_session_lost, {**NAME_PARAMS, **names})
 
-    return Opening(start, connection, handlers, deadlines, validate_output)
+    shared = cache if isinstance(cache, ResponseCache) else None
+    caching = Caching(shared, server=url, headers=source.current) if cache else None
+    return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)

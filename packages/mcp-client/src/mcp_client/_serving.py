@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_client._answering import Answering
+    from mcp_client._own_tasks import OwnTasks
     from mcp_client._transport import Transport
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import RequestReceived
     from mcp_core.jsonrpc.messages import Batch, Message, RequestId
-    from mcp_core.types import InputResponse
 
 __all__ = ["Serving"]
 
@@ -36,6 +36,7 @@ class Serving:
         answering: Knows them.
         nursery: Where the handlers run.
         on_busy: Is told when the first of several handlers starts (true) and when the last one has ended (false).
+        tasks: Answers what may be asked for as a task; `None`: nothing may.
     """
 
     def __init__(
@@ -45,12 +46,13 @@ class Serving:
         answering: Answering,
         nursery: trio.Nursery,
         on_busy: Callable[[bool], None],
+        tasks: OwnTasks | None = None,
     ) -> None:
         self._connection: Final = connection
         self._transport: Final = transport
-        self._answering: Final = answering
         self._nursery: Final = nursery
         self._on_busy: Final = on_busy
+        self._answer: Final = answering.answer if tasks is None else tasks.answer
         self._running: dict[RequestId, trio.CancelScope] = {}
         self._batches: dict[RequestId, BatchReply] = {}
         self._over = False
@@ -107,7 +109,7 @@ class Serving:
     async def _serve(self, event: RequestReceived, scope: trio.CancelScope) -> None:
         try:
             with scope:
-                outcome = await self._answering.answer(event.row, event.params)
+                outcome = await self._answer(event)
                 if scope.cancel_called:
                     # The handler could not be interrupted. By now its id may stand for another question.
                     return
@@ -121,7 +123,7 @@ class Serving:
             if not self._running:
                 self._on_busy(False)  # noqa: FBT003  what it is told is whether we are
 
-    async def _send(self, event: RequestReceived, outcome: InputResponse | RequestFailed) -> None:
+    async def _send(self, event: RequestReceived, outcome: object) -> None:
         message = self._joined(self._outcome(event, outcome))
         if message is None:
             return
@@ -132,7 +134,7 @@ class Serving:
         except McpError as failure:
             _log.warning("the server did not take the answer to its request %s: %s", event.method, failure)
 
-    def _outcome(self, event: RequestReceived, outcome: InputResponse | RequestFailed) -> Message | None:
+    def _outcome(self, event: RequestReceived, outcome: object) -> Message | None:
         connection = self._connection
         try:
             if isinstance(outcome, RequestFailed):

@@ -28,13 +28,16 @@ cannot be had, `RemoteProtocolError` when there was none in what came."""
 
 
 class ByteStream(Protocol):
-    """Bytes in both directions, as trio's streams have them; also a child process."""
+    """Bytes in both directions, as trio's streams have them; also a child process.
+
+    `mcp_client.transport_contract` checks what is asked of one.
+    """
 
     async def receive_some(self) -> bytes | bytearray:
-        """The next bytes; empty at the end."""
+        """The next bytes; empty at the end. Raises `trio.BrokenResourceError`, or `trio.ClosedResourceError` after `aclose`."""
 
     async def send_all(self, data: bytes) -> None:
-        """Writes all of `data`."""
+        """Writes all of `data`, and waits while the other end does not read. Raises as `receive_some` does."""
 
     async def aclose(self) -> None:
         """Closes it. Any task may, and more than once."""

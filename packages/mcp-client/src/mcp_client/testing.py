@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.limits import Limits
+    from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import Implementation, LoggingLevel
 
@@ -72,6 +73,8 @@ class Options(TypedDict, total=False):
     log_level: LoggingLevel | None
     validate_output: OutputPolicy
     extensions: Extensions | None
+    middleware: Sequence[Middleware]
+    cache: bool
 
 
 @attrs.frozen(kw_only=True)

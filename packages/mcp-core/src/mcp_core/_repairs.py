@@ -12,7 +12,7 @@ from mcp_core.types import ABSENT, Absent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DESCRIPTIVE", "LISTS", "REPAIRS", "Given", "Repair"]
+__all__ = ["DESCRIPTIVE", "LISTS", "MAPS", "REPAIRS", "Given", "Repair"]
 
 Given: TypeAlias = JsonValue | Absent
 """A member as it came; `ABSENT` when it did not."""
@@ -281,3 +281,7 @@ LISTS: Final = frozenset(
     }
 )
 """The classes and members, by their wire names, of lists whose items are left out when they cannot be read."""
+
+MAPS: Final = frozenset({(t.UpdateTaskRequestParams, "inputResponses")})
+"""The same of objects with names that are not fixed. An answer to what a task did not ask is ignored, whatever it is; one
+to what it did ask has to be read from the parameters as they came."""

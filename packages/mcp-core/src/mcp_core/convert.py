@@ -145,6 +145,8 @@ def _json_classes(form: Form) -> tuple[type, ...]:
     match form:
         case Scalar(kind):
             return _JSON_CLASSES[kind]
+        case Enumeration():
+            return (str,)
         case Array():
             return (list, tuple)
         case _:

@@ -64,15 +64,42 @@ class Limits:
     event_bytes: int = attrs.field(validator=_bounded(1))
     """Bytes of one server-sent event, without comments and line ends. Default: `message_bytes` and 64 KiB."""
     running_requests: int = attrs.field(default=128, validator=_bounded(1))
-    """Requests of one peer that run at the same time. Each has a task."""
+    """Requests of one peer that run at the same time. Each has a task. Over HTTP a peer is a session, or on 2026-07-28 a
+    principal; where nobody is told apart, each request is a peer of its own, and `connections` is the bound."""
     waiting_requests: int = attrs.field(default=1_024, validator=_bounded(0))
-    """Requests of one peer that wait, read, for others to finish. With more the peer is no longer read from."""
+    """Requests of one peer that wait, read, for others to finish. With more a pipe is no longer read from; over HTTP the
+    request is refused. Cancellations, answers and pings never wait."""
     waiting_bytes: int = attrs.field(default=16 * _MIB, validator=_bounded(0))
     """Bytes of the messages that wait so."""
     outgoing_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
     """Bytes that may wait to be written to a slow peer. With more, whoever wants to send waits too."""
     watched_resources: int = attrs.field(default=1_000, validator=_bounded(0))
     """Resources whose changes one peer may ask to be told of at the same time. Each change looks them up."""
+    progress_per_second: int = attrs.field(default=20, validator=_bounded(1))
+    """Progress notifications of one request. What comes faster is held back, the latest value wins, and the last one is
+    sent before the answer. A bar that is drawn 20 times a second moves smoothly."""
+    log_messages_per_second: int = attrs.field(default=100, validator=_bounded(1))
+    """Log messages of one connection. What comes faster is dropped, and the client is told how many there were."""
+    page_items: int = attrs.field(default=1_000, validator=_bounded(1))
+    """Items of one page of a list that a server gives. Most lists are shorter, and have one page: there are clients
+    that ask for no second one."""
+    pages: int = attrs.field(default=1_000, validator=_bounded(1))
+    """Pages of one list that a client fetches. A list with more is taken for one without an end."""
+    input_rounds: int = attrs.field(default=16, validator=_bounded(1))
+    """How often a server may ask a client for more before the request is given up (2026-07-28)."""
+    listed_files: int = attrs.field(default=10_000, validator=_bounded(1))
+    """Entries of a directory, and of those in it, that a server looks at to list its files. Those behind are not
+    listed, but can be read."""
+    file_bytes: int = attrs.field(default=8 * _MIB, validator=_bounded(1))
+    """Bytes of a file that a server gives as a resource. In base64 it is a third larger, and a client reads messages of
+    16 MiB."""
+    tasks: int = attrs.field(default=1_000, validator=_bounded(1))
+    """Tasks of one principal that are kept, until their time to live has passed. With more, no other one is begun. Of
+    those that nobody is told apart from the others, so many together."""
+    running_tasks: int = attrs.field(default=64, validator=_bounded(1))
+    """Tasks of one principal that run at the same time."""
+    task_bytes: int = attrs.field(default=16 * _MIB, validator=_bounded(1))
+    """Bytes of the tasks of one principal that are kept: their arguments, answers and results, in JSON."""
     junk_lines: int = attrs.field(default=100, validator=_bounded(0))
     """Lines in a row that are no message, after which the peer is taken for something else; 0: the first one ends
     it. A banner or a traceback on stdout is survived."""
@@ -80,7 +107,8 @@ class Limits:
     header_bytes: int = attrs.field(default=32 * _KIB, validator=_bounded(1_024))
     """Bytes of the start line and all headers of one HTTP message. Tokens of 8 KiB and long cookies fit."""
     connections: int = attrs.field(default=4_096, validator=_bounded(1))
-    """HTTP connections at a time. A server that has as many accepts no more until one ends; a client keeps no more."""
+    """HTTP connections at a time. A server that has as many accepts no more until one ends; a client keeps no more.
+    As many requests again may go on whose clients have left."""
     sessions: int = attrs.field(default=10_000, validator=_bounded(1))
     """Sessions of legacy HTTP clients at a time. When there are as many, those that idle longest make room."""
     replay_events: int = attrs.field(default=1_000, validator=_bounded(1))

@@ -55,6 +55,7 @@ from mcp_core._request_rows import (
     TOOLS_LIST,
 )
 from mcp_core._rows import CapabilityPath, Method, NotificationRow, Role
+from mcp_core._skill_rows import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,7 @@ __all__ = [
     "PING",
     "PROMPTS_GET",
     "PROMPTS_LIST",
+    "RESOURCES_DIRECTORY_READ",
     "RESOURCES_LIST",
     "RESOURCES_READ",
     "RESOURCES_SUBSCRIBE",
@@ -96,6 +98,8 @@ __all__ = [
     "ROOTS_LIST",
     "SAMPLING_CREATE_MESSAGE",
     "SERVER_DISCOVER",
+    "SKILLS_GET",
+    "SKILLS_LIST",
     "SUBSCRIPTIONS_LISTEN",
     "TASKS_CANCEL",
     "TASKS_GET",
@@ -148,6 +152,9 @@ METHODS: Final[tuple[AnyMethod, ...]] = (
     EXTENSION_TASKS_GET,
     EXTENSION_TASKS_UPDATE,
     EXTENSION_TASKS_CANCEL,
+    SKILLS_LIST,
+    SKILLS_GET,
+    RESOURCES_DIRECTORY_READ,
 )
 """All requests."""
 

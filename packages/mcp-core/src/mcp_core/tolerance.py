@@ -2,7 +2,7 @@
 
 A value is read strictly first; only what is refused comes here, so that nothing of this costs correct peers anything.
 `REPAIRS` has a row for each known mistake. Beyond these, members that only describe (`DESCRIPTIVE`) are left out when
-they cannot be read, and so are the items of lists (`LISTS`): one bad tool must not hide the others.
+they cannot be read, and so are the items of lists (`LISTS`, `MAPS`): one bad tool must not hide the others.
 
 What decides what a request does is never repaired: a request that cannot be read is to be answered with an error.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from mcp_core._repairs import DESCRIPTIVE, LISTS, REPAIRS, Given, Repair
+from mcp_core._repairs import DESCRIPTIVE, LISTS, MAPS, REPAIRS, Given, Repair
 from mcp_core.convert import WireConverter, converter
 from mcp_core.errors import InvalidValue
 from mcp_core.shape import Array, Choice, Chooser, Dictionary, Form, Member, Ref, Scalar, ScalarKind, form_of, shape
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["DESCRIPTIVE", "LISTS", "REPAIRS", "Repair", "receive"]
+__all__ = ["DESCRIPTIVE", "LISTS", "MAPS", "REPAIRS", "Repair", "receive"]
 
 T = TypeVar("T")
 
@@ -93,6 +93,8 @@ class _Mender:
         found = out[name]
         if isinstance(found, list) and isinstance(member.form, Array) and (cls, name) in LISTS:
             out[name] = self._usable(found, member.form, path)
+        elif isinstance(found, dict) and isinstance(member.form, Dictionary) and (cls, name) in MAPS:
+            out[name] = self._usable_members(found, member.form, path)
         elif name in DESCRIPTIVE and not member.required:
             problem = self._convert.problem(found, member.form, member)
             if problem is not None:
@@ -108,6 +110,13 @@ class _Mender:
             else:
                 self._note(f"{path}[{index}]", f"left out: {problem}")
         return kept
+
+    def _usable_members(self, members: JsonObject, form: Dictionary, path: str) -> JsonObject:
+        problems = {name: self._convert.problem(each, form.value) for name, each in members.items()}
+        for name, problem in problems.items():
+            if problem is not None:
+                self._note(f"{path}[{name!r}]", f"left out: {problem}")
+        return {name: each for name, each in members.items() if problems[name] is None}
 
 
 def receive(revision: Revision, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[str, ...]]:

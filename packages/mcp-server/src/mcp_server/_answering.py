@@ -31,11 +31,17 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
+    from mcp_server._pace import Allowance, Pace
     from mcp_server._rounds import Asking
+    from mcp_server._task_deferred import Deferred
+    from mcp_server._task_run import TaskRun
 
-__all__ = ["Call", "Line", "Questions", "Service", "encoded"]
+__all__ = ["FAILURES", "Audience", "Call", "ClientLeft", "Line", "Questions", "Service", "encoded", "log_failure"]
 
 _log: Final = logging.getLogger("mcp_server")
+
+FAILURES: Final = (Exception, SystemExit)
+"""What a handler may raise without harm to others: `sys.exit()` ends a handler, and not the server."""
 
 
 class Service(Protocol):
@@ -56,11 +62,22 @@ class Service(Protocol):
     def opened(self, line: Line, /) -> None:
         """A legacy session is open."""
 
-    def connected(self, line: Line, /) -> None:
-        """A line is alive: it is told of changes from here on."""
+    def connected(self, audience: Audience, /) -> None:
+        """It is told of changes from here on."""
 
-    def disconnected(self, line: Line, /) -> None:
+    def disconnected(self, audience: Audience, /) -> None:
         """It no longer is."""
+
+
+class Audience(Protocol):
+    """Whom changes are told: a pipe, a legacy session, one subscription of modern HTTP."""
+
+    def publish(self, row: NotificationRow[object], params: object, key: str = "", /) -> None:
+        """Tells the client of a change, if it wants to know. Never waits.
+
+        A notice says that something changed, not how often: as long as one is waiting to be sent, the same notice is
+        not put down again. `key` tells notices of the same kind apart: the URI of a resource.
+        """
 
 
 @attrs.define(eq=False)
@@ -75,10 +92,18 @@ class Call:
     """What its handler runs in. Cancelled when the client cancels the request."""
     asking: Asking | None = None
     """How its handler asks the client, once it may want to."""
+    deferred: Deferred | None = None
+    """Makes it a task, when its handler wants that."""
+    task: TaskRun | None = None
+    """The task that it is the work of."""
+    pace: Pace | None = None
+    """How fast its handler tells the client something, once it does."""
     questions: int = 0
     """How many answers of the client its handler waits for (legacy)."""
     http: HttpRequest | None = None
     """The HTTP request that it came in; `None` for a pipe."""
+    size: int = 0
+    """What it counts for while it waits for others to end, in bytes."""
 
 
 class Line(ABC):
@@ -90,11 +115,13 @@ class Line(ABC):
         principal: Who the peer was established to be; `None` where nobody is told apart.
     """
 
-    __slots__ = ("_service", "connection", "principal")
+    __slots__ = ("_service", "connection", "log_allowance", "principal", "tasks")
 
     def __init__(self, service: Service, connection: ServerConnection, principal: str | None) -> None:
         self.connection: Final = connection
         self.principal: Final = principal
+        self.log_allowance: Allowance | None = None
+        self.tasks: dict[str, None] | None = None
         self._service: Final = service
 
     # --- for handlers ----------------------------------------------------------------------------------------------
@@ -124,7 +151,9 @@ class Line(ABC):
 
     @abstractmethod
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
-        """Begins a subscription, and tells what is published until its scope is cancelled. Does not return before.
+        """Begins a subscription, and tells what is published until its scope is cancelled.
+
+        Returns before only where the subscription goes on by itself; then the request is answered at its end.
 
         Args:
             call: The listen request.
@@ -134,14 +163,6 @@ class Line(ABC):
     async def release_stream(self, call: Call) -> None:  # noqa: ARG002  # a pipe has none
         """Lets the connection go that the answer to `call` was to come by, where the client can come back for it."""
         await trio.lowlevel.checkpoint()
-
-    @abstractmethod
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """Tells the client of a change, if it wants to know. Never waits.
-
-        A notice says that something changed, not how often: as long as one is waiting to be sent, the same notice is
-        not put down again. `key` tells notices of the same kind apart: the URI of a resource.
-        """
 
     # --- for those who run calls -----------------------------------------------------------------------------------
 
@@ -157,7 +178,11 @@ class Line(ABC):
         if call.scope.cancelled_caught:
             # By the client, or by the handler itself: it has a question that only the next round can answer.
             outcome = self._service.input_required(call)
-        return None if outcome is None else self._finish(call.request.id, outcome)
+        if outcome is None:
+            return None
+        if call.pace is not None:
+            await call.pace.flush()
+        return self._finish(call.request.id, outcome)
 
     async def _outcome(self, call: Call) -> object:
         """The result of the handler, or the error to be sent."""
@@ -165,18 +190,18 @@ class Line(ABC):
             return await self._service.answer(call)
         except RequestFailed as failure:
             return failure
-        except Exception as error:  # noqa: BLE001 -- the one place where a handler is called: logged, and told in general
+        except FAILURES as error:  # the one place where a handler is called: logged, and told in general
             return self._internal(call, error)
         except BaseExceptionGroup as group:
+            failed, rest = group.split(FAILURES)
+            outcome = None if failed is None else self._internal(call, failed)
+            if rest is None:
+                return outcome
             # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
-            failed, rest = group.split(Exception)
-            if failed is not None:
-                self._internal(call, failed)
-            raise rest or group from None
+            raise rest from None
 
-    def _internal(self, call: Call, error: Exception) -> RequestFailed:
-        request = call.request
-        _log.error("the handler of %s (id %r) failed", request.method, request.id, exc_info=error)
+    def _internal(self, call: Call, error: BaseException) -> RequestFailed:
+        log_failure(f"the handler of {call.request.method}", call, error)
         return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
 
     def _finish(self, id: RequestId, outcome: object) -> Outgoing | None:
@@ -191,6 +216,25 @@ class Line(ABC):
             # The handler's result cannot be said in the peer's revision, or at all.
             _log.exception("the result of request %r cannot be sent", id)
             return self.connection.fail(id, RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR))
+
+
+class ClientLeft(ConnectionEnded):
+    """The client went away while a handler waited for its answer."""
+
+
+def log_failure(what: str, call: Call, error: BaseException) -> None:
+    """Puts down that a handler failed. That its client left is nobody's fault, and nobody is there to be told.
+
+    Args:
+        what: What failed.
+        call: What it was called for.
+        error: Why.
+    """
+    rest = error.split(ClientLeft)[1] if isinstance(error, BaseExceptionGroup) else error
+    if rest is None or isinstance(rest, ClientLeft):
+        _log.debug("%s ended: the client has left (request %r)", what, call.request.id)
+    else:
+        _log.error("%s failed (request %r)", what, call.request.id, exc_info=error)
 
 
 @attrs.define(eq=False)
@@ -257,7 +301,7 @@ class Questions:
         if isinstance(waiter.outcome, FailureReceived):
             raise waiter.outcome.error
         self._connection.forget(id)
-        raise ConnectionEnded(f"the client went away before it answered {row.name}")
+        raise ClientLeft(f"the client went away before it answered {row.name}")
 
     def settle(self, event: AnswerReceived | FailureReceived) -> None:
         """An answer came."""

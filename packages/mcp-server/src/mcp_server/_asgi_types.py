@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Final, TypeAlias
 
-__all__ = ["COMPANION", "Application", "Companion", "Message", "Receive", "Scope", "Send", "StartLater"]
+__all__ = [
+    "COMPANION",
+    "WRITE_NOW",
+    "Application",
+    "Companion",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "StartLater",
+    "WriteNow",
+]
 
 Scope: TypeAlias = MutableMapping[str, object]
 """What is known of a request, or of the life of the server."""
@@ -31,3 +42,11 @@ Companion: TypeAlias = Callable[[], Awaitable[None]]
 StartLater: TypeAlias = Callable[[Companion], None]
 """Has a companion started by the host if the request still runs after a tenth of a second, and cancelled and waited for
 when its response is complete or the application returns. Once per request. So a quick request costs no task."""
+
+WRITE_NOW: Final = "mcp_server.write_now"
+"""The extension by which a host offers `WriteNow` to a request, in `scope["extensions"]`."""
+
+WriteNow: TypeAlias = Callable[[bytes], bool]
+"""Sends a part of a body that has begun, from any task, without waiting. Says whether all of it went out; if not, the host
+keeps the rest, which goes before the next message, and one has to be sent before this is called again: an empty part
+will do. Raises `trio.BusyResourceError` when that was not done, or while another task sends."""

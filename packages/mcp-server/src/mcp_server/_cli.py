@@ -78,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
     if given.command == "inspect":
+        if sys.__stdout__ is None:
+            print("mcp-server: stdout is closed, but what is offered is shown there", file=sys.stderr)
+            return 2
         _inspect(server, as_json=given.json)
         return 0
     return _run(server, given)
@@ -211,9 +214,15 @@ def _described(error: Exception) -> str:
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
     """What a module prints while it is loaded must not get on the wire, whoever writes it."""
+    if sys.__stdout__ is None:
+        # It was closed when Python started, and its number may be anybody's by now. What is printed goes nowhere.
+        yield
+        return
     sys.stdout.flush()
     wire = os.dup(1)
-    os.dup2(2, 1)
+    elsewhere = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(2)
+    os.dup2(elsewhere, 1)
+    os.close(elsewhere)
     try:
         # What keeps `sys.stdout` for later, as a log handler does, keeps what leads to stderr.
         with contextlib.redirect_stdout(sys.stderr):

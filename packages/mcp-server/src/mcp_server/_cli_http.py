@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from mcp_server._serve_http import HttpOptions, UnknownNames, serve_http
+from mcp_server._signals import stopped_by_signals
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from types import FrameType
 
     from mcp_server._server import Server
 
 __all__ = ["OptionError", "add_options", "problem", "serve"]
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 _HEALTHZ: Final = "/healthz"
 
@@ -85,7 +80,7 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     options["store"] = store
     reachable = _Announcement(server)
     try:
-        with _stopped_by_signals():
+        with stopped_by_signals():
             await serve_http(server, given.http, task_status=reachable, **options)
     except UnknownNames as error:
         remedy = "give --allowed-host NAME for each name that clients use, or --allow-any-host to take any"
@@ -127,27 +122,3 @@ class _Announcement:
     def started(self, value: tuple[str, ...] = ()) -> None:
         self.told = True
         sys.stderr.write(f"{self._server.info.name} is served at {' and '.join(value)}\n")
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """What runs inside is cancelled by the first signal. The second does what it does to any program."""
-    token = trio.lowlevel.current_trio_token()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    with trio.CancelScope() as scope:
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            restore()
-            token.run_sync_soon(scope.cancel)
-
-        for number in _SIGNALS:
-            signal.signal(number, stop)
-        try:
-            yield
-        finally:
-            restore()

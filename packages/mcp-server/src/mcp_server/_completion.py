@@ -14,6 +14,7 @@ from mcp_core.types import (
     CompleteResult,
     Completion,
     PromptReference,
+    evolve,
 )
 from mcp_server._context import Context
 from mcp_server._errors import InvalidResult, RegistrationError
@@ -108,12 +109,15 @@ class Completions:
         params = cast("CompleteRequestParams", call.request.params)  # the engine reads them by the row of the method
         is_prompt = isinstance(params.ref, PromptReference)
         name = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
+        guard = self._host.guard
         known = self._known(name, is_prompt=is_prompt)
+        if known is not None and not await guard.allows(call, "prompt" if is_prompt else "template", name):
+            known = None
         if known is None:
             if is_prompt:
-                raise unknown("prompt", name, self._prompts.names)
-            if not self._resources.exists(name):
-                raise unknown("resource template", name, self._resources.uris)
+                raise unknown("prompt", name, self._prompts.names, guard)
+            if not await self._resources.exists(call, name):
+                raise unknown("resource template", name, self._resources.uris, guard)
             known = ()  # a resource without variables has nothing to be completed
         if params.argument.name not in known:
             raise RequestFailed(
@@ -132,8 +136,19 @@ class Completions:
 
 def _result(value: object, name: str) -> CompleteResult:
     if isinstance(value, CompleteResult):
-        return value
+        return evolve(value, completion=_cut(value.completion))
+    if isinstance(value, Completion):
+        return CompleteResult(completion=_cut(value))
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         raise InvalidResult(f"a completion of {name!r} returned what is no list of texts")
     values = tuple(value[:MAX_COMPLETION_VALUES])
     return CompleteResult(completion=Completion(values=values, total=len(value), has_more=len(value) > len(values)))
+
+
+def _cut(completion: Completion) -> Completion:
+    """What the author put together, with no more values than there may be."""
+    values = completion.values
+    if len(values) <= MAX_COMPLETION_VALUES:
+        return completion
+    total = len(values) if completion.total is None else completion.total
+    return evolve(completion, values=values[:MAX_COMPLETION_VALUES], has_more=True, total=total)

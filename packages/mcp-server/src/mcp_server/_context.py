@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 
 import trio
 
-from mcp_core.errors import LocalProtocolError
-from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from mcp_core.methods import (
+    ELICITATION_CREATE,
+    NOTIFICATIONS_MESSAGE,
+    NOTIFICATIONS_PROGRESS,
+    ROOTS_LIST,
+    SAMPLING_CREATE_MESSAGE,
+)
 from mcp_core.types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
@@ -19,12 +24,16 @@ from mcp_core.types import (
     ElicitRequestURLParams,
     ElicitResult,
     ListRootsRequestParams,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
     SamplingMessage,
     TextContent,
     TitledSingleSelectEnumSchema,
 )
+from mcp_core.types.meta import PROGRESS_TOKEN
 from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
 from mcp_server._form import Form, form_schema
+from mcp_server._pace import Pace
 from mcp_server._shape import InvalidArguments
 
 if TYPE_CHECKING:
@@ -119,32 +128,68 @@ class Context:
         return self._alive().http
 
     @property
+    def task(self) -> str | None:
+        """The id of the task that this is the work of; `None` in an ordinary request."""
+        run = self._alive().task
+        return None if run is None else run.id
+
+    @property
     def server(self) -> Server:
         """The server."""
         return self._server
 
+    def state(self, kind: type[T]) -> T:
+        """What the server's `lifespan` gave, which lives as long as the server.
+
+        Args:
+            kind: Its class, or a base of it.
+
+        Raises:
+            NotRunning: The life of the server has not begun.
+            LocalProtocolError: It gave something else, or there is no `lifespan`.
+        """
+        self._alive()
+        return self._server._service.life.state(kind)  # noqa: SLF001  # one package
+
     # --- telling ---------------------------------------------------------------------------------------------------
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tells the client how far the request got. Does nothing when it did not ask for it.
+        """Tells the client how far the request got. Does nothing when it did not ask for it, except in a task.
+
+        What comes faster than `Limits.progress_per_second` is held back: the latest value is sent with the next one that may
+        be, before a question to the client, or before the answer.
 
         Args:
             progress: How far it is, in any unit. A value that is not greater than the last one is not sent.
             total: How far it will be in the end, if that is known.
-            message: What is going on, for a person.
+            message: What is going on, for a person. In a task it becomes the message of its status.
         """
         call = self._alive()
-        try:
-            outgoing = call.link.connection.progress(call.request.id, progress, total, message)
-        except LocalProtocolError as error:
-            # Most often a rounding error in the last step, of which the work must not die.
-            _log.debug("not sent: %s", error)
-        else:
-            await call.link.send(outgoing)
+        token = self.meta.get(PROGRESS_TOKEN)
+        if call.task is not None and not isinstance(token, str | int):
+            token = call.task.id
+        if isinstance(token, str | int):
+            params = ProgressNotificationParams(progress_token=token, progress=progress, total=total, message=message)
+            said = self._told(NOTIFICATIONS_PROGRESS, params)
+            if said is not None:
+                await self._pace(call).progress(said)
         await trio.lowlevel.checkpoint()
+
+    def _pace(self, call: Call) -> Pace:
+        if call.pace is None:
+            call.pace = Pace(call, self._server.redact)
+        return call.pace
+
+    def _told(self, row: NotificationRow[object], params: P) -> P | None:
+        """What the middleware lets through of a notification."""
+        told = self._server._service.told(row, params, self._call.request.peer.revision)  # noqa: SLF001  # one package
+        return cast("P | None", told)  # the middleware keeps the class
 
     async def log(self, level: LoggingLevel, data: JsonValue, logger: str | None = None) -> None:
         """Sends the client a log message, if it wants messages of this level.
+
+        What comes faster than `Limits.log_messages_per_second` is dropped, and the client is told how many there were. The
+        `redact` of the server sees the data before it is sent.
 
         Args:
             level: How grave it is.
@@ -157,7 +202,11 @@ class Context:
         call = self._alive()
         if level not in LOGGING_LEVELS:
             raise ValueError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
-        await call.link.send(call.link.connection.log(level, data, logger=logger, for_request=call.request.id))
+        said = self._told(
+            NOTIFICATIONS_MESSAGE, LoggingMessageNotificationParams(level=level, data=data, logger=logger)
+        )
+        if said is not None:
+            await self._pace(call).log(said)
         await trio.lowlevel.checkpoint()
 
     async def debug(self, data: JsonValue, logger: str | None = None) -> None:
@@ -188,7 +237,24 @@ class Context:
                 belongs to.
         """
         call = self._alive()
-        await call.link.send(call.link.connection.notify(row, params, for_request=call.request.id))
+        told = self._told(row, params)
+        if told is not None:
+            await call.link.send(call.link.connection.notify(row, told, for_request=call.request.id))
+        await trio.lowlevel.checkpoint()
+
+    async def begin_task(self) -> None:
+        """From here on the call is a task, where it can be one and is not yet: for tools with `task_at_once=False`.
+
+        The client has its answer, and the function runs **again from its top**, in the background, as it does after a
+        question: what was asked before is not asked again, see also `once`. There this method does nothing, nor does it
+        where the client takes no tasks, or where the call is no tool's.
+
+        Raises:
+            RequestFailed: There are too many tasks.
+        """
+        call = self._alive()
+        if call.deferred is not None:
+            await call.deferred.begin(call)
         await trio.lowlevel.checkpoint()
 
     async def release_stream(self) -> None:
@@ -347,8 +413,14 @@ class Context:
         Raises:
             LocalProtocolError: The client's revision has no such question, or cannot say it.
         """
-        self._alive()
-        answer = await self._asking.ask(row, cast("WireObject", params), key)  # as all parameters are
+        call = self._alive()
+        if call.pace is not None:
+            await call.pace.flush()
+
+        def ask(params: object) -> Awaitable[object]:
+            return self._asking.ask(row, cast("WireObject", params), key)  # as all parameters are
+
+        answer = await self._server._service.asked(row, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
         return cast("R", answer)  # read by the row
 
     @overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_core.errors import McpError
 
-__all__ = ["InvalidResult", "RegistrationError", "ToolError"]
+__all__ = ["InvalidResult", "NotRunning", "RegistrationError", "ToolError"]
 
 
 class RegistrationError(McpError):
@@ -12,6 +12,16 @@ class RegistrationError(McpError):
 
     The message names the function with its file and line, the parameter, and what to do about it.
     """
+
+
+class NotRunning(McpError):
+    """Something needs the life of the server, which has not begun or is over. The message says what to do."""
+
+    def __init__(self, server: str) -> None:
+        super().__init__(
+            f"the server {server!r} is not running: serve it with serve_stdio, serve_http or serve_stream; a host that"
+            " mounts its endpoint either sends it the life-span events of ASGI, or runs `async with server.running():`"
+        )
 
 
 class ToolError(McpError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mcp_core.http.param_headers import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_server._depends import Depends
     from mcp_server._hints import Function
     from mcp_server._schema import Validator
 
@@ -34,7 +35,7 @@ class GivenParameters:
     """Those of them that HTTP headers repeat."""
     description: str | None
     """What the function does, by its docstring."""
-    injected: Mapping[str, type]
+    injected: Mapping[str, type | Depends]
     """The parameters that the caller fills in, with their class."""
     _name: str
     _validator: Validator

@@ -4,13 +4,14 @@
 
 `deliver` never waits: it hands requests to workers and does everything else at once. So cancellations, answers and
 notifications are never behind a busy handler. Requests beyond `Limits.running_requests` wait, read but not started, in
-a bounded room; when that is full, the reader stops and the pipe pushes back.
+a bounded room; when that is full, the reader stops and the pipe pushes back. Where each message comes by itself, nothing
+can push back, and the request is refused.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import trio
 
@@ -23,9 +24,9 @@ from mcp_core.engine.events import (
     Outgoing,
     RequestReceived,
 )
-from mcp_core.errors import ErrorCode, LocalProtocolError
+from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.batch import BatchReply
-from mcp_core.jsonrpc.codec import encode
+from mcp_core.jsonrpc.codec import encode, stand_in
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.types import SubscriptionsListenResult
@@ -65,6 +66,7 @@ class Link(Line):
         outlet: Where messages go.
         nursery: Where handlers run; who owns it ends them.
         principal: Who the peer was established to be; `None` where nobody is told apart.
+        pushes_back: The reader stops while it is crowded. Else what is beyond the room is refused.
     """
 
     def __init__(
@@ -74,9 +76,12 @@ class Link(Line):
         outlet: Outlet,
         nursery: trio.Nursery,
         principal: str | None = None,
+        *,
+        pushes_back: bool = True,
     ) -> None:
         super().__init__(service, connection, principal)
         self._outlet: Final = outlet
+        self._pushes_back: Final = pushes_back
         self._nursery: Final = nursery
         self._calls: dict[RequestId, Call] = {}
         self._workers: Final = Workers(nursery, connection.limits, self._serve)
@@ -105,12 +110,11 @@ class Link(Line):
     def refuse(self, malformed: MalformedMessage) -> None:
         """Bytes came that are no message: answers, where an answer is right."""
         _log.debug("malformed message: %s", malformed.message)
-        if malformed.reply is not None:
+        failure = stand_in(malformed)
+        if failure is not None and failure.id in self.connection.asked:
+            self.deliver(failure)
+        elif malformed.reply is not None:
             self._outlet.send_nowait(malformed.reply, None)
-        elif malformed.answers is not None:
-            # The handler that asked waits for nothing else.
-            error = ErrorObject(int(malformed.code), f"the client's answer cannot be read: {malformed.message}")
-            self._react(self.connection.receive(ErrorResponse(malformed.answers, error)), 0)
 
     @property
     def crowded(self) -> bool:
@@ -154,12 +158,19 @@ class Link(Line):
     # --- handlers --------------------------------------------------------------------------------------------------
 
     def _start(self, call: Call, size: int) -> None:
-        self._calls[call.request.id] = call
+        id = call.request.id
         # A subscription holds no place: it does nothing but wait, and there may be many.
         if call.request.row is SUBSCRIPTIONS_LISTEN:
+            self._calls[id] = call
             self._nursery.start_soon(self._serve, call)
-        else:
+            return
+        full = None if self._pushes_back else self._workers.excess(size)
+        if full is None:
+            self._calls[id] = call
             self._workers.submit(call, size)
+        else:
+            refused = self.connection.fail(id, RequestFailed(full.message, code=ErrorCode.INTERNAL_ERROR))
+            self._send_nowait(cast("Outgoing", refused))  # it was owed an answer
 
     async def _serve(self, call: Call) -> None:
         """Runs the handler and sends its outcome."""

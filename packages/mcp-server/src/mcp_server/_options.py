@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import Annotations, Icon, ToolAnnotations
+    from mcp_server._cache_hint import CacheHint
 
-__all__ = ["Options", "PromptOptions", "ResourceOptions", "ToolOptions"]
+__all__ = ["Options", "PromptOptions", "ResourceOptions", "TaskSupport", "ToolOptions"]
+
+TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
+"""Whether a tool may, or has to, run as a task."""
 
 
 class Options(TypedDict, total=False):
@@ -38,6 +42,16 @@ class ToolOptions(Options, total=False):
     and given to the function's only parameter as they came."""
     annotations: ToolAnnotations | None
     """Hints on what it does."""
+    task: TaskSupport
+    """Whether it may run as a task, which is answered later: `forbidden` (the default), `optional` or `required`. In
+    2025-11-25 the client chooses where it is optional; in the extension of 2026-07-28 it is always a task for clients that
+    have the extension. Others get the result in the answer, or, where it is required, an error."""
+    task_at_once: bool
+    """Whether a call becomes a task before the function begins, as it does by default; otherwise where the function says
+    so, by `Context.begin_task`. In 2025-11-25 it is always at once."""
+    resumable: bool
+    """Whether a task that was interrupted, because the server was stopped, runs again from its top when it is started.
+    By default it has failed then. See `Context.once` for what must not happen twice."""
 
 
 class ResourceOptions(Options, total=False):
@@ -49,6 +63,9 @@ class ResourceOptions(Options, total=False):
     """Hints."""
     size: int | None
     """Its size in bytes; not for templates."""
+    cache: CacheHint | None
+    """How long a client may use its contents again; by default not at all. A function that returns `ReadResourceResult` says
+    it there."""
 
 
 class PromptOptions(Options, total=False):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_server._depends import Depends
     from mcp_server._hints import Function
 
 __all__ = ["PromptParameters", "prompt_arguments"]
@@ -38,7 +39,7 @@ class PromptParameters:
     """What the user is asked for."""
     description: str | None
     """What the prompt is for, by the docstring of the function."""
-    injected: Mapping[str, type]
+    injected: Mapping[str, type | Depends]
     """The parameters that the caller fills in."""
     _plan: dict[str, tuple[Load, bool, bool]]
 

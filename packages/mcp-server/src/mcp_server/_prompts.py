@@ -62,10 +62,9 @@ class Prompts:
         self._host: Final = host
         self._changed: Final = changed
         self._entries: Final[dict[str, _Entry]] = {}
-        empty = ListPromptsResult(prompts=())
-        self._listing: Final = Listing(empty, lambda: self.listed)
+        self.listing: Final = Listing(host, "prompt", host.hinted(ListPromptsResult(prompts=())))
         self.handlers: Final[Mapping[str, Handler]] = {
-            PROMPTS_LIST.name: self._listing.answer,
+            PROMPTS_LIST.name: self.listing.answer,
             PROMPTS_GET.name: self._get,
         }
         """The methods that are answered here."""
@@ -78,7 +77,7 @@ class Prompts:
     @property
     def capability(self) -> PromptsCapability | None:
         """What is offered; `None` without any prompt."""
-        return PromptsCapability(list_changed=True) if self._entries else None
+        return PromptsCapability(list_changed=True) if self.listing.offers else None
 
     def add(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
         """See `Server.add_prompt`."""
@@ -100,17 +99,15 @@ class Prompts:
         )
         run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         self._entries[name] = _Entry(prompt, run, read)
-        self._changes()
+        self.listing.add(name, prompt)
+        self._changed()
 
     def remove(self, name: str) -> None:
         """See `Server.remove_prompt`."""
         if name not in self._entries:
             raise RegistrationError(f"there is no prompt named {name!r} to remove")
         del self._entries[name]
-        self._changes()
-
-    def _changes(self) -> None:
-        self._listing.changed()
+        self.listing.remove(name)
         self._changed()
 
     def arguments(self, name: str) -> tuple[str, ...] | None:
@@ -126,8 +123,8 @@ class Prompts:
     async def _get(self, call: Call) -> GetPromptResult:
         params = cast("GetPromptRequestParams", call.request.params)  # the engine reads them by the row of the method
         entry = self._entries.get(params.name)
-        if entry is None:
-            raise unknown("prompt", params.name, self._entries)
+        if entry is None or not await self._host.guard.allows(call, "prompt", params.name):
+            raise unknown("prompt", params.name, self._entries, self._host.guard)
         try:
             arguments = entry.parameters.bind(params.arguments or {})
         except InvalidArguments as bad:

@@ -30,7 +30,9 @@ from mcp_core.types import (
     TextResourceContents,
     evolve,
 )
+from mcp_server._cache_hint import hinted
 from mcp_server._context import Context
+from mcp_server._directory import Directory
 from mcp_server._errors import InvalidResult, RegistrationError
 from mcp_server._hints import Scope
 from mcp_server._listing import Listing
@@ -42,15 +44,18 @@ from mcp_server._signature import InvalidArguments, Parameters, label, parameter
 from mcp_server._uri_template import InvalidTemplate, UriTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.types import ResourceContents
+    from mcp_core.types import Icon, ResourceContents
     from mcp_server._answering import Call
+    from mcp_server._cache_hint import CacheHint
     from mcp_server._hints import Function as AnyFunction
     from mcp_server._options import ResourceOptions
     from mcp_server._run import Host
     from mcp_server._service import Handler
+    from mcp_server._uri_match import Found
 
 __all__ = ["Resources"]
 
@@ -71,6 +76,17 @@ class _Entry:
     template: UriTemplate | None = None
     numbers: dict[str, str] = attrs.field(factory=dict)
     """The variables that stand for numbers and truth values, with their JSON type."""
+    hint: CacheHint | None = None
+    """How long what is read may be used again."""
+    directory: Directory | None = None
+    """Where its resources are, if they are files."""
+
+    def uri(self, values: Mapping[str, Found]) -> str:
+        """The URI of what a template stands for, in one form, however it was encoded."""
+        path = values.get("path")
+        if self.directory is not None and isinstance(path, str):
+            return self.directory.uri_of(path)
+        return "" if self.template is None else self.template.expand(values)
 
 
 @attrs.frozen
@@ -126,13 +142,12 @@ class Resources:
         self._changed: Final = changed
         self._static: Final[dict[str, _Entry]] = {}
         self._templates: Final[dict[str, _Entry]] = {}
-        self._list: Final = Listing(ListResourcesResult(resources=()), lambda: self.listed)
-        self._template_list: Final = Listing(
-            ListResourceTemplatesResult(resource_templates=()), lambda: self.listed_templates
-        )
+        self.listing: Final = Listing(host, "resource", host.hinted(ListResourcesResult(resources=())))
+        templates = host.hinted(ListResourceTemplatesResult(resource_templates=()))
+        self.template_listing: Final = Listing(host, "template", templates)
         self.handlers: Final[Mapping[str, Handler]] = {
-            RESOURCES_LIST.name: self._list.answer,
-            RESOURCES_TEMPLATES_LIST.name: self._template_list.answer,
+            RESOURCES_LIST.name: self.listing.answer,
+            RESOURCES_TEMPLATES_LIST.name: self.template_listing.answer,
             RESOURCES_READ.name: self._read,
             RESOURCES_SUBSCRIBE.name: self._subscribe,
             RESOURCES_UNSUBSCRIBE.name: self._unsubscribe,
@@ -152,7 +167,8 @@ class Resources:
     @property
     def capability(self) -> ResourcesCapability | None:
         """What is offered; `None` without any resource."""
-        return ResourcesCapability(subscribe=True, list_changed=True) if self._static or self._templates else None
+        offers = self.listing.offers or self.template_listing.offers
+        return ResourcesCapability(subscribe=True, list_changed=True) if offers else None
 
     def add(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
         """See `Server.add_resource`."""
@@ -165,28 +181,58 @@ class Resources:
         run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         dump = Compiler(where, output=True).shape(object, Scope({}, {}))
         said = _Said(named(function, options), described(read.description, options), options)
-        members = _members(read.schema)
+        members, hint = _members(read.schema), options.get("cache")
         if "{" in uri:
             template = _template(where, uri, read.schema, members)
             listed = said.template(where, uri)
-            self._templates[uri] = _Entry(listed, run, read, dump, template, _numbers(members))
+            self._templates[uri] = _Entry(listed, run, read, dump, template, _numbers(members), hint)
+            self.template_listing.add(uri, listed)
         elif members:
-            raise RegistrationError(
-                f"{where}: the URI {uri!r} has no variables, but the function takes {', '.join(members)}"
-            )
+            raise RegistrationError(f"{where}: {uri!r} has no variables, but the function takes {', '.join(members)}")
         else:
-            self._static[uri] = _Entry(said.resource(uri), run, read, dump)
-        self._changes()
+            resource = said.resource(uri)
+            self._static[uri] = _Entry(resource, run, read, dump, hint=hint)
+            self.listing.add(uri, resource)
+        self._changed()
+
+    def add_directory(
+        self,
+        path: str | os.PathLike[str],
+        uri: str,
+        *,
+        name: str | None,
+        title: str | None,
+        description: str | None,
+        icons: Iterable[Icon],
+        hidden: bool,
+    ) -> None:
+        """See `Server.add_directory`."""
+        directory = Directory(path, uri, hidden=hidden, host=self._host)
+        template = directory.template.template
+        self.add(
+            directory.read,
+            template,
+            name=uri if name is None else name,
+            title=title,
+            description="Files, by their path." if description is None else description,
+            icons=icons,
+        )
+        self._templates[template].directory = directory
+        self.listing.add_source(uri, directory)
 
     def remove(self, uri: str) -> None:
         """See `Server.remove_resource`."""
-        if self._static.pop(uri, None) is None and self._templates.pop(uri, None) is None:
+        template = uri if uri in self._templates else f"{uri}{{+path}}"
+        if uri in self._static:
+            del self._static[uri]
+            self.listing.remove(uri)
+        elif template == uri or (template in self._templates and self._templates[template].directory is not None):
+            entry = self._templates.pop(template)
+            self.template_listing.remove(template)
+            if entry.directory is not None:
+                self.listing.remove_source(entry.directory.uri)
+        else:
             raise RegistrationError(f"there is no resource {uri!r} to remove")
-        self._changes()
-
-    def _changes(self) -> None:
-        self._list.changed()
-        self._template_list.changed()
         self._changed()
 
     def variables(self, uri_template: str) -> tuple[str, ...] | None:
@@ -199,15 +245,31 @@ class Resources:
         """All URIs and templates."""
         return (*self._static, *self._templates)
 
-    def exists(self, uri: str) -> bool:
-        """Whether there is such a resource, or a template that it matches."""
-        return self._find(uri) is not None
+    def knows(self, uri: str) -> bool:
+        """Whether something is registered by that URI or template."""
+        return uri in self._static or uri in self._templates
 
-    def _find(self, uri: str) -> tuple[_Entry, dict[str, object]] | None:
-        """What reads a resource, and the arguments."""
+    async def exists(self, call: Call, uri: str) -> bool:
+        """Whether there is such a resource, or a template that it matches, for the client that `call` comes from."""
+        return await self._find(call, uri) is not None
+
+    async def _find(self, call: Call, uri: str) -> tuple[_Entry, dict[str, object]] | None:
+        """What reads a resource for a client, and the arguments."""
+        allows = self._host.guard.allows
+        for entry, name, arguments in self._matches(uri):
+            template = entry.template
+            if template is not None and not await allows(call, "template", template.template):
+                continue
+            if await allows(call, "resource", name):
+                return entry, arguments
+        return None
+
+    def _matches(self, uri: str) -> Iterator[tuple[_Entry, str, dict[str, object]]]:
+        """What may read a resource, with the URI in one form and the arguments."""
         entry = self._static.get(uri)
         if entry is not None:
-            return entry, {}
+            yield entry, uri, {}
+            return
         for entry in self._templates.values():
             found = None if entry.template is None else entry.template.match(uri)
             if found is None:
@@ -218,16 +280,16 @@ class Resources:
                 if isinstance(text, str):
                     values[key] = _number(text, kind)
             try:
-                return entry, entry.parameters.bind(values)
+                arguments = entry.parameters.bind(values)
             except InvalidArguments:
                 continue  # the URI is of the template's form, but not of its types: another one may fit
-        return None
+            yield entry, entry.uri(found), arguments
 
     async def _read(self, call: Call) -> ReadResourceResult:
         params = cast(
             "ReadResourceRequestParams", call.request.params
         )  # the engine reads them by the row of the method
-        found = self._find(params.uri)
+        found = await self._find(call, params.uri)
         if found is None:
             raise ResourceNotFound.of(params.uri)
         entry, arguments = found
@@ -238,11 +300,12 @@ class Resources:
             isinstance(item, _PARTS) and not isinstance(item, str) for item in value
         )
         parts = value if many and isinstance(value, list | tuple) else [value]
-        return ReadResourceResult(contents=tuple(_contents(part, params.uri, entry) for part in parts))
+        result = ReadResourceResult(contents=tuple(_contents(part, params.uri, entry) for part in parts))
+        return hinted(result, entry.hint, asks=self._host.guard.asks)
 
     async def _subscribe(self, call: Call) -> EmptyResult:
         params = cast("SubscribeRequestParams", call.request.params)  # the engine reads them by the row of the method
-        if not self.exists(params.uri):
+        if not await self.exists(call, params.uri):
             raise ResourceNotFound.of(params.uri)
         return EmptyResult()
 

@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from mcp_core.engine.input_rounds import Sealer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import Method
+    from mcp_core.revisions import Revision
     from mcp_core.types import InputRequest, WireObject
     from mcp_server._answering import Call
     from mcp_server._seal import InputPolicy
 
-__all__ = ["Asking", "InRounds", "InSession", "asking"]
+__all__ = ["QUESTIONS", "Asking", "InRounds", "InSession", "asking", "check_askable", "read_answer", "run_once"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -49,7 +50,7 @@ _STEPS: Final = 3
 """How many turns of the scheduler the other tasks of a handler get to reach their questions: they may, for instance,
 report progress before."""
 
-_QUESTIONS: Final = {
+QUESTIONS: Final = {
     ELICITATION_CREATE.name: ElicitRequest,
     SAMPLING_CREATE_MESSAGE.name: CreateMessageRequest,
     ROOTS_LIST.name: ListRootsRequest,
@@ -87,7 +88,7 @@ def asking(call: Call, sealer: Sealer, policy: InputPolicy) -> Asking:
     return InRounds(call, sealer, policy)
 
 
-def _check(call: Call, row: Method[object, object], params: WireObject) -> None:
+def check_askable(call: Call, row: Method[object, object], params: WireObject) -> None:
     """Raises unless the client can be asked that, here and now."""
     peer = cast("ClientPeer", call.request.peer)  # of a server
     if _inside_once.get():
@@ -105,13 +106,13 @@ class InSession:
     async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:  # noqa: ARG002  # a request has an id
         """See `Asking.ask`."""
         call = self._call
-        _check(call, row, params)
+        check_askable(call, row, params)
         return await call.link.ask(row, params, call)
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """See `Asking.once`."""
         if key not in self._done:
-            self._done[key] = await _run_once(key, function)
+            self._done[key] = await run_once(key, function)
         return self._done[key]
 
     def result(self) -> None:
@@ -141,12 +142,12 @@ class InRounds:
 
     async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
         """See `Asking.ask`."""
-        _check(self._call, row, params)
+        check_askable(self._call, row, params)
         if self._revision not in self._call.request.row.may_need_input:
             raise LocalProtocolError(
                 f"a handler of {self._call.request.method} cannot ask the client in revision {self._revision}"
             )
-        question = _QUESTIONS.get(row.name)
+        question = QUESTIONS.get(row.name)
         if question is None:
             raise LocalProtocolError(f"a server cannot ask {row.name} in revision {self._revision}")
         # The class in the table fits the method, and so its params.
@@ -154,26 +155,20 @@ class InRounds:
         answer = self._ledger.ask(made, converter(self._revision).unstructure(made), key)
         if answer is None:
             await self._end_round()
-        return self._read(row, answer)
+        return read_answer(self._revision, row, answer or {})
 
-    def _read(self, row: Method[object, object], answer: JsonObject | None) -> object:
-        try:
-            value, notes = tolerance.receive(self._revision, answer or {}, row.result)
-        except InvalidValue as bad:
-            raise RequestFailed(
-                f"inputResponses: the answer to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
-            ) from bad
-        for note in notes:
-            _log.debug("survived: %s", note)
-        return value
+    async def hand_over(self) -> State:
+        """What was asked and done so far, once all that runs under `once` has ended."""
+        while self._running:
+            await self._quiet.wait()
+        return self._ledger.state
 
     async def _end_round(self) -> None:
         """Ends the handler: the next round brings the answer. Does not return."""
         with trio.CancelScope(shield=True):
             for _ in range(_STEPS):
                 await trio.lowlevel.checkpoint()
-            while self._running:
-                await self._quiet.wait()
+            await self.hand_over()
         self._call.scope.cancel()
         await trio.lowlevel.checkpoint()
         raise RuntimeError(
@@ -187,7 +182,7 @@ class InRounds:
         if not known:
             self._running += 1
             try:
-                value = await _run_once(key, function)
+                value = await run_once(key, function)
                 self._ledger.remember(key, value)
             finally:
                 self._running -= 1
@@ -213,7 +208,21 @@ class InRounds:
         return InputRequiredResult(input_requests=self._ledger.pending, request_state=sealed)
 
 
-async def _run_once(key: str, function: Callable[[], object]) -> JsonValue:
+def read_answer(revision: Revision, row: Method[object, object], answer: JsonObject) -> object:
+    """An answer of the client in a result. Raises `RequestFailed` when it is none."""
+    try:
+        value, notes = tolerance.receive(revision, answer, row.result)
+    except InvalidValue as bad:
+        raise RequestFailed(
+            f"inputResponses: the answer to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
+        ) from bad
+    for note in notes:
+        _log.debug("survived: %s", note)
+    return value
+
+
+async def run_once(key: str, function: Callable[[], object]) -> JsonValue:
+    """Runs a function that cannot ask the client. Raises `TypeError` when its result is not JSON."""
     token = _inside_once.set(True)
     try:
         made = function()

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import trio
 
 from mcp_core.errors import McpError
+from mcp_core.types import CacheableResult
+from mcp_server._dependencies import Wanted
 from mcp_server._errors import RegistrationError
+from mcp_server._listing import Shelf
 from mcp_server._signature import label
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Mapping
 
     from mcp_server._answering import Call
     from mcp_server._context import Context
+    from mcp_server._dependencies import Provider
+    from mcp_server._depends import Depends
     from mcp_server._hints import Function
     from mcp_server._options import Options
+    from mcp_server._tasks import Tasks
 
 __all__ = ["Host", "Runner", "described", "is_async", "named", "new_limiter"]
 
@@ -26,11 +33,24 @@ _THREADS: Final = 40
 """How many worker threads one server uses at once: trio's own default."""
 
 
-class Host(Protocol):
+C = TypeVar("C", bound=CacheableResult)
+
+
+class Host(Shelf, Protocol):
     """What a registered function needs of the server."""
 
     limiter: trio.CapacityLimiter
     """Bounds the worker threads."""
+    overrides: dict[Function, Provider]
+    """What stands in for providers of parameters."""
+    tasks: Tasks | None
+    """The tasks, once there is a tool that may run as one."""
+
+    def offer_tasks(self) -> None:
+        """There is a tool that may run as a task."""
+
+    def hinted(self, result: C) -> C:
+        """A list, with how long it may be used again."""
 
     def context(self, call: Call) -> Context:
         """The context of a call. Raises `RequestFailed` when it comes with a state that is not valid."""
@@ -65,7 +85,7 @@ class Runner:
 
     Args:
         function: A coroutine function, or a plain one.
-        injected: The names of the parameters that get the context.
+        injected: The parameters that are no arguments, with what they get.
         thread: Whether to call a plain one in a worker thread; `None`: yes.
         host: The server.
 
@@ -73,7 +93,9 @@ class Runner:
         RegistrationError: A coroutine function shall run in a thread, or it is a generator.
     """
 
-    def __init__(self, function: Function, injected: Iterable[str], *, thread: bool | None, host: Host) -> None:
+    def __init__(
+        self, function: Function, injected: Mapping[str, type | Depends], *, thread: bool | None, host: Host
+    ) -> None:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise RegistrationError(f"{label(function)} is a generator; return a list instead")
         if is_async(function):
@@ -83,7 +105,7 @@ class Runner:
         else:
             self._run = self._inline if thread is False else self._in_thread
         self._function: Final = function
-        self._injected: Final = tuple(injected)
+        self._wanted: Final = Wanted(injected)
         self._host: Final = host
 
     async def __call__(self, call: Call, arguments: dict[str, object]) -> object:
@@ -97,10 +119,13 @@ class Runner:
             What it returns. An exception group with nothing but one `McpError` in it is raised as that error.
         """
         context = None
-        if self._injected or "requestState" in call.request.raw:
+        wanted = self._wanted
+        if wanted or "requestState" in call.request.raw:
             context = self._host.context(call)
-            arguments.update(dict.fromkeys(self._injected, context))
+            arguments.update(dict.fromkeys(wanted.contexts, context))
         try:
+            if context is not None and wanted.providers:
+                return await self._provided(context, arguments)
             # What `is_async` took for a coroutine function gives something to be awaited, and so do the methods.
             return await cast("Awaitable[object]", self._run(**arguments))
         except BaseExceptionGroup as group:
@@ -111,6 +136,14 @@ class Runner:
         finally:
             if context is not None:
                 context._end()  # noqa: SLF001  # not for the users of a context
+
+    async def _provided(self, context: Context, arguments: dict[str, object]) -> object:
+        """Calls the function with what others provide, which is cleaned up afterwards."""
+        made: dict[Function, object] = {}
+        async with AsyncExitStack() as stack:
+            for name, provider in self._wanted.providers.items():
+                arguments[name] = await provider.value(context, stack, made, self._host.overrides)
+            return await cast("Awaitable[object]", self._run(**arguments))
 
     async def _inline(self, **arguments: object) -> object:
         return self._function(**arguments)

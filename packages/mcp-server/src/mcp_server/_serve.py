@@ -47,8 +47,9 @@ async def serve_stdio(server: Server) -> None:
     `trio.from_thread.check_cancelled()` now and then.
     """
     service = server._service  # noqa: SLF001  # one package
-    with _told(service) as on_link:
-        await _stdio.serve_over_stdio(service, server.connection(), on_link)
+    async with server.running():
+        with _told(service) as on_link:
+            await _stdio.serve_over_stdio(service, server.connection(), on_link)
 
 
 async def serve_stream(server: Server, stream: ByteStream) -> None:
@@ -61,5 +62,6 @@ async def serve_stream(server: Server, stream: ByteStream) -> None:
     *Closing.* Returns when the client ends its output, or the stream breaks; cancel it to stop.
     """
     service = server._service  # noqa: SLF001  # one package
-    with _told(service) as on_link:
-        await _stream.serve_stream(service, server.connection(), stream, on_link=on_link)
+    async with server.running():
+        with _told(service) as on_link:
+            await _stream.serve_stream(service, server.connection(), stream, on_link=on_link)

@@ -93,13 +93,14 @@ async def serve_http(
     """
     from mcp_server._host import Host  # lazy: a server over stdio needs no h11
 
-    site = await Site.open(server, bind, options)
-    host = Host(site.endpoint, limits=server.limits, timeouts=timeouts, tls=site.tls)
+    async with server.running():
+        site = await Site.open(server, bind, options)
+        host = Host(site.endpoint, limits=server.limits, timeouts=timeouts, tls=site.tls)
 
-    async def run(task_status: trio.TaskStatus[object]) -> None:
-        await host.run(site.listeners, task_status=task_status)
+        async def run(task_status: trio.TaskStatus[object]) -> None:
+            await host.run(site.listeners, task_status=task_status)
 
-    await gracefully(run, site, host.stop, task_status)
+        await gracefully(run, site, host.stop, task_status)
 
 
 @attrs.frozen(kw_only=True)

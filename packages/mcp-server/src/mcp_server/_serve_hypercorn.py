@@ -63,20 +63,21 @@ async def serve_hypercorn(
             'serve_hypercorn needs hypercorn: install the extra, "mcp-server[hypercorn]"', name=error.name
         ) from error
 
-    site = await Site.open(server, bind, options)
-    stopping = trio.Event()
-    serve = partial(
-        hypercorn.trio.serve,
-        cast("Framework", site.endpoint),  # it is an ASGI application, with types that say less than theirs
-        _config(site, server, options),
-        shutdown_trigger=stopping.wait,
-        mode="asgi",
-    )
+    async with server.running():
+        site = await Site.open(server, bind, options)
+        stopping = trio.Event()
+        serve = partial(
+            hypercorn.trio.serve,
+            cast("Framework", site.endpoint),  # it is an ASGI application, with types that say less than theirs
+            _config(site, server, options),
+            shutdown_trigger=stopping.wait,
+            mode="asgi",
+        )
 
-    async def run(task_status: trio.TaskStatus[object]) -> None:
-        await serve(task_status=task_status)
+        async def run(task_status: trio.TaskStatus[object]) -> None:
+            await serve(task_status=task_status)
 
-    await gracefully(run, site, stopping.set, task_status)
+        await gracefully(run, site, stopping.set, task_status)
 
 
 def _config(site: Site, server: Server, options: HttpOptions) -> hypercorn.Config:

@@ -2,52 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack, overload
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from mcp_core.engine.connection import Extensions
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_core.methods import (
-    INITIALIZE,
-    LOGGING_SET_LEVEL,
-    METHODS,
-    NOTIFICATIONS_RESOURCES_UPDATED,
-    PING,
-    SERVER_DISCOVER,
-)
+from mcp_core.methods import METHODS
 from mcp_core.revisions import REVISIONS, Era, Revision
-from mcp_core.types import Implementation, ResourceUpdatedNotificationParams, ServerCapabilities
-from mcp_server._errors import RegistrationError
-from mcp_server._hints import Function as AnyFunction
-from mcp_server._run import is_async
+from mcp_core.types import (
+    Implementation,
+    ServerCapabilities,
+    ServerTaskRequests,
+    ServerTasksCapability,
+    ToolTaskRequests,
+    evolve,
+)
+from mcp_server._access import Guard
+from mcp_server._lifespan import Life
+from mcp_server._registration import Registration
 from mcp_server._seal import InputPolicy
 from mcp_server._service import ServerService
-from mcp_server._signature import label
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from mcp_core.http.policy import EndpointPolicy
-    from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import Method
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.middleware import Middleware
     from mcp_core.types import Icon, WireObject
-    from mcp_server._answering import Call
-    from mcp_server._context import Context
+    from mcp_server._access import Access
+    from mcp_server._cache_hint import CacheHint
     from mcp_server._http_endpoint import HttpEndpoint, Identify, Template
-    from mcp_server._options import PromptOptions, ResourceOptions, ToolOptions
+    from mcp_server._lifespan import Lifespan
     from mcp_server._stores import SessionStore
+    from mcp_server._task_policy import TaskPolicy
 
 __all__ = ["Server"]
 
-F = TypeVar("F", bound=AnyFunction)
-P = TypeVar("P")
-R = TypeVar("R")
 
-_OURS: Final = frozenset({INITIALIZE, PING, SERVER_DISCOVER, LOGGING_SET_LEVEL})
-"""What the connection itself answers, since it has to know of it."""
-
-
-class Server:
+class Server(Registration):
     """A server, in all revisions of the protocol at once.
 
     Register functions with the decorators, then serve it with `serve_stdio`, `serve_http` or `serve_stream`,
@@ -67,6 +62,14 @@ class Server:
         revisions: The revisions that it speaks; all of them by default.
         limits: The bounds on what one client may make it do.
         input_policy: How questions to the client are asked in rounds, on 2026-07-28.
+        lifespan: A function that takes the server and gives an asynchronous context manager, which runs around all
+            serving. What it gives is what `Context.state` gives to handlers.
+        middleware: What stands around all messages, the outermost first.
+        access: Says who may see and use what: it is asked for each tool, resource, template and prompt before it is listed,
+            called, read, got, completed or watched. What is not allowed is answered like what does not exist.
+        redact: Takes the data of a log message, and gives what the client may see of it.
+        tasks: How tasks are kept: where, and how long.
+        cache: How long a client may use its lists again; by default not at all. Of resources it is said one by one.
 
     Raises:
         ValueError: It is to speak no revision at all.
@@ -85,7 +88,18 @@ class Server:
         revisions: Iterable[Revision] = tuple(REVISIONS.values()),
         limits: Limits = SERVER_LIMITS,
         input_policy: InputPolicy | None = None,
+        lifespan: Lifespan | None = None,
+        middleware: Iterable[Middleware] = (),
+        access: Access | None = None,
+        redact: Callable[[JsonValue], JsonValue] | None = None,
+        tasks: TaskPolicy | None = None,
+        cache: CacheHint | None = None,
     ) -> None:
+        life = Life(self, lifespan)
+        policy, around = input_policy or InputPolicy(), tuple(middleware)
+        super().__init__(
+            ServerService(self, policy, life, around, limits=limits, guard=Guard(access), hint=cache, task_policy=tasks)
+        )
         self.info: Final = Implementation(
             name=name,
             version=version,
@@ -101,11 +115,12 @@ class Server:
         """The revisions that it speaks."""
         self.limits: Final = limits
         """The bounds on what one client may make it do."""
+        self.redact: Final = redact
+        """What takes out of log messages what clients must not see."""
         if not self.revisions:
             raise ValueError("a server has to speak at least one revision")
-        self._methods: dict[str, Method[object, object]] = {}
-        self._made: tuple[int, Template] | None = None
-        self._service: Final = ServerService(self, input_policy or InputPolicy())
+        self._made: Final[dict[bool, tuple[int, Template]]] = {}
+        self._life: Final = life
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name} {self.info.version}>"
@@ -114,30 +129,46 @@ class Server:
     def capabilities(self) -> ServerCapabilities:
         """What the server offers now, by what is registered."""
         service = self._service
-        extensions: dict[str, JsonObject] = {
-            row.extension: {} for row in self._methods.values() if row.extension is not None
-        }
+        tasks = None
+        if service.tasks is not None:
+            requests = ServerTaskRequests(tools=ToolTaskRequests(call={}))
+            tasks = ServerTasksCapability(list={}, cancel={}, requests=requests)
         return ServerCapabilities(
+            tasks=tasks,
             tools=service.tools.capability,
             resources=service.resources.capability,
             prompts=service.prompts.capability,
-            completions=service.completions.capability,
+            completions=service.completes,
             logging={},
-            extensions=extensions or None,
+            extensions=dict(service.extensions) or None,
         )
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """The life of the server, for as long as the block runs: its `lifespan`, and what it does in the background.
+
+        `serve_stdio`, `serve_http` and `serve_stream` begin it by themselves. Use it around several of them that shall
+        have one life, and where the endpoint is mounted in an application whose host sends it no life-span events.
+        It begins once: whoever comes later joins it, and the first waits for the others at its end.
+        """
+        return self._life.run()
 
     def connection(self) -> ServerConnection:
         """A new engine for one connection, for those who bring their own transport."""
         return self._connection(self.revisions)
 
-    def _connection(self, revisions: tuple[Revision, ...]) -> ServerConnection:
+    def _connection(self, revisions: tuple[Revision, ...], *, tells_apart: bool = True) -> ServerConnection:
+        """An engine. `tells_apart`: whether a client can be shown what is its own, and nothing else."""
+        service = self._service
+        capabilities = self.capabilities
+        if capabilities.tasks is not None and not tells_apart:
+            capabilities = evolve(capabilities, tasks=evolve(capabilities.tasks, list=None))
         return ServerConnection(
             self.info,
-            self.capabilities,
+            capabilities,
             revisions=revisions,
             instructions=self.instructions,
             limits=self.limits,
-            extensions=Extensions(methods=dict(self._methods)),
+            extensions=Extensions(methods=dict(service.methods), notifications=dict(service.notifications)),
         )
 
     def asgi(
@@ -182,7 +213,7 @@ class Server:
             pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
         return HttpEndpoint(
             self._service,
-            self._template,
+            partial(self._template, tells_apart=identify is not None),
             self.revisions,
             path=path,
             policy=policy,
@@ -193,16 +224,18 @@ class Server:
             pair=pair,
         )
 
-    def _template(self) -> Template:
+    def _template(self, *, tells_apart: bool) -> Template:
         """What the engines of HTTP exchanges have in common; made anew when something was registered."""
         registered = self._service.registered
-        if self._made is None or self._made[0] != registered:
+        made = self._made.get(tells_apart)
+        if made is None or made[0] != registered:
             from mcp_core.http.headers import name_params  # lazy: a server over stdio needs none of it
             from mcp_server._http_endpoint import Template  # lazy: likewise
 
-            names = name_params([*METHODS, *self._methods.values()])
-            self._made = registered, Template(connection=self.connection(), names=names)
-        return self._made[1]
+            names = name_params([*METHODS, *self._service.methods.values()])
+            connection = self._connection(self.revisions, tells_apart=tells_apart)
+            made = self._made[tells_apart] = registered, Template(connection=connection, names=names)
+        return made[1]
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:
         """All tools, resources, templates and prompts as they are listed, by the name of their kind."""
@@ -213,182 +246,3 @@ class Server:
             "resource_templates": service.resources.listed_templates,
             "prompts": service.prompts.listed,
         }
-
-    # --- tools -----------------------------------------------------------------------------------------------------
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-    @overload
-    def tool(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    def tool(self, function: AnyFunction | None = None, /, **options: Unpack[ToolOptions]) -> object:
-        """Registers a function as a tool: `@server.tool` or `@server.tool(...)`. See `add_tool`."""
-
-        def register(function: F) -> F:
-            self.add_tool(function, **options)
-            return function
-
-        return register if function is None else register(function)
-
-    def add_tool(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
-        """Registers a function as a tool. Clients are told that the list has changed.
-
-        The schemas follow from the signature, the descriptions from the docstring. A parameter that is annotated with
-        `Context` gets the context. The function raises `ToolError` for a failure that the model should read.
-
-        Args:
-            function: The function.
-            **options: See `ToolOptions`.
-
-        Raises:
-            RegistrationError: It cannot be a tool; the error says why.
-        """
-        self._service.tools.add(function, **options)
-
-    def remove_tool(self, name: str) -> None:
-        """Takes a tool away. Clients are told. Raises `RegistrationError` when there is none of that name."""
-        self._service.tools.remove(name)
-
-    # --- resources -------------------------------------------------------------------------------------------------
-
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Registers a function as a resource, or, when the URI has variables, as a template. See `add_resource`."""
-
-        def register(function: F) -> F:
-            self.add_resource(function, uri, **options)
-            return function
-
-        return register
-
-    def add_resource(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
-        """Registers a function that reads a resource. Clients are told that the list has changed.
-
-        It returns a text, bytes, `File`, `Image`, `Audio`, the contents as the specification has them, a list of these,
-        or anything else, which is written as JSON.
-
-        Args:
-            function: The function; its parameters are the variables of the template.
-            uri: The URI, or a template by RFC 6570, as `city://{name}/climate`.
-            **options: See `ResourceOptions`.
-
-        Raises:
-            RegistrationError: It cannot be a resource; the error says why.
-        """
-        self._service.resources.add(function, uri, **options)
-
-    def remove_resource(self, uri: str) -> None:
-        """Takes a resource or template away. Clients are told. Raises `RegistrationError` when there is none."""
-        self._service.resources.remove(uri)
-
-    def resource_updated(self, uri: str) -> None:
-        """Tells those who subscribed to a resource that it has changed. Never waits; call it from any trio task."""
-        self._service.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
-
-    # --- prompts ---------------------------------------------------------------------------------------------------
-
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-    @overload
-    def prompt(self, function: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    def prompt(self, function: AnyFunction | None = None, /, **options: Unpack[PromptOptions]) -> object:
-        """Registers a function as a prompt: `@server.prompt` or `@server.prompt(...)`. See `add_prompt`."""
-
-        def register(function: F) -> F:
-            self.add_prompt(function, **options)
-            return function
-
-        return register if function is None else register(function)
-
-    def add_prompt(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
-        """Registers a function as a prompt. Clients are told that the list has changed.
-
-        It returns a text, which the user says; a content block; a `PromptMessage`; a list of these; or `GetPromptResult`.
-
-        Args:
-            function: The function; its parameters are the arguments of the prompt.
-            **options: See `PromptOptions`.
-
-        Raises:
-            RegistrationError: It cannot be a prompt; the error says why.
-        """
-        self._service.prompts.add(function, **options)
-
-    def remove_prompt(self, name: str) -> None:
-        """Takes a prompt away. Clients are told. Raises `RegistrationError` when there is none of that name."""
-        self._service.prompts.remove(name)
-
-    # --- the rest --------------------------------------------------------------------------------------------------
-
-    def completion(
-        self, *, argument: str, prompt: str | None = None, resource: str | None = None, thread: bool | None = None
-    ) -> Callable[[F], F]:
-        """Registers a function that completes an argument of a prompt, or a variable of a template.
-
-        It takes what was typed so far, and, where it has such parameters, `arguments` (a dict of what is filled in
-        already) and a `Context`. It returns a list of texts, the best first; at most 100 of them are sent.
-
-        Args:
-            argument: The argument.
-            prompt: The name of the prompt, which has to be registered before.
-            resource: The template, which has to be registered before.
-            thread: Whether a plain function runs in a worker thread; it does by default.
-
-        Returns:
-            The decorator; it returns the function unchanged.
-
-        Raises:
-            RegistrationError: There is no such argument, or the function takes something else.
-        """
-
-        def register(function: F) -> F:
-            self._service.completions.add(function, prompt=prompt, resource=resource, argument=argument, thread=thread)
-            self._service.registered += 1
-            return function
-
-        return register
-
-    def method(
-        self, row: Method[P, R]
-    ) -> Callable[
-        [Callable[[P, Context], Awaitable[R | JsonObject]]], Callable[[P, Context], Awaitable[R | JsonObject]]
-    ]:
-        """Registers a coroutine function for a whole method: one of an extension, or instead of what is there.
-
-        It takes the parameters, an instance of `row.params`, and the context, and returns an instance of `row.result`,
-        or the result in its wire form. For an error it raises `RequestFailed`.
-
-        Args:
-            row: The method. When it names an extension, the server declares that extension.
-
-        Returns:
-            The decorator; it returns the function unchanged.
-
-        Raises:
-            RegistrationError: The method is a part of the connection itself, or the function is no coroutine function.
-        """
-
-        def register(
-            function: Callable[[P, Context], Awaitable[R | JsonObject]],
-        ) -> Callable[[P, Context], Awaitable[R | JsonObject]]:
-            if row in _OURS:
-                raise RegistrationError(f"{row.name} cannot be replaced: the connection has to answer it")
-            if not is_async(function):
-                raise RegistrationError(
-                    f"{label(function)}: what answers a method is a coroutine function; write `async def`"
-                )
-
-            async def handle(call: Call) -> object:
-                # The engine has made the parameters by the row.
-                params: P = call.request.params  # type: ignore[assignment]  # the engine reads them by the row
-                context = self._service.context(call)
-                try:
-                    return await function(params, context)
-                finally:
-                    context._end()  # noqa: SLF001  # not for the users of a context
-
-            self._service.handlers[row.name] = handle
-            self._service.registered += 1
-            if row not in METHODS:
-                self._methods[row.name] = row
-            return function
-
-        return register

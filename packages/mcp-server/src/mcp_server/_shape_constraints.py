@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["annotate", "constrain"]
+__all__ = ["annotate", "check", "constrain"]
 
 _NUMBERS: Final = frozenset({"integer", "number"})
 _LENGTHS: Final = {
@@ -27,6 +28,33 @@ _LENGTHS: Final = {
 }
 
 _Check = tuple[str, "Callable[[JsonValue], bool]"]
+
+
+def check(param: Param, failure: Callable[[str], McpError]) -> Param:
+    """Gives a parameter back in which everything can be, and fits together.
+
+    Args:
+        param: What is said.
+        failure: Makes the error for what cannot be.
+    """
+    for name in ("description", "title", "pattern", "format", "header"):
+        said: object = getattr(param, name)
+        if said is not None and not isinstance(said, str):
+            raise failure(f"{name} is a text, not {said!r}")
+    for name in ("minimum", "maximum"):
+        said = getattr(param, name)
+        if said is not None and not (type(said) is int or (type(said) is float and math.isfinite(said))):
+            raise failure(f"{name} is a number, not {said!r}")
+    for name in ("min_length", "max_length"):
+        said = getattr(param, name)
+        if said is not None and (type(said) is not int or said < 0):
+            raise failure(f"{name} is a number of characters, items or members, not {said!r}")
+    for least, most in (("minimum", "maximum"), ("min_length", "max_length")):
+        low: float | None = getattr(param, least)
+        high: float | None = getattr(param, most)
+        if low is not None and high is not None and low > high:
+            raise failure(f"no value is at least {low} ({least}) and at most {high} ({most})")
+    return param
 
 
 def annotate(shape: Shape, param: Param, *, over: bool = True) -> Shape:

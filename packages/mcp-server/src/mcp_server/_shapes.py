@@ -16,7 +16,7 @@ from mcp_server._errors import RegistrationError
 from mcp_server._hints import Scope, Unresolvable
 from mcp_server._schema_refs import Ref, embed
 from mcp_server._shape import ALL_KINDS, Mismatch, Param, Shape, describe
-from mcp_server._shape_constraints import annotate, constrain
+from mcp_server._shape_constraints import annotate, check, constrain
 from mcp_server._shape_containers import any_shape, array_shape, mapping_shape, tuple_shape, union_shape
 from mcp_server._shape_records import MISSING, Member, dump_members, load_members, plan, record_of
 from mcp_server._shape_scalars import SCALARS, choice_shape, enum_pairs, path_shape
@@ -139,7 +139,8 @@ class Compiler:
                 said["description"] = mark
             elif isinstance(mark, Param):
                 said.update({name: value for name in _PARAM_FIELDS if (value := getattr(mark, name)) is not None})
-        return Param(**said)  # type: ignore[arg-type]  # taken from instances of the same class, or a text
+        param = Param(**said)  # type: ignore[arg-type]  # taken from instances of the same class, or a text
+        return check(param, self.failure)
 
     def _literal(self, values: Sequence[object]) -> Shape:
         pairs: list[tuple[JsonValue, object]] = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_origin
 import attrs
 
 from mcp_core.http.param_headers import X_MCP_HEADER, InvalidParamHeader, param_headers
+from mcp_server._depends import Depends
 from mcp_server._docstring import Docstring, parse_docstring
 from mcp_server._errors import RegistrationError
 from mcp_server._hints import Function, Scope, Unresolvable, function_scope
@@ -39,8 +40,8 @@ class Parameters:
     """Those of them that HTTP headers repeat."""
     description: str | None
     """What the function does, by its docstring."""
-    injected: Mapping[str, type]
-    """The parameters that the caller fills in, with their class. They are not in the schema."""
+    injected: Mapping[str, type | Depends]
+    """The parameters that the caller fills in, with their class or what provides them. They are not in the schema."""
     _plan: dict[str, tuple[Load, bool, bool]]
 
     def bind(self, arguments: JsonObject) -> dict[str, object]:
@@ -84,7 +85,7 @@ class Signature:
     """The function, for errors."""
     members: tuple[Member, ...]
     """Those for the peer."""
-    injected: Mapping[str, type]
+    injected: Mapping[str, type | Depends]
     """Those for the caller."""
     said: Docstring
     """The docstring."""
@@ -101,11 +102,11 @@ def read_signature(function: Function, injected: Collection[type]) -> Signature:
         raise RegistrationError(f"{owner}: its signature cannot be read ({error}); wrap it in a function") from error
     said = parse_docstring(inspect.getdoc(function) if inspect.isroutine(function) else None)
     members: list[Member] = []
-    given: dict[str, type] = {}
+    given: dict[str, type | Depends] = {}
     for name, parameter in signature.parameters.items():
         compiler.at(f"parameter {name!r}")
         _check_kind(compiler, parameter)
-        kind = _injected_class(parameter.annotation, scope, injected)
+        kind = _dependency(parameter.annotation, scope) or _injected_class(parameter.annotation, scope, injected)
         if kind is not None:
             given[name] = kind
             continue
@@ -133,6 +134,18 @@ def _check_kind(compiler: Compiler, parameter: inspect.Parameter) -> None:
         raise compiler.failure("arguments are given by name; remove the '/' from the signature")
     if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
         raise compiler.failure("this is a method of a class, not of an instance; register it as `instance.method`")
+
+
+def _dependency(hint: object, scope: Scope) -> Depends | None:
+    """What provides the value, if the annotation says so."""
+    if isinstance(hint, str):
+        try:
+            hint = scope.evaluate(hint)
+        except Unresolvable:
+            return None  # told by the compiler
+    # The first is the type, the others say more of it.
+    said = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((each for each in said if isinstance(each, Depends)), None)
 
 
 def _injected_class(hint: object, scope: Scope, injected: Collection[type]) -> type | None:

@@ -49,6 +49,21 @@ _TABLES: Final = """
     CREATE UNIQUE INDEX events_by_number ON events (session, stream, number);
 """
 
+_LATER: Final = """
+    CREATE TABLE IF NOT EXISTS tasks (
+        id TEXT PRIMARY KEY,
+        owner TEXT,
+        created_at REAL NOT NULL,
+        expires_at REAL,
+        over INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        record TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS tasks_by_age ON tasks (owner, created_at, id);
+    CREATE INDEX IF NOT EXISTS tasks_by_end ON tasks (expires_at) WHERE expires_at IS NOT NULL;
+"""
+"""What was added since: a file of the same format gets it when it is opened, and whoever does not know it is not disturbed."""
+
 
 def opened(path: str) -> sqlite3.Connection:
     """Opens a file, or makes it, and keeps everybody else out. Raises `StoreError`."""
@@ -91,6 +106,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
     application = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
     if application == _APPLICATION and version == _VERSION:
+        _execute(connection, _LATER)
         return
     if application == _APPLICATION:
         raise StoreError(
@@ -99,10 +115,15 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
         )
     if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
         raise StoreError(f"{path} is a database of something else, and is left as it is: use another file")
-    for statement in _TABLES.split(";"):
-        connection.execute(statement)
+    _execute(connection, _TABLES + _LATER)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _execute(connection: sqlite3.Connection, statements: str) -> None:
+    # One by one: `executescript` would end the transaction.
+    for statement in statements.split(";"):
+        connection.execute(statement)
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from typing import TYPE_CHECKING, Final, Unpack, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack, cast, get_args
 
 import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.http.headers import param_mismatch
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
 from mcp_core.types import (
     ABSENT,
@@ -17,21 +18,26 @@ from mcp_core.types import (
     ListToolsResult,
     TextContent,
     Tool,
+    ToolExecution,
     ToolsCapability,
+    evolve,
 )
+from mcp_server._answering import FAILURES, log_failure
 from mcp_server._context import Context
 from mcp_server._elicited import InvalidAnswer
 from mcp_server._errors import InvalidResult, RegistrationError, ToolError
 from mcp_server._fitting import fit_result
 from mcp_server._given_schema import GivenParameters, given_parameters
 from mcp_server._listing import Listing, unknown
+from mcp_server._options import TaskSupport
 from mcp_server._results import Results, results
 from mcp_server._run import Runner, described, named
 from mcp_server._schema import compile_schema
 from mcp_server._signature import InvalidArguments, Parameters, label, parameters
+from mcp_server._task_deferred import Deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_core.http.param_headers import ParamHeader
     from mcp_server._answering import Call
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tools"]
 
-_log: Final = logging.getLogger("mcp_server")
+_SUPPORT: Final[tuple[TaskSupport, ...]] = get_args(TaskSupport)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -54,7 +60,18 @@ class _Entry:
     function: Runner
     parameters: Parameters | GivenParameters
     results: Results
+    task: TaskSupport = "forbidden"
+    task_at_once: bool = True
+    resumable: bool = False
     _validator: Validator | None = None
+
+    def binds(self, params: CallToolRequestParams) -> bool:
+        """Whether the function can be called at all: what is wrong at once needs no task to be told."""
+        try:
+            self.parameters.bind(params.arguments or {})
+        except InvalidArguments:
+            return False
+        return True
 
     def check(self, result: CallToolResult) -> None:
         """A result that the function put together by hand has to fit the tool's own schema as well."""
@@ -87,10 +104,9 @@ class Tools:
         self._host: Final = host
         self._changed: Final = changed
         self._entries: Final[dict[str, _Entry]] = {}
-        empty = ListToolsResult(tools=())
-        self._listing: Final = Listing(empty, lambda: self.listed)
+        self.listing: Final = Listing(host, "tool", host.hinted(ListToolsResult(tools=())))
         self.handlers: Final[Mapping[str, Handler]] = {
-            TOOLS_LIST.name: self._listing.answer,
+            TOOLS_LIST.name: self.listing.answer,
             TOOLS_CALL.name: self._call,
         }
         """The methods that are answered here."""
@@ -103,12 +119,16 @@ class Tools:
     @property
     def capability(self) -> ToolsCapability | None:
         """What is offered; `None` without any tool."""
-        return ToolsCapability(list_changed=True) if self._entries else None
+        return ToolsCapability(list_changed=True) if self.listing.offers else None
 
     def designated(self, name: str) -> tuple[ParamHeader, ...]:
-        """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist."""
+        """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist.
+
+        None either where it depends on the client whether there is such a tool: then they are compared in the call, so that
+        a complaint about a header does not tell of it.
+        """
         entry = self._entries.get(name)
-        return () if entry is None else entry.parameters.headers
+        return () if entry is None or self._host.guard.asks else entry.parameters.headers
 
     def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
         """See `Server.add_tool`."""
@@ -138,27 +158,61 @@ class Tools:
             icons=tuple(options.get("icons", ())) or None,
             meta=options.get("meta"),
         )
+        support = options.get("task", "forbidden")
+        if support not in _SUPPORT:
+            raise RegistrationError(f"{label(function)}: `task` is one of {', '.join(_SUPPORT)}, and not {support!r}")
+        if support != "forbidden":
+            self._host.offer_tasks()
+            tool = evolve(tool, execution=ToolExecution(task_support=support))
         run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
-        self._entries[name] = _Entry(tool, run, read, given)
-        self._changes()
+        self._entries[name] = _Entry(
+            tool,
+            run,
+            read,
+            given,
+            support,
+            task_at_once=options.get("task_at_once", True),
+            resumable=options.get("resumable", False),
+        )
+        self.listing.add(name, tool)
+        self._changed()
 
     def remove(self, name: str) -> None:
         """See `Server.remove_tool`."""
         if name not in self._entries:
             raise RegistrationError(f"there is no tool named {name!r} to remove")
         del self._entries[name]
-        self._changes()
-
-    def _changes(self) -> None:
-        self._listing.changed()
+        self.listing.remove(name)
         self._changed()
 
-    async def _call(self, call: Call) -> CallToolResult:
+    def resumed(self, name: str) -> Callable[[Call], Awaitable[object]] | None:
+        """What runs a tool again whose task was interrupted; `None`: it may not be run again."""
+        entry = self._entries.get(name)
+        return partial(self._work, entry) if entry is not None and entry.resumable else None
+
+    async def _call(self, call: Call) -> object:
         request = call.request
         params = cast("CallToolRequestParams", request.params)  # the engine reads them by the row of the method
         entry = self._entries.get(params.name)
-        if entry is None:
-            raise unknown("tool", params.name, self._entries)
+        if entry is None or not await self._host.guard.allows(call, "tool", params.name):
+            raise unknown("tool", params.name, self._entries, self._host.guard)
+        revision = request.peer.revision
+        if self._host.guard.asks and call.http is not None and revision.routing_headers:
+            different = param_mismatch(call.http.headers, request.raw, entry.parameters.headers)
+            if different is not None:
+                raise different
+        tasks = self._host.tasks
+        if tasks is None or not tasks.wanted(call, entry.task):
+            return await self._work(entry, call)
+        work = partial(self._work, entry)
+        if revision.core_tasks or (entry.task_at_once and entry.binds(params)):
+            return await tasks.begin(call, work)
+        call.deferred = Deferred(tasks, work)
+        return await work(call)
+
+    async def _work(self, entry: _Entry, call: Call) -> CallToolResult:
+        request = call.request
+        params = cast("CallToolRequestParams", request.params)
         revision = request.peer.revision
         try:
             arguments = entry.parameters.bind(params.arguments or {})
@@ -177,10 +231,10 @@ class Tools:
             return _error(bad.message)
         except RequestFailed:
             raise
-        except Exception:  # noqa: BLE001 -- the author's function was called; logged, and told in general
+        except FAILURES as error:  # the author's function was called; logged, and told in general
             # The specification wants failures of a tool in a result, where a model sees them. What it may know of this
             # one is that it happened: the text of an exception was not written for it.
-            _log.exception("tool %r failed (request %r)", params.name, request.id)
+            log_failure(f"tool {params.name!r}", call, error)
             return _error(f"The tool {params.name} failed. Why is in the log of the server.")
         return fit_result(result, revision)
 

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
+from mcp_server._places import excess
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from mcp_core.errors import LimitExceeded
     from mcp_core.limits import Limits
 
 __all__ = ["Workers"]
@@ -85,6 +88,12 @@ class Workers(Generic[C]):
     def crowded(self) -> bool:
         """Whether the room for waiting calls is full."""
         return len(self._waiting) > self._limits.waiting_requests or self._waiting_bytes > self._limits.waiting_bytes
+
+    def excess(self, size: int) -> LimitExceeded | None:
+        """Why a call of so many bytes may not wait; `None` when it may, or can be run at once."""
+        if self._running + len(self._waiting) < self._limits.running_requests:
+            return None
+        return excess(self._limits, len(self._waiting) + 1, self._waiting_bytes + size)
 
     async def wait_for_room(self) -> None:
         """Returns when another call may come."""

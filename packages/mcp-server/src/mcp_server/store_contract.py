@@ -1,4 +1,4 @@
-"""What every `SessionStore` has to do, as checks that anybody can run against a store of their own.
+"""What every `SessionStore` and every `TaskStore` has to do, as checks that anybody can run against a store of their own.
 
 Each check is a coroutine function that is given a way to open the store. With pytest and pytest-trio:
 
@@ -10,7 +10,8 @@ Each check is a coroutine function that is given a way to open the store. With p
         await check(open_store)
 
 A check opens a store that is empty, closes it, and raises `AssertionError` with a sentence when a rule is broken. The
-checks of `DURABLE_STORE_CHECKS` open it again and look for what they left.
+checks of `DURABLE_STORE_CHECKS` open it again and look for what they left. `TASK_STORE_CHECKS` and
+`DURABLE_TASK_STORE_CHECKS` are the same for stores of tasks.
 """
 
 from __future__ import annotations
@@ -20,8 +21,23 @@ from typing import Final
 from mcp_server import _store_bound_checks as bounds
 from mcp_server import _store_checks as plain
 from mcp_server._store_check_words import OpenStore, StoreCheck
+from mcp_server._task_store_checks import (
+    DURABLE_TASK_STORE_CHECKS,
+    TASK_STORE_CHECKS,
+    OpenTaskStore,
+    TaskStoreCheck,
+)
 
-__all__ = ["DURABLE_STORE_CHECKS", "STORE_CHECKS", "OpenStore", "StoreCheck"]
+__all__ = [
+    "DURABLE_STORE_CHECKS",
+    "DURABLE_TASK_STORE_CHECKS",
+    "STORE_CHECKS",
+    "TASK_STORE_CHECKS",
+    "OpenStore",
+    "OpenTaskStore",
+    "StoreCheck",
+    "TaskStoreCheck",
+]
 
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     plain.a_session_is_found_as_it_was_saved,

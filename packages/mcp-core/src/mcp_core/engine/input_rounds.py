@@ -223,7 +223,7 @@ class Rounds:
             )
         if self.played >= self.limit:
             raise LimitExceeded(
-                "input rounds of one request", observed=self.played + 1, allowed=self.limit, setting="input_rounds"
+                "input rounds of one request", observed=self.played + 1, allowed=self.limit, setting="Limits.input_rounds"
             )
         self.played += 1
         return evolve(params, input_responses=answers or None, request_state=asked.request_state)

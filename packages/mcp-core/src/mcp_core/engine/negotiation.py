@@ -10,7 +10,8 @@ Who knows from earlier that the server is legacy may begin with `initialize`. If
 become wrong, and the probe follows.
 
 The machine takes what came (`discovered`, `refused`, `silent`, `initialized`) and returns the next step. It sends
-nothing and waits for nothing. Each revision is tried once, so it ends.
+nothing and waits for nothing. Each revision is tried once, and once more where a server refuses the very revision that
+it names instead; so it ends.
 
 Spec: basic/versioning (2026-07-28), basic/lifecycle#version-negotiation (legacy).
 """
@@ -111,6 +112,7 @@ class Negotiation:
     """The revisions that the client is willing to speak."""
     progress: Progress = Progress.NEW
     _tried: set[Revision] = attrs.field(factory=set)
+    _repeated: set[Revision] = attrs.field(factory=set)
     _untried_probe: Revision | None = None
     """What to probe with if `initialize` is refused, where the probe was left out."""
     _first_refusal: McpError | None = None
@@ -184,12 +186,15 @@ class Negotiation:
 
     def _probe_again(self, supported: tuple[str, ...]) -> Attempt:
         """The server is modern, and does not speak the revision of the probe."""
-        modern = preferred(
-            revision
-            for revision in self._common(supported)
-            if revision.era is Era.MODERN and revision not in self._tried
-        )
-        return self._legacy_among(supported) if modern is None else self._probe(modern)
+        named = [revision for revision in self._common(supported) if revision.era is Era.MODERN]
+        modern = preferred(revision for revision in named if revision not in self._tried)
+        if modern is None:
+            # It wants what it has just refused. What it says counts, and another of its instances may have refused.
+            modern = preferred(revision for revision in named if revision not in self._repeated)
+            if modern is None:
+                return self._legacy_among(supported)
+            self._repeated.add(modern)
+        return self._probe(modern)
 
     def _legacy_among(self, supported: tuple[str, ...]) -> Attempt:
         """A modern server may list legacy revisions too; those are spoken after `initialize` only."""

@@ -25,7 +25,7 @@ from mcp_core.jsonrpc.messages import Notification
 from mcp_core.limits import Limits
 from mcp_core.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SERVER_DISCOVER
 from mcp_core.revisions import REVISIONS, Era, Revision
-from mcp_core.types import DiscoverRequestParams, DiscoverResult, InitializeRequestParams, InitializeResult
+from mcp_core.types import DiscoverRequestParams, DiscoverResult, InitializeRequestParams, InitializeResult, evolve
 
 if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
@@ -177,7 +177,7 @@ class Opening(Connection):
         else:
             self._lifecycle.send(Kind.INITIALIZE)
             params = InitializeRequestParams(
-                protocol_version=step.revision.name, capabilities=self.capabilities, client_info=self.info
+                protocol_version=step.revision.name, capabilities=_with_extensions(self.capabilities), client_info=self.info
             )
             request = self._ask(INITIALIZE, params, step.revision)
             self._handshake = request.id
@@ -240,3 +240,13 @@ class Opening(Connection):
         if asked.id == self._handshake:
             self._lifecycle.receive(Kind.INITIALIZE_ERROR)
         return self._take(self._negotiation.refused(error), notes)
+
+
+def _with_extensions(capabilities: ClientCapabilities) -> ClientCapabilities:
+    """The capabilities as a legacy server gets them: with the extensions among what its revision does not define.
+
+    Capabilities are an open set in all revisions, and MCP Apps are announced so to servers of any.
+    """
+    if not capabilities.extensions:
+        return capabilities
+    return evolve(capabilities, extra={"extensions": dict(capabilities.extensions), **capabilities.extra})

@@ -23,6 +23,7 @@ from mcp_core.methods import (
     NOTIFICATIONS_MESSAGE,
     NOTIFICATIONS_PROGRESS,
     NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+    NOTIFICATIONS_TASKS_STATUS,
     PING,
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
@@ -33,6 +34,7 @@ from mcp_core.revisions import Era
 from mcp_core.types import (
     CancelledNotificationParams,
     LoggingMessageNotificationParams,
+    ProgressNotificationParams,
     SubscribeRequestParams,
     SubscriptionFilter,
     SubscriptionsAcknowledgedNotificationParams,
@@ -41,7 +43,7 @@ from mcp_core.types import (
     UnsubscribeRequestParams,
 )
 from mcp_core.types.logging import reaches
-from mcp_core.types.meta import SUBSCRIPTION_ID
+from mcp_core.types.meta import RELATED_TASK, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
     from mcp_core.engine.in_flight import Owed
@@ -64,6 +66,9 @@ _OWN_COMMAND: Final = frozenset(
     }
 )
 """Notifications with rules of their own; `notify` does not know them. Notices of changes are published."""
+
+_OF_TASKS: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
+"""What is told of a task (2025-11-25): how it stands, and how far it got, under the token of the request that began it."""
 
 
 class ServerConnection(Serving):
@@ -225,7 +230,8 @@ class ServerConnection(Serving):
         """Tells everybody who wants to know of a change.
 
         Args:
-            row: `list_changed` of tools, prompts or resources, or `notifications/resources/updated`.
+            row: `list_changed` of tools, prompts or resources, `notifications/resources/updated`, `notifications/tasks`;
+                or what a legacy session is told of its tasks: `notifications/tasks/status`, `notifications/progress`.
             params: Its parameters.
 
         Returns:
@@ -234,6 +240,8 @@ class ServerConnection(Serving):
         Raises:
             LocalProtocolError: This server did not declare the capability.
         """
+        if row in _OF_TASKS:
+            return self._publish_of_task(row, params)
         if row.filter_member is None:
             raise LocalProtocolError(f"{row.name} tells of no change; use notify")
         missing = undeclared(row, self.capabilities, None)
@@ -253,6 +261,16 @@ class ServerConnection(Serving):
         for id in self._interests.listeners(row, params):
             messages.append(self._tagged(row, params, id, self._inbound.get(id).peer.revision))  # noqa: PERF401  # a generator would hide which command refuses
         return tuple(messages)
+
+    def _publish_of_task(self, row: NotificationRow[object], params: object) -> tuple[Outgoing, ...]:
+        """What tells a legacy session of one of its tasks: the task goes on when its request was answered long ago."""
+        session = self._session
+        if not isinstance(session, ClientPeer) or self.state is not State.OPERATING or not session.revision.core_tasks:
+            return ()
+        self._check_notification(row, session)
+        if isinstance(params, ProgressNotificationParams) and RELATED_TASK not in (params.meta or {}):
+            raise LocalProtocolError("progress of a task says which one it is of", anchor="basic/utilities/tasks")
+        return (Outgoing(Notification(row.name, self._wire(params, row.params, session.revision))),)
 
     @property
     def subscriptions(self) -> tuple[RequestId, ...]:

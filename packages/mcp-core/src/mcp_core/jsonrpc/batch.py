@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.errors import ErrorCode, LocalProtocolError, MalformedMessage
+from mcp_core.jsonrpc.codec import stand_in
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class BatchReply:
     request among them: the call that settles the last one returns the joined reply, in the order of the batch.
 
     What cannot be processed is answered from the start: members that are no valid message, a request with the id of
-    an earlier one, and `initialize`.
+    an earlier one, and `initialize`. For an answer that cannot be read, `messages` has what `stand_in` gives.
     """
 
     messages: tuple[Message, ...]
@@ -52,6 +53,9 @@ class BatchReply:
         for place, member in enumerate(batch.members):
             if isinstance(member, MalformedMessage):
                 self._answers[place] = member.reply
+                failure = stand_in(member)
+                if failure is not None and member.reply is None:
+                    messages.append(failure)
             elif not isinstance(member, Request):
                 messages.append(member)
             elif member.method == _INITIALIZE:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.text import Repetition
     from mcp_core.limits import Limits
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "stand_in"]
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EXCERPT_BYTES: Final = 200
@@ -276,6 +276,20 @@ def _over(
     bad = _bad(excess.message, value, limits, code=code)
     bad.__cause__ = excess
     return bad
+
+
+def stand_in(bad: MalformedMessage) -> ErrorResponse | None:
+    """What stands for an answer that cannot be read: an error, so that whoever waits for it does not wait for ever.
+
+    Args:
+        bad: What came instead.
+
+    Returns:
+        What to give to the engine, to which it is as good as any answer. `None` when the id cannot be read.
+    """
+    if bad.answers is None:
+        return None
+    return ErrorResponse(bad.answers, ErrorObject(int(bad.code), f"the peer's answer cannot be read: {bad.message}"))
 
 
 def _bad(

@@ -11,6 +11,7 @@ from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.media_types import check_media_type
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25
 from mcp_core.types._base import META_SINCE, Annotations, Icon, Open
 from mcp_core.types._wire import field, wire
@@ -60,6 +61,13 @@ def decode_base64(text: str, *, max_bytes: int = MAX_DECODED_BYTES) -> bytes:
         raise InvalidValue(f"not base64: {problem}") from problem
 
 
+def _decoded(text: str, max_bytes: int, claimed: str | None) -> bytes:
+    data = decode_base64(text, max_bytes=max_bytes)
+    if claimed is not None:
+        check_media_type(claimed, data)
+    return data
+
+
 def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
@@ -98,9 +106,18 @@ class ImageContent(Open):
         """The content for the bytes of a picture."""
         return cls(data=_encode(data), mime_type=mime_type)
 
-    def data_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES) -> bytes:
-        """The bytes of the picture; see `decode_base64` for the errors."""
-        return decode_base64(self.data, max_bytes=max_bytes)
+    def data_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES, check_type: bool = False) -> bytes:
+        """The bytes of the picture.
+
+        Args:
+            max_bytes: The bound on their number, which is looked at before they are decoded.
+            check_type: Whether they have to begin as those of `mime_type` do; see `check_media_type`.
+
+        Raises:
+            LimitExceeded: There would be more than `max_bytes`.
+            InvalidValue: It is no base64, or not what `mime_type` says.
+        """
+        return _decoded(self.data, max_bytes, self.mime_type if check_type else None)
 
 
 @wire(since=R2025_03_26, tag="type")
@@ -123,9 +140,18 @@ class AudioContent(Open):
         """The content for the bytes of a recording."""
         return cls(data=_encode(data), mime_type=mime_type)
 
-    def data_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES) -> bytes:
-        """The bytes of the recording; see `decode_base64` for the errors."""
-        return decode_base64(self.data, max_bytes=max_bytes)
+    def data_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES, check_type: bool = False) -> bytes:
+        """The bytes of the recording.
+
+        Args:
+            max_bytes: The bound on their number, which is looked at before they are decoded.
+            check_type: Whether they have to begin as those of `mime_type` do; see `check_media_type`.
+
+        Raises:
+            LimitExceeded: There would be more than `max_bytes`.
+            InvalidValue: It is no base64, or not what `mime_type` says.
+        """
+        return _decoded(self.data, max_bytes, self.mime_type if check_type else None)
 
 
 @wire(when=("text",))
@@ -160,9 +186,18 @@ class BlobResourceContents(Open):
         """The contents of the resource `uri`."""
         return cls(uri=uri, blob=_encode(data), mime_type=mime_type)
 
-    def blob_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES) -> bytes:
-        """The bytes; see `decode_base64` for the errors."""
-        return decode_base64(self.blob, max_bytes=max_bytes)
+    def blob_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES, check_type: bool = False) -> bytes:
+        """The bytes of the resource.
+
+        Args:
+            max_bytes: The bound on their number, which is looked at before they are decoded.
+            check_type: Whether they have to begin as those of `mime_type` do; see `check_media_type`.
+
+        Raises:
+            LimitExceeded: There would be more than `max_bytes`.
+            InvalidValue: It is no base64, or not what `mime_type` says.
+        """
+        return _decoded(self.blob, max_bytes, self.mime_type if check_type else None)
 
 
 ResourceContents: TypeAlias = TextResourceContents | BlobResourceContents

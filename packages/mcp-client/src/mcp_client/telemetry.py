@@ -1,0 +1,108 @@
+"""Spans and durations of all requests, for OpenTelemetry: install the extra `telemetry` of this package.
+
+    async with open_stdio(["weather-server"], middleware=[Telemetry()]) as client: ...
+
+A request that goes out is a span of the kind `CLIENT`, one that comes in is one of the kind `SERVER`; so is it for both
+sides of a connection, since servers ask too. The trace travels in `_meta` as `traceparent`, `tracestate` and `baggage`,
+whatever the transport, by the propagators that the application configured. Without an SDK nothing is recorded.
+
+Names and attributes are those of the semantic conventions for this protocol, which are still in development. Arguments
+and results are not told, but names of tools and prompts and URIs of resources are.
+
+Spec: basic/index#_meta (2026-07-28)
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.middleware import Middleware
+from mcp_core.telemetry import BUCKETS, CLIENT_DURATION, SERVER_DURATION, carried, carrying, outcome, told
+
+if TYPE_CHECKING:
+    from opentelemetry import context, metrics, trace
+
+    from mcp_core.middleware import Passing, Proceed
+
+__all__ = ["Telemetry"]
+
+_SCOPE: Final = __name__.rpartition(".")[0]
+
+
+class Telemetry(Middleware):
+    """Tells of each request. Make it the first middleware, so that the time of the others counts, too.
+
+    Args:
+        tracer_provider: Makes the tracer; that of the application when `None`.
+        meter_provider: Makes the histograms; that of the application when `None`.
+
+    Raises:
+        ModuleNotFoundError: OpenTelemetry is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace  # lazy: an extra
+        except ModuleNotFoundError as error:
+            extra = f"{_SCOPE.replace('_', '-')}[telemetry]"
+            raise ModuleNotFoundError(f"OpenTelemetry is not installed: {extra} brings it", name=error.name) from error
+        self._tracer: Final = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        self._asked: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its answer.")
+        self._answered: Final = _histogram(meter, SERVER_DURATION, "The time that answering a request took.")
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        """Tells of one request."""
+        from opentelemetry import context, propagate, trace  # lazy: an extra
+
+        facts = told(message)
+        here = context.get_current()
+        parent, links = _parent(message, here) if message.incoming else (here, ())
+        kind = trace.SpanKind.SERVER if message.incoming else trace.SpanKind.CLIENT
+        span = self._tracer.start_span(facts.span_name, parent, kind, facts.attributes, links)
+        inside = trace.set_span_in_context(span, parent)
+        if not message.incoming:
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier, inside)
+            message = carrying(message, carrier)
+        began = time.perf_counter()
+        token = context.attach(inside)
+        end: object = None
+        try:
+            end = await proceed(message)
+        except BaseException as error:
+            end = error
+            raise
+        else:
+            return end
+        finally:
+            context.detach(token)
+            seconds = time.perf_counter() - began
+            what = outcome(message, end)
+            span.set_attributes(what.attributes)
+            if what.failed:
+                span.set_status(trace.StatusCode.ERROR, what.description)
+            names = facts.names if what.known else {}
+            histogram = self._answered if message.incoming else self._asked
+            histogram.record(seconds, {**facts.common, **names, **what.attributes}, inside)
+            span.end()
+
+
+def _histogram(meter: metrics.Meter, name: str, description: str) -> metrics.Histogram:
+    return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=BUCKETS)
+
+
+def _parent(message: Passing, here: context.Context) -> tuple[context.Context, tuple[trace.Link, ...]]:
+    """What the request was asked in; and the span of this side around it, if that is another one."""
+    from opentelemetry import propagate, trace  # lazy: an extra
+
+    parent = propagate.extract(carried(message), here)
+    around = trace.get_current_span(here).get_span_context()
+    asked = trace.get_current_span(parent).get_span_context()
+    return parent, (trace.Link(around),) if around.is_valid and around != asked else ()

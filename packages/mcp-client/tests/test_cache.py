@@ -1,0 +1,470 @@
+"""Results that a client uses again, as the server allows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+from zoo import ELICIT, LIST_FIELDS, Answer, Asked, Reply, decline, modern, serving
+
+from mcp_client import Client, Handlers, ResponseCache, open_http
+from mcp_client._cache import _Key, _Store
+from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
+from mcp_core.errors import ConnectionEnded, LocalProtocolError, RequestFailed
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import TOOLS_LIST
+from mcp_core.revisions import R2025_11_25
+from mcp_core.types import ListToolsRequestParams, TextResourceContents
+
+DAY = 24 * 60 * 60
+
+
+class Source:
+    """A modern server that numbers its answers, and says how long each is good for."""
+
+    def __init__(self, ttl_ms: JsonValue = 60_000, scope: str = "private") -> None:
+        self.asked: list[JsonObject] = []
+        self.fields: JsonObject = {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": scope}
+        self.pages: dict[str | None, str | None] = {None: None}
+        self.before_answer: Callable[[ScriptedPeer], object] | None = None
+        self.peer: ScriptedPeer | None = None
+
+    def result(self, method: str, params: JsonObject) -> JsonObject:
+        number = len(self.asked)
+        if method == "resources/read":
+            return {"contents": [{"uri": str(params["uri"]), "text": str(number)}], **self.fields}
+        cursor = params.get("cursor")
+        following = self.pages[cursor if isinstance(cursor, str) else None]
+        more: JsonObject = {} if following is None else {"nextCursor": following}
+        items: dict[str, JsonObject] = {
+            "tools/list": {"name": str(number), "inputSchema": {"type": "object"}},
+            "prompts/list": {"name": str(number)},
+            "resources/list": {"name": str(number), "uri": "a:b"},
+            "resources/templates/list": {"name": str(number), "uriTemplate": "a:{b}"},
+        }
+        member = {"resources/templates/list": "resourceTemplates"}.get(method, method.split("/", maxsplit=1)[0])
+        return {member: [items[method]], **more, **self.fields}
+
+    async def script(self, peer: ScriptedPeer) -> None:
+        self.peer = peer
+        every: JsonObject = {"listChanged": True}
+        await peer.discover(tools=every, prompts=every, resources={**every, "subscribe": True})
+        while (line := await peer.receive_line()) is not None:
+            request = _json(line)
+            if request["method"] == "subscriptions/listen":
+                await self.told("subscriptions/acknowledged", request["id"], notifications={})
+            elif "id" in request:
+                self.asked.append(request)
+                params = request["params"]
+                assert isinstance(params, dict)
+                cursor = params.get("cursor")
+                if cursor is not None and cursor not in self.pages:
+                    await peer.refuse(request, -32602, "bad cursor")
+                    continue
+                result = self.result(str(request["method"]), params)
+                if self.before_answer is not None:
+                    self.before_answer(peer)
+                    await trio.testing.wait_all_tasks_blocked()
+                await peer.answer(request, result)
+
+    async def told(self, what: str, subscription: JsonValue, **params: JsonValue) -> None:
+        assert self.peer is not None
+        meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": subscription}
+        await self.peer.send({"jsonrpc": "2.0", "method": f"notifications/{what}", "params": {**params, "_meta": meta}})
+
+    @asynccontextmanager
+    async def client(self, **options: bool) -> AsyncIterator[Client]:
+        async with open_in_memory(scripted(self.script), cache=options.get("cache", True)) as client:
+            yield client
+
+
+def _json(line: bytes) -> JsonObject:
+    value = orjson.loads(line)
+    assert isinstance(value, dict)
+    return value
+
+
+async def name_of_tool(client: Client) -> str:
+    return ",".join(tool.name for tool in await client.list_tools())
+
+
+async def text_of(client: Client, uri: str = "a:b") -> str:
+    (contents,) = (await client.read_resource(uri)).contents
+    assert isinstance(contents, TextResourceContents)
+    return contents.text
+
+
+@pytest.mark.spec("caching.positive-ttl-fresh", "caching.stale-refetch", "caching.no-polling")
+async def test_a_result_is_used_again_until_its_time_has_passed(autojump_clock: trio.testing.MockClock) -> None:
+    source = Source(ttl_ms=60_000)
+    async with source.client() as client:
+        assert await name_of_tool(client) == "1"
+        await trio.sleep(59.9)
+        assert await name_of_tool(client) == "1"
+        await trio.sleep(0.2)
+        assert len(source.asked) == 1  # nothing is asked of itself
+        assert await name_of_tool(client) == "2"
+        assert await name_of_tool(client) == "2"
+
+
+@pytest.mark.parametrize("ttl", [0, -1, None])
+@pytest.mark.spec("caching.zero-ttl-stale", "caching.negative-ttl-zero", "caching.absent-ttl-zero")
+async def test_without_a_time_nothing_is_used_again(ttl: JsonValue, autojump_clock: trio.testing.MockClock) -> None:
+    source = Source(ttl_ms=ttl)
+    if ttl is None:
+        del source.fields["ttlMs"]
+    async with source.client() as client:
+        assert [await name_of_tool(client), await name_of_tool(client)] == ["1", "2"]
+
+
+async def test_nothing_is_used_again_when_that_is_not_wanted(autojump_clock: trio.testing.MockClock) -> None:
+    async with Source().client(cache=False) as client:
+        assert [await name_of_tool(client), await name_of_tool(client)] == ["1", "2"]
+
+
+async def test_a_fresh_view_asks_and_what_comes_replaces_what_was_kept(autojump_clock: trio.testing.MockClock) -> None:
+    source = Source()
+    async with source.client() as client:
+        assert await name_of_tool(client) == "1"
+        assert await name_of_tool(client.fresh()) == "2"
+        assert await name_of_tool(client) == "2"
+        source.fields["ttlMs"] = 0
+        assert await name_of_tool(client.fresh()) == "3"
+        assert await name_of_tool(client) == "4"
+
+
+@pytest.mark.parametrize("ttl", [DAY * 10_000, 2**62])
+async def test_nothing_is_used_again_after_a_day(ttl: int, autojump_clock: trio.testing.MockClock) -> None:
+    async with Source(ttl_ms=ttl).client() as client:
+        assert await name_of_tool(client) == "1"
+        await trio.sleep(DAY - 1)
+        assert await name_of_tool(client) == "1"
+        await trio.sleep(2)
+        assert await name_of_tool(client) == "2"
+
+
+@pytest.mark.spec("caching.key-method-and-params")
+async def test_another_method_or_other_parameters_are_another_result(autojump_clock: trio.testing.MockClock) -> None:
+    source = Source()
+    async with source.client() as client:
+        assert await text_of(client, "a:b") == "1"
+        assert await text_of(client, "a:c") == "2"
+        assert (await client.list_resources())[0].name == "3"
+        assert (await client.list_resource_templates())[0].name == "4"
+        assert (await client.list_prompts())[0].name == "5"
+        assert await text_of(client, "a:b") == "1"
+        assert await text_of(client.with_meta({"com.example/tenant": 1}), "a:b") == "6"
+        assert (await client.list_prompts())[0].name == "5"
+
+
+async def test_a_trace_makes_no_difference(autojump_clock: trio.testing.MockClock) -> None:
+    async with Source().client() as client:
+        for number in range(3):
+            view = client.with_meta({"traceparent": f"00-{number + 1:032x}-00f067aa0ba902b7-01"})
+            assert await name_of_tool(view) == "1"
+
+
+@pytest.mark.parametrize(
+    ("notice", "params", "outdated"),
+    [
+        ("tools/list_changed", {}, {"tools"}),
+        ("prompts/list_changed", {}, {"prompts"}),
+        ("resources/list_changed", {}, {"resources", "templates", "a:b", "a:b/c"}),
+        ("resources/updated", {"uri": "a:b"}, {"a:b"}),
+        ("resources/updated", {"uri": "a:b/c"}, {"a:b", "a:b/c"}),
+        ("resources/updated", {"uri": "z:z"}, set()),
+        ("progress", {"progressToken": 99, "progress": 1}, set()),
+    ],
+)
+@pytest.mark.spec("caching.notification-invalidates")
+async def test_a_change_that_is_told_ends_what_it_is_about(
+    notice: str, params: JsonObject, outdated: set[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    source = Source()
+
+    async def every(client: Client) -> dict[str, str]:
+        return {
+            "tools": await name_of_tool(client),
+            "prompts": (await client.list_prompts())[0].name,
+            "resources": (await client.list_resources())[0].name,
+            "templates": (await client.list_resource_templates())[0].name,
+            "a:b": await text_of(client, "a:b"),
+            "a:b/c": await text_of(client, "a:b/c"),
+        }
+
+    async with source.client() as client, client.listen(tools=True):
+        before = await every(client)
+        await source.told(notice, 2, **params)
+        await trio.testing.wait_all_tasks_blocked()
+        after = await every(client)
+    assert {what for what in before if before[what] != after[what]} == outdated
+
+
+async def test_an_answer_that_was_on_its_way_when_something_changed_is_not_kept(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    source = Source()
+    async with source.client() as client, client.listen(tools=True), trio.open_nursery() as nursery:
+        source.before_answer = lambda peer: nursery.start_soon(source.told, "tools/list_changed", 2)
+        assert await name_of_tool(client) == "1"
+        source.before_answer = None
+        assert await name_of_tool(client) == "2"
+        assert await name_of_tool(client) == "2"
+
+
+@pytest.mark.spec("caching.page-refetch-by-cursor", "caching.ttl-may-differ-by-page")
+async def test_each_page_is_kept_for_its_own_time(autojump_clock: trio.testing.MockClock) -> None:
+    source = Source(ttl_ms=60_000)
+    source.pages = {None: "more", "more": None}
+    async with source.client() as client:
+        source.before_answer = lambda _: source.fields.update(ttlMs=10_000)  # for what comes next
+        assert await name_of_tool(client) == "1,2"
+        await trio.sleep(30)
+        assert await name_of_tool(client) == "1,3"
+    params = source.asked[-1]["params"]
+    assert isinstance(params, dict)
+    assert params["cursor"] == "more"
+
+
+@pytest.mark.spec("caching.invalid-cursor-discard", "caching.snapshot-from-start")
+async def test_when_a_kept_cursor_leads_nowhere_the_list_is_fetched_from_its_beginning(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    source = Source(ttl_ms=60_000)
+    source.pages = {None: "old", "old": None}
+    async with source.client() as client:
+        source.before_answer = lambda _: source.fields.update(ttlMs=10_000)
+        assert await name_of_tool(client) == "1,2"
+        await trio.sleep(30)
+        source.pages = {None: "new", "new": None}
+        assert await name_of_tool(client) == "4,5"  # 3 is the one that was refused
+        source.pages = {None: "gone"}
+        count = len(source.asked)
+        with pytest.raises(RequestFailed, match="bad cursor"):
+            await name_of_tool(client.fresh())
+        assert len(source.asked) == count + 4  # it is begun anew once
+
+
+@pytest.mark.spec("caching.invalid-cursor-discard")
+async def test_a_bad_cursor_of_a_page_that_just_came_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
+    source = Source(ttl_ms=0)
+    source.pages = {None: "gone"}
+    async with source.client() as client:
+        with pytest.raises(RequestFailed, match="bad cursor"):
+            await client.list_tools()
+    assert len(source.asked) == 2
+
+
+@pytest.mark.spec("caching.no-cache-of-mrtr-results")
+async def test_what_took_a_question_is_not_used_again(autojump_clock: trio.testing.MockClock) -> None:
+    asked: list[JsonObject] = []
+    text: JsonObject = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.discover(resources={})
+        for number in (1, 2):
+            question: JsonObject = {"a": {"method": "elicitation/create", "params": {"mode": "form", **ELICIT}}}
+            await peer.answer(
+                await peer.receive("resources/read"),
+                {"resultType": "input_required", "inputRequests": question, "requestState": "s"},
+            )
+            asked.append(await peer.receive("resources/read"))
+            await peer.answer(asked[-1], {"contents": [{"uri": "a:b", "text": str(number)}], **text})
+
+    async with open_in_memory(scripted(script), handlers=Handlers(elicit=decline)) as client:
+        assert [await text_of(client), await text_of(client)] == ["1", "2"]
+
+
+async def test_a_legacy_server_has_no_times(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        for _ in range(2):
+            await peer.answer(await peer.receive("tools/list"), {"tools": [], "ttlMs": 60_000, "cacheScope": "public"})
+
+    async with open_in_memory(scripted(script), revisions=[R2025_11_25]) as client:
+        await client.list_tools()
+        await client.list_tools()
+
+
+async def test_a_connection_that_is_over_gives_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with Source().client() as client:
+        await client.list_tools()
+        await client.aclose()
+        with pytest.raises(ConnectionEnded):
+            await client.list_tools()
+
+
+async def test_the_low_level_door_leads_to_the_same_and_refuses_the_same(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    source = Source()
+    async with source.client() as client:
+        first = await client.request(TOOLS_LIST, ListToolsRequestParams())
+        assert await client.request(TOOLS_LIST, ListToolsRequestParams()) is first
+        with pytest.raises(LocalProtocolError, match="expected ListToolsRequestParams"):
+            await client.request(TOOLS_LIST, {"cursor": "a"})  # type: ignore[arg-type]  # on purpose
+        for _ in range(2):
+            await client.request(TOOLS_LIST, ListToolsRequestParams(meta={"com.example/n": 2**70}))
+    assert len(source.asked) == 3
+
+
+# --- who asks --------------------------------------------------------------------------------------------------------
+
+
+def numbered(scope: str = "private") -> Answer:
+    count = 0
+
+    async def calls(asked: Asked, reply: Reply) -> None:
+        nonlocal count
+        count += 1
+        await reply.result(
+            {
+                "tools": [{"name": str(count), "inputSchema": {"type": "object"}}],
+                **LIST_FIELDS,
+                "ttlMs": 60_000,
+                "cacheScope": scope,
+            }
+        )
+
+    return modern(calls)
+
+
+@pytest.mark.parametrize("scope", ["private", "public"])
+@pytest.mark.spec("caching.private-not-shared", "caching.private-reuse")
+async def test_whoever_has_another_token_gets_another_result(scope: str) -> None:
+    async with serving(numbered(scope)) as server, open_http(server.url, headers={"authorization": "a"}) as client:
+        ada, bob = client.with_headers({"Authorization": "ada"}), client.with_headers({"authorization": "bob"})
+        assert [await name_of_tool(each) for each in (client, ada, bob, client, ada, bob)] == list("123123")
+        traced = ada.with_headers({"traceparent": "00-1", "User-Agent": "x"})
+        assert await name_of_tool(traced) == "2"
+        assert await name_of_tool(ada.with_headers({"x-api-key": "k"})) == "4"
+
+
+async def test_a_function_that_gives_headers_is_asked_who_it_is_each_time_and_once_a_request() -> None:
+    asked: list[str] = []
+    token = "ada"
+
+    async def headers() -> dict[str, str]:
+        asked.append(token)
+        return {"authorization": token}
+
+    async with serving(numbered()) as server, open_http(server.url, headers=headers) as client:
+        del asked[:]
+        assert await name_of_tool(client) == "1"
+        assert asked == ["ada"]
+        token = "bob"
+        assert await name_of_tool(client) == "2"
+        token = "ada"
+        assert await name_of_tool(client) == "1"
+        assert asked == ["ada", "bob", "ada"]
+        assert [each.headers["authorization"] for each in server.of("tools/list")] == ["ada", "bob"]
+
+
+@pytest.mark.spec("caching.public-shareable", "caching.private-not-shared")
+async def test_what_is_public_is_shared_by_clients_of_one_url_and_nothing_else() -> None:
+    shared = ResponseCache()
+    async with serving(numbered("public")) as server, serving(numbered("private")) as other:
+        async with (
+            open_http(server.url, cache=shared, headers={"authorization": "ada"}) as ada,
+            open_http(server.url, cache=shared, headers={"authorization": "bob"}) as bob,
+            open_http(server.url + "?x", cache=shared) as elsewhere,
+            open_http(server.url) as alone,
+        ):
+            assert await name_of_tool(ada) == await name_of_tool(bob) == "1"
+            assert await name_of_tool(elsewhere) == "2"
+            assert await name_of_tool(alone) == "3"
+            assert len(shared) == 2
+            assert await name_of_tool(bob.fresh()) == "4"
+            assert await name_of_tool(ada) == "4"
+            shared.clear()
+            assert await name_of_tool(ada) == "5"
+        async with (
+            open_http(other.url, cache=shared, headers={"authorization": "ada"}) as ada,
+            open_http(other.url, cache=shared, headers={"authorization": "bob"}) as bob,
+        ):
+            assert [await name_of_tool(each) for each in (ada, bob, ada)] == ["1", "2", "1"]
+        assert len(shared) == 1
+        async with open_http(other.url, cache=False) as client:
+            assert [await name_of_tool(client), await name_of_tool(client)] == ["3", "4"]
+
+
+def test_an_empty_cache_is_one() -> None:
+    assert ResponseCache()
+    assert len(ResponseCache()) == 0
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+
+
+def key(name: str) -> _Key:
+    return _Key("", b"", name, "", b"")
+
+
+@pytest.mark.property
+@given(
+    st.integers(1, 4),
+    st.integers(1, 30),
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), st.sampled_from("abcdef"), st.integers(0, 40), st.integers(1, 10)),
+            st.tuples(st.just("get"), st.sampled_from("abcdef"), st.just(0), st.just(0)),
+            st.tuples(st.just("drop"), st.sampled_from("abcdef"), st.just(0), st.just(0)),
+            st.tuples(st.just("wait"), st.just(""), st.integers(1, 6), st.just(0)),
+        ),
+        max_size=40,
+    ),
+)
+def test_it_is_never_larger_than_it_may_be_and_gives_nothing_that_is_too_old(
+    entries: int, room: int, steps: list[tuple[str, str, int, int]]
+) -> None:
+    async def run() -> None:
+        store, model = _Store(entries, room), dict[str, tuple[int, float, int]]()
+        for number, (what, name, size, seconds) in enumerate(steps):
+            if what == "put":
+                store.put(key(name), number, size, seconds)
+                model[name] = (number, trio.current_time() + seconds, size)
+            elif what == "drop":
+                store.drop(key(name))
+                model.pop(name, None)
+            elif what == "wait":
+                await trio.sleep(size)
+            else:
+                found = store.get(key(name))
+                if found is not None:
+                    assert found == model[name][0]
+                    assert trio.current_time() < model[name][1]
+            assert len(store) <= entries
+            assert store._size == sum(entry.size for entry in store._entries.values()) <= room
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def test_what_was_not_used_for_longest_goes_first(autojump_clock: trio.testing.MockClock) -> None:
+    store = _Store(2, 100)
+    for name in "ab":
+        store.put(key(name), name, 1, 60)
+    assert store.get(key("a")) == "a"
+    store.put(key("c"), "c", 1, 60)
+    assert [store.get(key(name)) for name in "abc"] == ["a", None, "c"]
+    store.put(key("d"), "d", 101, 60)
+    assert store.get(key("d")) is None
+    assert store.get(key("a")) == "a"
+
+
+def test_what_was_kept_in_another_run_is_forgotten() -> None:
+    store = _Store(2, 100)
+
+    async def put() -> None:
+        store.put(key("a"), "a", 1, 10**9)
+
+    async def get() -> object:
+        return store.get(key("a"))
+
+    trio.run(put)
+    assert trio.run(get) is None

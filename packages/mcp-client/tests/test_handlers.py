@@ -1,0 +1,305 @@
+"""What an application offers to servers beyond the specification, and what it is told where that is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_client import Handlers
+from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
+from mcp_core.engine.connection import Extensions
+from mcp_core.errors import LocalProtocolError, RequestFailed
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.methods import (
+    ELICITATION_CREATE,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+    Method,
+    NotificationRow,
+    Role,
+)
+from mcp_core.revisions import R2025_11_25, R2026_07_28
+from mcp_core.types import NotificationParams, RequestParams, Result, Root
+from mcp_core.types._wire import wire
+
+
+@wire()
+class SearchParams(RequestParams):
+    words: tuple[str, ...]
+
+
+@wire()
+class SearchResult(Result):
+    found: int
+
+
+@wire()
+class IndexedParams(NotificationParams):
+    count: int
+
+
+SEARCH = Method(
+    name="example/search",
+    sender=Role.SERVER,
+    params=SearchParams,
+    result=SearchResult,
+    extension="com.example/search",
+)
+INDEXED = NotificationRow(name="notifications/example/indexed", sender=Role.SERVER, params=IndexedParams)
+
+
+async def search(params: SearchParams) -> SearchResult:
+    return SearchResult(found=len(params.words))
+
+
+async def raw_search(params: SearchParams) -> JsonObject:
+    return {"found": len(params.words), "more": True}
+
+
+async def asked(handlers: Handlers, extensions: Extensions | None = None) -> tuple[JsonObject, JsonObject]:
+    """What a client declares, and what it answers to a request of the extension."""
+    said: list[JsonObject] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        said.append(await peer.initialize(tools={"listChanged": True}))
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "example/search", "params": {"words": ["a", "b"]}})
+        said.append(await peer.receive())
+        done.set()
+
+    done = trio.Event()
+    async with open_in_memory(scripted(script), handlers=handlers, extensions=extensions, revisions=[R2025_11_25]):
+        await done.wait()
+    return said[0], said[1]
+
+
+async def test_a_request_of_an_extension_is_answered_and_the_extension_declared() -> None:
+    first, answer = await asked(Handlers(methods={SEARCH: search}))
+    assert answer["result"] == {"found": 2}
+    params = first["params"]
+    assert isinstance(params, dict)
+    assert "'com.example/search': {}" in str(params["capabilities"])
+
+
+async def test_settings_of_an_extension_are_declared_and_results_may_be_in_wire_form() -> None:
+    handlers = Handlers(methods={SEARCH: raw_search}, extensions={"com.example/search": {"fuzzy": True}})
+    first, answer = await asked(handlers, Extensions())
+    assert answer["result"] == {"found": 2, "more": True}
+    assert "fuzzy" in str(first)
+
+
+async def test_what_a_handler_raises_is_no_more_than_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(params: SearchParams) -> SearchResult:
+        raise ValueError("s3cr3t")
+
+    async def refuses(params: SearchParams) -> SearchResult:
+        raise RequestFailed("not today", code=-5)
+
+    _, answer = await asked(Handlers(methods={SEARCH: broken}))
+    assert answer["error"] == {"code": -32603, "message": "Internal error"}
+    assert "s3cr3t" in caplog.text
+    _, answer = await asked(Handlers(methods={SEARCH: refuses}))
+    assert answer["error"] == {"code": -5, "message": "not today"}
+
+
+async def test_a_method_that_nobody_answers_is_unknown() -> None:
+    _, answer = await asked(Handlers())
+    assert answer["error"] == {"code": -32601, "message": "method not found: example/search"}
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_notifications_go_to_the_functions_that_take_them(modern: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await (peer.discover if modern else peer.initialize)(tools={"listChanged": True})
+        await peer.receive("tools/list")
+        for number in (1, 2):
+            await peer.send(
+                {"jsonrpc": "2.0", "method": INDEXED.name, "params": {"count": number}},
+            )
+        await peer.send({"jsonrpc": "2.0", "method": NOTIFICATIONS_TOOLS_LIST_CHANGED.name})
+        await done.wait()
+
+    done, counts = trio.Event(), list[int]()
+
+    def indexed(params: IndexedParams) -> None:
+        counts.append(params.count)
+        if params.count == 1:
+            raise ValueError("broken")
+
+    handlers = Handlers(
+        notifications={INDEXED: indexed, NOTIFICATIONS_TOOLS_LIST_CHANGED: lambda _: done.set()},
+    )
+    async with open_in_memory(scripted(script), handlers=handlers) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.list_tools)
+        await done.wait()
+        nursery.cancel_scope.cancel()
+    assert counts == [1, 2]
+    assert f"what takes {INDEXED.name} failed" in caplog.text
+
+
+class Callable1:
+    async def __call__(self, params: SearchParams) -> SearchResult:
+        return await search(params)
+
+
+def test_coroutine_functions_of_all_kinds_are_taken() -> None:
+    Handlers(methods={SEARCH: partial(search)})
+    Handlers(methods={SEARCH: Callable1()})
+
+
+def test_what_is_wrong_with_the_functions_is_said_at_once() -> None:
+    with pytest.raises(LocalProtocolError, match="elicitation/create is the specification's own"):
+        Handlers(methods={ELICITATION_CREATE: search})
+    with pytest.raises(LocalProtocolError, match="what answers example/search has to be a coroutine function"):
+        Handlers(methods={SEARCH: lambda _: None})  # type: ignore[dict-item, return-value]  # on purpose
+    with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
+        Handlers(notifications={INDEXED: search})  # type: ignore[dict-item]  # on purpose
+    with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
+        Handlers(notifications={INDEXED: Callable1()})  # type: ignore[dict-item]  # on purpose
+    with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
+        Handlers(notifications={INDEXED: 3})  # type: ignore[dict-item]  # on purpose
+    with pytest.raises(LocalProtocolError, match="'search' is no name of an extension"):
+        Handlers(extensions={"search": {}})
+
+
+# --- roots -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///",
+        "file:///home/ada",
+        "file:///home/ada%20b/",
+        "file:///C:/Users/ada",
+        "file://localhost/home",
+        "file://server/share",
+        "FILE:///home",
+        "file:///a/..b/c..",
+    ],
+)
+@pytest.mark.spec("roots.file-uri", "roots.uri-file-scheme", "roots.validate-uris")
+def test_a_root_is_a_folder(uri: str) -> None:
+    Handlers(roots=[Root(uri=uri)])
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("https://example.com/", "does not begin with file://"),
+        ("/home/ada", "does not begin with file://"),
+        ("file:/home/ada", "does not begin with file://"),
+        ("file:home", "does not begin with file://"),
+        ("file://home", "its path is not absolute"),
+        ("file:///home/../etc", "its path has '..'"),
+        ("file:///home/%2e%2E/etc", "its path has '..'"),
+        ("file:///home/..%5cetc", "its path has '..'"),
+        ("file:///home/..", "its path has '..'"),
+        ("file:///a%00b", "control characters"),
+        ("file:///a\nb", "control characters"),
+        ("file:///a?b", "a query or a fragment"),
+        ("file:///a#b", "a query or a fragment"),
+        ("file://[a/b", "Invalid IPv6 URL"),
+    ],
+)
+@pytest.mark.spec("roots.file-uri", "roots.uri-file-scheme", "roots.validate-uris")
+def test_what_is_no_folder_is_no_root(uri: str, why: str) -> None:
+    with pytest.raises(LocalProtocolError, match=re.escape(why)):
+        Handlers(roots=[Root(uri="file:///home"), Root(uri=uri)])
+
+
+def test_a_text_is_no_root() -> None:
+    with pytest.raises(LocalProtocolError, match="it is of the class str"):
+        Handlers(roots=["file:///home"])  # type: ignore[list-item]  # on purpose
+
+
+@pytest.mark.spec("roots.internal-error")
+async def test_a_root_that_a_function_gives_is_looked_at_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def roots() -> list[Root]:
+        return [Root(uri="http://example.com")]
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize()
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
+        answer.append(await peer.receive())
+        done.set()
+
+    answer: list[JsonObject] = []
+    done = trio.Event()
+    transcript = Transcript()
+    async with open_in_memory(scripted(script), handlers=Handlers(roots=roots), transcript=transcript):
+        await done.wait()
+    assert answer[0]["error"] == {"code": -32603, "message": "Internal error"}
+    assert "it does not begin with file://" in caplog.text
+    assert "example.com" not in transcript.text()
+
+
+# --- members of _meta ------------------------------------------------------------------------------------------------
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+@pytest.mark.spec("meta.trace-context-format")
+async def test_a_view_adds_members_to_the_meta_of_each_request(
+    revision: object, autojump_clock: trio.testing.MockClock
+) -> None:
+    metas: dict[str, object] = {}
+    modern = revision is R2026_07_28
+
+    async def script(peer: ScriptedPeer) -> None:
+        await (peer.discover if modern else peer.initialize)(tools={}, resources={"subscribe": True})
+        while (line := await peer.receive_line()) is not None:
+            request: JsonObject = json.loads(line)
+            params = request.get("params")
+            assert isinstance(params, dict)
+            metas[str(request["method"])] = params.get("_meta")
+            if request["method"] == "tools/list":
+                await peer.answer(request, {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+            elif request["method"] == "subscriptions/listen":
+                await peer.send(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/subscriptions/acknowledged",
+                        "params": {
+                            "notifications": {},
+                            "_meta": {"io.modelcontextprotocol/subscriptionId": request["id"]},
+                        },
+                    }
+                )
+            elif "id" in request:
+                await peer.answer(request, {})
+
+    async with open_in_memory(scripted(script)) as client:
+        view = client.with_meta({"traceparent": TRACE, "com.example/tenant": 7}).with_meta({"com.example/tenant": 8})
+        await view.list_tools()
+        assert own(metas["tools/list"]) == {"traceparent": TRACE, "com.example/tenant": 8}
+        async with view.listen(uris=["a:b"]):
+            pass
+        await client.list_tools()
+    assert own(metas["tools/list"]) == {}
+    for method in ["subscriptions/listen"] if modern else ["resources/subscribe", "resources/unsubscribe"]:
+        assert own(metas[method]) == {"traceparent": TRACE, "com.example/tenant": 8}
+
+
+def own(meta: object) -> dict[str, object]:
+    """The members that are not the protocol's."""
+    return {
+        key: value
+        for key, value in (meta.items() if isinstance(meta, dict) else ())
+        if key != "progressToken" and "modelcontextprotocol" not in key
+    }
+
+
+@pytest.mark.spec("meta.reserved-keys-not-redefined", "meta.baggage-format")
+async def test_members_of_the_protocol_and_broken_traces_are_refused() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.discover()
+
+    async with open_in_memory(scripted(script)) as client:
+        for members in ({"io.modelcontextprotocol/clientInfo": {}}, {"progressToken": 1}, {"baggage": "?"}):
+            with pytest.raises(LocalProtocolError, match=next(iter(members))):
+                client.with_meta(members)

@@ -1,0 +1,386 @@
+"""Skills of servers that keep the rules, and of some that do not."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from mcp_client import Client, open_http
+from mcp_client.skills import (
+    LoadedSkill,
+    SkillChanged,
+    SkillRefused,
+    approval,
+    get_skill,
+    list_skills,
+    load_skill,
+    read_directory,
+)
+from mcp_client.testing import open_in_memory
+from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed, ResourceNotFound
+from mcp_core.methods import SKILLS_GET, SKILLS_LIST
+from mcp_core.revisions import LATEST_LEGACY
+from mcp_core.skills import MAX_SKILL_BYTES, digest
+from mcp_core.types import BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents, evolve
+from mcp_core.types.skills import (
+    SKILLS_EXTENSION,
+    GetSkillRequestParams,
+    GetSkillResult,
+    ListSkillsRequestParams,
+    ListSkillsResult,
+    Skill,
+    SkillResource,
+)
+from mcp_server import Context, Server, serve_http, serve_stream
+from mcp_server.skills import Skills
+
+MAIN = "---\nname: tidy\ndescription: Tidies up.\nallowed-tools: Bash\n---\n# Tidy\n\nRead references/GUIDE.md.\n"
+URI = "skill://tidy/SKILL.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "skills" / "tidy"
+    (made / "references").mkdir(parents=True)
+    (made / "SKILL.md").write_text(MAIN, newline="")
+    (made / "references" / "GUIDE ä.md").write_bytes("# Güide\r\n".encode())
+    (made / "logo.png").write_bytes(b"\x89PNG\x00")
+    (made / "nested").mkdir()
+    (made / "nested" / "SKILL.md").write_text("---\nname: nested\ndescription: Within.\n---\n")
+    return made
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[Client]:
+    async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
+        yield client
+
+
+def make(folder: Path) -> Server:
+    server = Server("docs", version="1")
+    Skills(server).add(folder.parent)
+    return server
+
+
+class Rogue:
+    """A server whose skill is as a test wants it, and whose files are others than it says."""
+
+    def __init__(self) -> None:
+        self.entry = entry()
+        self.files: dict[str, object] = {URI: MAIN}
+        self.reads: list[str] = []
+        server = self.server = Server("rogue", version="1")
+        server.extension(SKILLS_EXTENSION)
+
+        @server.resource("skill://{+path}")
+        async def read(path: str) -> ReadResourceResult:
+            uri = f"skill://{path}"
+            self.reads.append(uri)
+            if uri not in self.files:
+                raise ResourceNotFound.of(uri)
+            contents = self.files[uri]
+            return ReadResourceResult(contents=contents if isinstance(contents, tuple) else (as_contents(uri, contents),))
+
+        @server.method(SKILLS_LIST)
+        async def list_them(_: ListSkillsRequestParams, __: Context) -> ListSkillsResult:
+            return ListSkillsResult(skills=(self.entry,))
+
+        @server.method(SKILLS_GET)
+        async def get_one(_: GetSkillRequestParams, __: Context) -> GetSkillResult:
+            return GetSkillResult(skill=self.entry)
+
+    def list(self, path: str, data: bytes) -> None:
+        """Adds a file to the entry."""
+        assert self.entry.resources != "dynamic"
+        file = SkillResource(uri=f"skill://tidy/{path}", digest=digest(data), size=len(data))
+        self.entry = evolve(self.entry, resources=(*self.entry.resources, file))
+
+
+def as_contents(uri: str, value: object) -> ResourceContents:
+    if isinstance(value, str):
+        return TextResourceContents(uri=uri, text=value)
+    assert isinstance(value, bytes)
+    return BlobResourceContents.of_bytes(uri, value)
+
+
+def entry(text: str = MAIN) -> Skill:
+    data = text.encode()
+    front = {"name": "tidy", "description": "Tidies up.", "allowed-tools": "Bash"}
+    return Skill(
+        uri=URI,
+        frontmatter={**front},
+        resources=(SkillResource(uri=URI, digest=digest(data), size=len(data)),),
+    )
+
+
+# --- servers that keep the rules ---------------------------------------------------------------------------------------
+
+
+async def test_skills_are_listed_got_and_loaded(folder: Path) -> None:
+    async with connected(make(folder)) as client:
+        tidy, nested = await list_skills(client)
+        assert (tidy.uri, nested.uri) == (URI, "skill://tidy/nested/SKILL.md")
+        assert await get_skill(client, URI) == tidy
+        loaded = await load_skill(client, tidy, origin="docs-server")
+        assert loaded.entry is tidy
+        assert loaded.text == MAIN
+        assert loaded.instructions == "# Tidy\n\nRead references/GUIDE.md.\n"
+        assert (await load_skill(client, nested, origin="docs-server")).instructions == ""
+
+
+async def test_files_are_read_by_path_and_by_uri_as_they_are(folder: Path) -> None:
+    async with connected(make(folder)) as client:
+        loaded = await load_skill(client, await get_skill(client, URI), origin="docs-server")
+        for reference in (
+            "references/GUIDE ä.md",
+            "references/GUIDE%20%C3%A4.md",
+            "./nested/../references/GUIDE ä.md",
+            "skill://tidy/references/GUIDE%20%C3%A4.md",
+        ):
+            assert await loaded.read(reference) == "# Güide\r\n".encode()
+        assert await loaded.read("logo.png") == b"\x89PNG\x00"
+        assert b"Within." in await loaded.read("nested/SKILL.md")
+
+
+async def test_directories_are_read(folder: Path) -> None:
+    async with connected(make(folder)) as client:
+        children = await read_directory(client, "skill://tidy")
+        assert [(each.name, each.mime_type) for each in children] == [
+            ("SKILL.md", "text/markdown"),
+            ("logo.png", "image/png"),
+            ("nested", "inode/directory"),
+            ("references", "inode/directory"),
+        ]
+        with pytest.raises(RequestFailed, match="not a directory") as caught:
+            await read_directory(client, URI)
+        assert caught.value.code == ErrorCode.INVALID_PARAMS
+
+
+async def test_skills_go_over_http(folder: Path, autojump_clock: trio.abc.Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        (url, *_) = await nursery.start(partial(serve_http, make(folder), "127.0.0.1:0"))
+        async with open_http(url) as client:
+            tidy, _ = await list_skills(client)
+            assert (await load_skill(client, await get_skill(client, tidy.uri), origin="web")).text == MAIN
+            assert len(await read_directory(client, "skill://tidy")) == 4
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_without_the_extension_is_not_asked() -> None:
+    async with connected(Server("plain", version="1")) as client:
+        for ask in (list_skills(client), get_skill(client, URI), read_directory(client, "skill://tidy")):
+            with pytest.raises(LocalProtocolError, match="does not offer extensions"):
+                await ask
+
+
+async def test_a_server_that_reads_no_directories_is_not_asked_to() -> None:
+    async with connected(Rogue().server) as client:
+        with pytest.raises(LocalProtocolError, match="directoryRead"):
+            await read_directory(client, "skill://tidy")
+
+
+async def test_a_legacy_server_has_no_skills(folder: Path) -> None:
+    server = make(folder)
+    async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[LATEST_LEGACY]) as client:
+        with pytest.raises(LocalProtocolError, match="skills/list"):
+            await list_skills(client)
+
+
+async def test_nothing_is_fetched_before_it_is_needed_nor_twice() -> None:
+    rogue = Rogue()
+    rogue.list("a.md", b"a")
+    rogue.files["skill://tidy/a.md"] = "a"
+    async with connected(rogue.server) as client:
+        (skill,) = await list_skills(client)
+        approval("rogue", skill)
+        assert rogue.reads == []
+        loaded = await load_skill(client, skill, origin="rogue")
+        assert rogue.reads == [URI]
+        assert await loaded.read("a.md") == await loaded.read("a.md") == b"a"
+        assert await loaded.read("SKILL.md") == MAIN.encode()
+        assert rogue.reads == [URI, "skill://tidy/a.md"]
+
+
+# --- what a model and a user are shown ---------------------------------------------------------------------------------
+
+
+async def test_a_model_gets_the_text_with_its_origin_and_an_end_that_it_cannot_forge() -> None:
+    rogue = Rogue()
+    async with connected(rogue.server) as client:
+        loaded = await load_skill(client, rogue.entry, origin="my label")
+        first, second = loaded.marked(), loaded.marked()
+        assert first != second
+        head, *_, end = first.rstrip("\n").split("\n")
+        assert "'my label'" in head
+        assert URI in head
+        assert end in head
+        assert MAIN in first
+        assert end not in MAIN
+
+
+def test_an_approval_is_for_these_files_of_this_server() -> None:
+    rogue = Rogue()
+    before = approval("one", rogue.entry)
+    assert before == approval("one", evolve(rogue.entry, frontmatter={}))
+    assert before != approval("two", rogue.entry)
+    assert before != approval("one", entry(MAIN + "x"))
+    assert before != approval("one", evolve(rogue.entry, uri="skill://other/tidy/SKILL.md"))
+    rogue.list("a.md", b"a")
+    after = approval("one", rogue.entry)
+    assert before != after
+    assert rogue.entry.resources != "dynamic"
+    assert after == approval("one", evolve(rogue.entry, resources=tuple(reversed(rogue.entry.resources))))
+    assert approval("one", evolve(rogue.entry, resources="dynamic")) is None
+
+
+# --- servers that do not -----------------------------------------------------------------------------------------------
+
+
+async def test_an_entry_that_breaks_the_rules_is_not_loaded() -> None:
+    rogue = Rogue()
+    rogue.list("../other/SKILL.md", b"")
+    async with connected(rogue.server) as client:
+        (skill,) = await list_skills(client)
+        with pytest.raises(SkillRefused, match=r"skill://tidy/SKILL.md of rogue is not loaded: .* is not within"):
+            await load_skill(client, skill, origin="rogue")
+        assert rogue.reads == []
+
+
+def two(uri: str) -> tuple[ResourceContents, ...]:
+    return TextResourceContents(uri=uri, text=MAIN), TextResourceContents(uri=uri, text=MAIN)
+
+
+@pytest.mark.parametrize(
+    ("served", "problem"),
+    [
+        (MAIN.replace("Tidy", "Ruin"), "its size or its digest"),
+        (MAIN + " ", "its size or its digest"),
+        ("", "its size or its digest"),
+        (MAIN.replace("\n", "\r\n"), "its size or its digest"),
+        (base64.b64encode(b"x" * 1_000), "decoded base64"),
+        ((), "0 contents"),
+        (two(URI), "2 contents"),
+        ((BlobResourceContents(uri=URI, blob="!"),), "not base64"),
+    ],
+    ids=["same size", "longer", "empty", "line ends", "large", "none", "two", "no base64"],
+)
+async def test_a_skill_that_is_not_the_listed_one_is_not_loaded(served: object, problem: str) -> None:
+    rogue = Rogue()
+    rogue.files[URI] = served
+    async with connected(rogue.server) as client:
+        with pytest.raises(SkillChanged, match=problem):
+            await load_skill(client, rogue.entry, origin="rogue")
+
+
+async def test_a_skill_may_come_as_bytes() -> None:
+    rogue = Rogue()
+    rogue.files[URI] = MAIN.encode()
+    async with connected(rogue.server) as client:
+        assert (await load_skill(client, rogue.entry, origin="rogue")).text == MAIN
+
+
+def with_front(front: str) -> str:
+    return f"---\n{front}---\n# Tidy\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (with_front("name: tidy\ndescription: Tidies up.\n"), "front matter is not the one"),
+        (with_front("name: tidy\ndescription: Tidies up.\nallowed-tools: Bash Write\n"), "front matter is not the one"),
+        (with_front("name: tidy\ndescription: Tidies up.\nallowed-tools: Bash\nhooks: x\n"), "front matter is not the one"),
+        ("# No front matter", "front matter cannot be read"),
+        (with_front("name: [\n"), "front matter cannot be read"),
+        ("---\nname: \udc80\n---\n", "front matter cannot be read"),
+    ],
+)
+async def test_a_front_matter_that_is_not_the_listed_one_is_not_loaded(text: str, problem: str) -> None:
+    rogue = Rogue()
+    data = text.encode(errors="surrogateescape")
+    rogue.files[URI] = data
+    rogue.entry = evolve(entry(), resources=(SkillResource(uri=URI, digest=digest(data), size=len(data)),))
+    async with connected(rogue.server) as client:
+        with pytest.raises(SkillChanged, match=problem):
+            await load_skill(client, rogue.entry, origin="rogue")
+
+
+async def test_a_file_that_is_not_listed_or_differs_is_not_read() -> None:
+    rogue = Rogue()
+    rogue.list("a.md", b"a")
+    rogue.list("gone.md", b"a")
+    rogue.files |= {"skill://tidy/a.md": "b", "skill://tidy/new.md": "new", "skill://other/x.md": "x"}
+    async with connected(rogue.server) as client:
+        loaded = await load_skill(client, rogue.entry, origin="rogue")
+        for reference, problem in (
+            ("a.md", "its size or its digest"),
+            ("new.md", "not among the files"),
+            ("../other/x.md", "leads out of the skill"),
+            ("skill://other/x.md", "leads out of the skill"),
+        ):
+            with pytest.raises(SkillChanged, match=problem):
+                await loaded.read(reference)
+        with pytest.raises(ResourceNotFound):
+            await loaded.read("gone.md")
+        assert rogue.reads == [URI, "skill://tidy/a.md", "skill://tidy/gone.md"]
+
+
+async def test_what_a_cache_kept_of_an_older_skill_does_not_stand_in_the_way() -> None:
+    rogue = Rogue()
+    rogue.server.remove_resource("skill://{+path}")
+
+    @rogue.server.resource(URI)
+    async def main() -> ReadResourceResult:
+        return ReadResourceResult(contents=(TextResourceContents(uri=URI, text=str(rogue.files[URI])),), ttl_ms=1_000_000)
+
+    async with connected(rogue.server) as client:
+        await client.read_resource(URI)
+        changed = MAIN + "More.\n"
+        rogue.files[URI] = changed
+        assert (await load_skill(client, entry(changed), origin="rogue")).text == changed
+
+
+# --- skills that are made when they are read ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dynamic() -> Rogue:
+    rogue = Rogue()
+    rogue.entry = evolve(rogue.entry, resources="dynamic")
+    return rogue
+
+
+async def test_what_cannot_be_verified_is_loaded_only_on_request(dynamic: Rogue) -> None:
+    dynamic.files["skill://tidy/a b.md"] = "a"
+    async with connected(dynamic.server) as client:
+        (skill,) = await list_skills(client)
+        assert skill.resources == "dynamic"
+        with pytest.raises(SkillRefused, match="cannot be verified"):
+            await load_skill(client, skill, origin="rogue")
+        loaded = await load_skill(client, skill, origin="rogue", dynamic=True)
+        assert await loaded.read("a b.md") == b"a"
+        with pytest.raises(SkillChanged, match="leads out"):
+            await loaded.read("skill://other/x")
+        dynamic.files[URI] = MAIN.replace("Bash", "Write")
+        with pytest.raises(SkillChanged, match="front matter is not the one"):
+            await load_skill(client, skill, origin="rogue", dynamic=True)
+
+
+@pytest.mark.parametrize("form", [str, str.encode], ids=["text", "bytes"])
+async def test_there_is_a_bound_on_all_that_is_read_of_it(
+    dynamic: Rogue, form: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_client.skills.MAX_SKILL_BYTES", len(MAIN) + 100)
+    dynamic.files |= {f"skill://tidy/{name}": form("x" * 60) for name in ("a", "b")}
+    async with connected(dynamic.server) as client:
+        loaded = await load_skill(client, dynamic.entry, origin="rogue", dynamic=True)
+        assert isinstance(loaded, LoadedSkill)
+        await loaded.read("a")
+        with pytest.raises(SkillChanged, match=r"more than|decoded base64"):
+            await loaded.read("b")
+    assert MAX_SKILL_BYTES == 16 * 1024 * 1024

@@ -1,0 +1,86 @@
+"""Whether bytes are what their media type says: the first bytes of common kinds of pictures, sound and documents.
+
+A server says what its content is, and whatever shows it acts on that. A page called a picture, or a program called a
+recording, is found out here. Kinds that begin with nothing certain are not known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["check_media_type"]
+
+# ISO media: a box of 4 bytes of length, its name, and the brand of the file, which may also be one of those behind it.
+_BRANDED: Final = r"....ftyp(?:....){0,15}?(?:%s)"
+_XML: Final = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--(?:[^-]|-[^-]){0,2000}-->\s*)?(?:<!DOCTYPE svg[^>]{0,500}>\s*)?<svg[\s>]"
+_JPEG: Final = rb"\xff\xd8\xff"
+_WAV: Final = rb"RI(?:FF|FX)....WAVE"
+_MP3: Final = rb"ID3|\xff[\xe2\xe3\xf2-\xf7\xfa\xfb]"
+_MP4: Final = (_BRANDED % "isom|iso[2-9]|mp4[12]|M4A |M4B |M4V |dash|avc1|3gp.|MSNV|qt  ").encode()
+_ICO: Final = rb"\x00\x00\x01\x00"
+_OGG: Final = rb"OggS"
+_FLAC: Final = rb"fLaC"
+_EBML: Final = rb"\x1a\x45\xdf\xa3"
+
+_BEGINNINGS: Final[Mapping[str, bytes]] = {
+    "application/gzip": rb"\x1f\x8b",
+    "application/pdf": rb"[\s\S]{0,1019}%PDF-",
+    "application/zip": rb"PK(?:\x03\x04|\x05\x06|\x07\x08)",
+    "audio/aac": rb"\xff[\xf0\xf1\xf8\xf9]|ADIF",
+    "audio/flac": _FLAC,
+    "audio/midi": rb"MThd",
+    "audio/mp3": _MP3,
+    "audio/mp4": _MP4,
+    "audio/mpeg": _MP3,
+    "audio/ogg": _OGG,
+    "audio/vnd.wave": _WAV,
+    "audio/wav": _WAV,
+    "audio/wave": _WAV,
+    "audio/webm": _EBML,
+    "audio/x-flac": _FLAC,
+    "audio/x-wav": _WAV,
+    "image/avif": (_BRANDED % "avi[fs]|mif1").encode(),
+    "image/bmp": rb"BM",
+    "image/gif": rb"GIF8[79]a",
+    "image/heic": (_BRANDED % "hei[cmsx]|hev[cmsx]|mif1").encode(),
+    "image/jpeg": _JPEG,
+    "image/jpg": _JPEG,
+    "image/png": rb"\x89PNG\r\n\x1a\n",
+    "image/svg+xml": _XML,
+    "image/tiff": rb"II\*\x00|MM\x00\*",
+    "image/vnd.microsoft.icon": _ICO,
+    "image/webp": rb"RIFF....WEBP",
+    "image/x-icon": _ICO,
+    "video/mp4": _MP4,
+    "video/webm": _EBML,
+}
+
+_LOOKED_AT: Final = 4_096
+
+
+def check_media_type(claimed: str, data: bytes) -> bool:
+    """Checks content against its media type.
+
+    Args:
+        claimed: What the peer says that it is, perhaps with parameters: `image/png`.
+        data: The content, decoded.
+
+    Returns:
+        Whether the content begins as that media type does. False: nothing is known of that media type.
+
+    Raises:
+        InvalidValue: The content is something else.
+    """
+    name = claimed.partition(";")[0].strip().lower()
+    beginning = _BEGINNINGS.get(name)
+    if beginning is None:
+        return False
+    if re.match(beginning, data[:_LOOKED_AT], re.DOTALL) is None:
+        raise InvalidValue(f"the content is called {name} and does not begin as that does, but with {data[:12]!r}")
+    return True

@@ -1,0 +1,196 @@
+"""The life of a task: which status may follow which, and how it is told in either form."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+
+from mcp_core.convert import converter
+from mcp_core.errors import LocalProtocolError
+from mcp_core.revisions import R2025_11_25, R2026_07_28
+from mcp_core.tasks import TRANSITIONS, TaskState, as_extension_task, as_task, timestamp, with_related_task
+from mcp_core.types import (
+    TERMINAL_STATUSES,
+    CancelTaskResult,
+    CreateExtensionTaskResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ExtensionTaskNotificationParams,
+    GetExtensionTaskResult,
+    GetTaskResult,
+    ProgressNotificationParams,
+    RequestedSchema,
+    Task,
+    TaskStatus,
+    TaskStatusNotificationParams,
+)
+
+STATUSES: tuple[TaskStatus, ...] = ("working", "input_required", "completed", "failed", "cancelled")
+BEGUN = TaskState(id="t", created_at=1_700_000_000.0, updated_at=1_700_000_000.0, ttl=60_000, poll_interval=1_000)
+
+
+@pytest.mark.spec("tasks.valid-transitions", "tasks.status-transitions", "schema.task-status", "tasks.status-values")
+@pytest.mark.parametrize("before", STATUSES)
+@pytest.mark.parametrize("after", STATUSES)
+def test_only_the_transitions_of_the_specification_are_possible(before: TaskStatus, after: TaskStatus) -> None:
+    allowed = {
+        "working": {"input_required", "completed", "failed", "cancelled"},
+        "input_required": {"working", "completed", "failed", "cancelled"},
+    }.get(before, set())
+    state = attrs.evolve(BEGUN, status=before)
+    if after in allowed:
+        assert state.moved(after, 1_700_000_001.0).status == after
+    else:
+        with pytest.raises(LocalProtocolError, match=f"a task that is {before} cannot become {after}"):
+            state.moved(after, 1_700_000_001.0)
+    assert set(TRANSITIONS) == set(STATUSES)
+
+
+@pytest.mark.spec("tasks.starts-working")
+def test_a_task_begins_as_working() -> None:
+    assert BEGUN.status == "working"
+    assert not BEGUN.terminal
+
+
+class Life(RuleBasedStateMachine):
+    """Whatever is done to a task, in whatever order: an end is an end, and time does not stand still."""
+
+    statuses = Bundle("statuses")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = BEGUN
+        self.now = BEGUN.created_at
+        self.ended: TaskState | None = None
+
+    @rule(target=statuses, status=st.sampled_from(STATUSES), later=st.floats(0, 1e6), message=st.none() | st.text())
+    def move(self, status: TaskStatus, later: float, message: str | None) -> TaskStatus:
+        self.now += later
+        before = self.state
+        try:
+            self.state = before.moved(status, self.now, message=message)
+        except LocalProtocolError:
+            assert status not in TRANSITIONS[before.status]
+            return before.status
+        assert self.state.updated_at == self.now
+        assert self.state.message == message
+        if status in TERMINAL_STATUSES:
+            self.ended = self.state
+        return status
+
+    @precondition(lambda self: not self.state.terminal)
+    @rule(message=st.none() | st.text(), later=st.floats(0, 1e6))
+    def note(self, message: str | None, later: float) -> None:
+        self.now += later
+        before = self.state
+        self.state = before.noted(message, self.now)
+        assert self.state == attrs.evolve(before, message=message, updated_at=self.now)
+
+    @precondition(lambda self: self.state.terminal)
+    @rule(message=st.text())
+    def note_too_late(self, message: str) -> None:
+        with pytest.raises(LocalProtocolError, match="does not change any more"):
+            self.state.noted(message, self.now)
+
+    @invariant()
+    def an_end_stays(self) -> None:
+        if self.ended is not None:
+            assert self.state == self.ended
+        assert self.state.id == BEGUN.id
+        assert self.state.created_at == BEGUN.created_at
+
+
+TestLife = pytest.mark.spec("tasks.terminal-is-final")(Life.TestCase)
+
+
+@pytest.mark.spec("tasks.created-at", "tasks.last-updated-at")
+def test_times_are_written_in_utc() -> None:
+    assert timestamp(1_700_000_000.5) == "2023-11-14T22:13:20.500Z"
+
+
+@given(st.floats(0, 4e9))
+def test_times_are_iso_8601(seconds: float) -> None:
+    written = timestamp(seconds)
+    assert len(written) == len("2023-11-14T22:13:20.500Z")
+    assert written.endswith("Z")
+
+
+def test_a_task_may_be_forgotten_when_its_time_has_passed() -> None:
+    assert BEGUN.expires_at == 1_700_000_060.0
+    assert attrs.evolve(BEGUN, ttl=None).expires_at is None
+
+
+@pytest.mark.spec("schema.task", "schema.task-results-flat", "schema.task-status-params", "tasks.ttl-in-get")
+def test_the_form_of_2025_11_25_has_its_names_and_says_null_for_ever() -> None:
+    state = attrs.evolve(BEGUN, ttl=None, message="half")
+    for kind in (Task, GetTaskResult, CancelTaskResult, TaskStatusNotificationParams):
+        assert converter(R2025_11_25).unstructure(as_task(state, kind)) == {
+            "taskId": "t",
+            "status": "working",
+            "createdAt": "2023-11-14T22:13:20.000Z",
+            "lastUpdatedAt": "2023-11-14T22:13:20.000Z",
+            "ttl": None,
+            "pollInterval": 1_000,
+            "statusMessage": "half",
+        }
+
+
+@pytest.mark.spec("tasks.task-fields", "tasks.result-type-task")
+def test_the_extension_says_that_a_task_was_made_without_questions_or_results() -> None:
+    made = converter(R2026_07_28).unstructure(as_extension_task(BEGUN, CreateExtensionTaskResult))
+    assert made == {
+        "resultType": "task",
+        "taskId": "t",
+        "status": "working",
+        "createdAt": "2023-11-14T22:13:20.000Z",
+        "lastUpdatedAt": "2023-11-14T22:13:20.000Z",
+        "ttlMs": 60_000,
+        "pollIntervalMs": 1_000,
+    }
+
+
+@pytest.mark.spec("tasks.failed-on-tool-error", "tasks.tool-error-completed", "tasks.failed-only-jsonrpc")
+def test_a_tool_that_reports_an_error_is_a_failed_task_in_one_form_and_a_completed_one_in_the_other() -> None:
+    state = BEGUN.moved("completed", 1_700_000_001.0, result={"content": [], "isError": True})
+    old = as_task(state, GetTaskResult)
+    assert old.status == "failed"
+    assert old.status_message == "the tool reported an error, which is in the result"
+    assert as_task(attrs.evolve(state, message="so it is"), Task).status_message == "so it is"
+    new = as_extension_task(state, GetExtensionTaskResult)
+    assert new.status == "completed"
+    assert new.result == {"content": [], "isError": True}
+    assert new.error is None
+
+
+@pytest.mark.spec("tasks.failed-error-field", "tasks.get-failed")
+def test_a_failed_task_has_its_error() -> None:
+    state = BEGUN.moved("failed", 1_700_000_001.0, message="no", error={"code": -32603, "message": "no"})
+    assert as_task(state, Task).status == "failed"
+    wire = converter(R2026_07_28).unstructure(as_extension_task(state, GetExtensionTaskResult))
+    assert wire["error"] == {"code": -32603, "message": "no"}
+    assert wire["statusMessage"] == "no"
+    assert "result" not in wire
+    more = attrs.evolve(state, error={"code": 1, "message": "no", "data": {"a": 1}})
+    error = converter(R2026_07_28).unstructure(as_extension_task(more, ExtensionTaskNotificationParams))["error"]
+    assert error == {"code": 1, "message": "no", "data": {"a": 1}}
+
+
+@pytest.mark.spec("tasks.get-input-required")
+def test_questions_are_told_only_while_they_are_asked() -> None:
+    form = RequestedSchema(properties={})
+    question = ElicitRequest(params=ElicitRequestFormParams(message="?", requested_schema=form))
+    asking = as_extension_task(BEGUN.moved("input_required", 1.0), GetExtensionTaskResult, {"q": question})
+    assert asking.input_requests == {"q": question}
+    assert as_extension_task(BEGUN.moved("input_required", 1.0), GetExtensionTaskResult).input_requests == {}
+    assert as_extension_task(BEGUN, GetExtensionTaskResult, {"q": question}).input_requests is None
+
+
+@pytest.mark.spec("tasks.related-task-meta", "schema.related-task")
+def test_what_belongs_to_a_task_says_so_and_keeps_its_other_metadata() -> None:
+    told = ProgressNotificationParams(progress_token=1, progress=1)
+    assert with_related_task(told, "t").meta == {"io.modelcontextprotocol/related-task": {"taskId": "t"}}
+    more = ProgressNotificationParams(progress_token=1, progress=1, meta={"a/b": 1})
+    assert with_related_task(more, "t").meta == {"a/b": 1, "io.modelcontextprotocol/related-task": {"taskId": "t"}}

@@ -1,0 +1,185 @@
+"""MCP Apps: pages that hosts show beside what a tool gave.
+
+    dashboard = App(server, "ui://weather/dashboard", Path("dashboard.html"), csp=AppCsp(connect_domains=("https://api.example.com",)))
+
+    @dashboard.tool
+    async def forecast(city: str) -> Forecast: ...
+
+    @dashboard.tool(visibility=("app",))
+    async def refresh(city: str) -> Forecast: ...
+
+What a tool gives is for the model in any case; hosts that show no pages do without. `shows_apps` says who does.
+
+Spec: the extension `io.modelcontextprotocol/ui`
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack, get_args, overload
+
+from mcp_core.apps import app_types, is_app_type, is_app_uri, is_origin, write_meta
+from mcp_core.types import TextResourceContents
+from mcp_core.types.apps import (
+    APP_MIME_TYPE,
+    UI_EXTENSION,
+    AppCsp,
+    AppPermissions,
+    AppResourceMeta,
+    AppToolMeta,
+    AppVisibility,
+)
+from mcp_server._errors import RegistrationError
+from mcp_server._hints import Function as AnyFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from mcp_server._context import Context
+    from mcp_server._options import ToolOptions
+    from mcp_server._registration import Registration
+
+__all__ = ["APP_MIME_TYPE", "App", "AppCsp", "AppPermissions", "AppVisibility", "shows_apps"]
+
+F = TypeVar("F", bound=AnyFunction)
+
+_BOTH: Final[tuple[AppVisibility, ...]] = get_args(AppVisibility)
+_BEGINNING: Final = "<!doctype html"
+
+
+def shows_apps(context: Context) -> bool:
+    """Whether the client of a call can show pages. To others a tool may say more in its text."""
+    return any(map(is_app_type, app_types(context.peer.capabilities)))
+
+
+class App:
+    """A page of a server. It is a resource, which is listed and read like others.
+
+    Args:
+        server: The server. It declares the extension from now on.
+        uri: Its URI: `ui://` and more.
+        html: The document, or the file that it is in, which is read now.
+        name: Its name for programs; the URI by default.
+        title: Its name for people.
+        description: What it shows.
+        csp: Where it may load things from; by default from nowhere, so that all it needs has to be in it.
+        permissions: What it would like to use of the browser.
+        domain: The origin that it would like to have, in the form that the host documents.
+        prefers_border: Whether the host shall draw a border and a background; as it likes by default.
+
+    Raises:
+        RegistrationError: It cannot be a page; the error says why.
+    """
+
+    def __init__(
+        self,
+        server: Registration,
+        uri: str,
+        html: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        csp: AppCsp | None = None,
+        permissions: AppPermissions | None = None,
+        domain: str | None = None,
+        prefers_border: bool | None = None,
+    ) -> None:
+        if not is_app_uri(uri) or "{" in uri:
+            raise RegistrationError(f"the URI of a page begins with ui:// and goes on without spaces, but not {uri!r}")
+        _check(uri, csp)
+        text = _document(uri, html)
+        said = AppResourceMeta(csp=csp, permissions=permissions, domain=domain, prefers_border=prefers_border)
+        meta = write_meta(said)
+        contents = TextResourceContents(uri=uri, text=text, mime_type=APP_MIME_TYPE, meta=meta)
+
+        async def read() -> TextResourceContents:
+            return contents
+
+        server.add_resource(
+            read,
+            uri,
+            name=uri if name is None else name,
+            title=title,
+            description=description,
+            mime_type=APP_MIME_TYPE,
+            size=len(text.encode()),
+            meta=meta,
+        )
+        server.extension(UI_EXTENSION)
+        self._server: Final = server
+        self.uri: Final = uri
+        """Its URI."""
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        function: None = None,
+        /,
+        *,
+        visibility: Collection[AppVisibility] = _BOTH,
+        **options: Unpack[ToolOptions],
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        function: AnyFunction | None = None,
+        /,
+        *,
+        visibility: Collection[AppVisibility] = _BOTH,
+        **options: Unpack[ToolOptions],
+    ) -> object:
+        """Registers a function as a tool whose results the page shows: `@app.tool` or `@app.tool(...)`. See `add_tool`."""
+
+        def register(function: F) -> F:
+            self.add_tool(function, visibility=visibility, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def add_tool(
+        self, function: AnyFunction, *, visibility: Collection[AppVisibility] = _BOTH, **options: Unpack[ToolOptions]
+    ) -> None:
+        """Registers a function as a tool whose results the page shows.
+
+        Args:
+            function: The function. What it returns is what the model gets, and what the page gets of it.
+            visibility: Who may call it: the model, the page, or both. Hosts that show no pages know nothing of that, and give
+                it to the model.
+            **options: See `ToolOptions`.
+
+        Raises:
+            RegistrationError: It cannot be a tool; the error says why.
+        """
+        wrong = [each for each in visibility if each not in _BOTH]
+        if wrong or not visibility:
+            raise RegistrationError(f"a tool is visible to {' or '.join(map(repr, _BOTH))}, or both, not {visibility!r}")
+        chosen = tuple(each for each in _BOTH if each in visibility)
+        said = AppToolMeta(resource_uri=self.uri, visibility=None if chosen == _BOTH else chosen)
+        options["meta"] = write_meta(said, options.get("meta"))
+        self._server.add_tool(function, **options)
+
+
+def _check(uri: str, csp: AppCsp | None) -> None:
+    if csp is None:
+        return
+    for field in ("connect_domains", "resource_domains", "frame_domains", "base_uri_domains"):
+        wrong = next((each for each in getattr(csp, field) or () if not is_origin(each)), None)
+        if wrong is not None:
+            raise RegistrationError(
+                f"{uri}: {field} has {wrong!r}, which is no origin, as 'https://cdn.example.com' or 'https://*.example.com'"
+            )
+
+
+def _document(uri: str, html: str | os.PathLike[str]) -> str:
+    text = html
+    if not isinstance(text, str):
+        try:
+            text = Path(html).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RegistrationError(f"{uri}: the page {os.fspath(html)!r} cannot be read: {error}") from error
+    if not text.lstrip("\ufeff \t\r\n").lower().startswith(_BEGINNING):
+        raise RegistrationError(f"{uri}: a page is an HTML document, which begins with <!DOCTYPE html>, not {text[:40]!r}")
+    return text

@@ -1,0 +1,245 @@
+"""Skills: folders of instructions that a server brings along for the model that uses it.
+
+    skills = Skills(server)
+    skills.add("skills")
+
+Each folder with a `SKILL.md` is a skill: `skills/git-workflow/SKILL.md` becomes `skill://git-workflow/SKILL.md`. Clients of
+2026-07-28 find them by `skills/list`, with the digests of all files; to others they are resources like any other.
+It needs `mcp-server[skills]`.
+
+Spec: the extension `io.modelcontextprotocol/skills`; agentskills.io/specification
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import quote
+
+import attrs
+import orjson
+import trio
+
+from mcp_core.convert import converter
+from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
+from mcp_core.methods import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
+from mcp_core.revisions import R2026_07_28
+from mcp_core.types.skills import (
+    SKILLS_EXTENSION,
+    GetSkillRequestParams,
+    GetSkillResult,
+    ListSkillsResult,
+    ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult,
+    Skill,
+)
+from mcp_server._errors import RegistrationError
+from mcp_server._listing import Listing
+from mcp_server._skill_files import TEMPLATE, Folder, SkillFile, Tree, path_of, read_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.limits import Limits
+    from mcp_core.types import ResourceContents
+    from mcp_server._access import Guard
+    from mcp_server._answering import Call
+    from mcp_server._registration import Registration
+    from mcp_server._seal import KeyRing
+
+__all__ = ["Skills"]
+
+_PAGE_BYTES: Final = 1024 * 1024
+"""How much a page of `skills/list` may have. A skill with 512 files has 80 KB there, and is never cut."""
+
+
+@attrs.define
+class _Shelf:
+    """A `mcp_server._listing.Shelf` with pages of its own size."""
+
+    limits: Limits
+    guard: Guard
+    keys: KeyRing
+
+
+class Skills:
+    """The skills of a server. Make one for a server, and add folders to it.
+
+    The files are read when they are added, and stay in memory, so that digests and contents always fit. Links are not
+    followed, and what begins with a dot is left out. `Server(access=...)` is asked for each file by its URI, and for a
+    skill by that of its `SKILL.md`.
+
+    Args:
+        server: The server. It declares the extension from now on.
+
+    Raises:
+        RegistrationError: The server has skills already.
+    """
+
+    def __init__(self, server: Registration) -> None:
+        service = server._service  # noqa: SLF001  # the same package; the handlers are on the same table as all others
+        server.add_resource(
+            self._read, TEMPLATE.template, name="skills", description="The files of skills, by their paths."
+        )
+        server.extension(SKILLS_EXTENSION, {"directoryRead": True})
+        self._server: Final = server
+        self._limits: Final = service.limits
+        self._limiter: Final = service.limiter
+        self._guard: Final = service.guard
+        self._shelf: Final = _Shelf(service.limits, service.guard, service.keys)
+        self._listing: Final = Listing(self._shelf, "resource", ListSkillsResult(skills=()))
+        self._directories: dict[str, Listing] = {}
+        self._folders: Final[list[Folder]] = []
+        self._tree = Tree({}, {})
+        service.handlers[SKILLS_LIST.name] = self._listing.answer
+        service.handlers[SKILLS_GET.name] = self._get
+        service.handlers[RESOURCES_DIRECTORY_READ.name] = self._read_directory
+
+    @property
+    def listed(self) -> tuple[Skill, ...]:
+        """All skills, by their paths."""
+        return tuple(self._tree.skills.values())
+
+    def add(self, path: str | os.PathLike[str], *, prefix: str = "") -> None:
+        """Adds the skills in a folder, at any depth, or the one that it is itself. Reads all their files.
+
+        Args:
+            path: The folder. It may be a link itself, which is followed once, here.
+            prefix: What stands before their paths in URIs, as `acme/billing`.
+
+        Raises:
+            RegistrationError: There is no skill, or one that is not as skills have to be: it names the file and the line.
+        """
+        try:
+            root = Path(path).resolve(strict=True)
+        except OSError as error:
+            raise RegistrationError(f"the folder of skills {os.fspath(path)!r} cannot be read: {error}") from error
+        if not root.is_dir():
+            raise RegistrationError(f"{os.fspath(path)!r} is no folder")
+        parts = prefix.split("/") if prefix else []
+        if any(part in ("", ".", "..") for part in parts) or quote(prefix) != prefix:
+            raise RegistrationError(f"the prefix {prefix!r} is no path of plain letters, digits and dashes")
+        folder = Folder(str(root), f"{prefix}/" if prefix else "")
+        self._take(_joined(self._tree, read_folder(folder, self._limits), folder))
+        self._folders.append(folder)
+
+    async def refresh(self) -> None:
+        """Reads all folders again. Clients are told of what has changed.
+
+        Raises:
+            RegistrationError: A skill is not as skills have to be. Then all of them stay as they were.
+        """
+        self._take(await trio.to_thread.run_sync(self._read_all, limiter=self._limiter))
+
+    def _read_all(self) -> Tree:
+        tree = Tree({}, {})
+        for folder in self._folders:
+            tree = _joined(tree, read_folder(folder, self._limits), folder)
+        return tree
+
+    # --- what changes ----------------------------------------------------------------------------------------------
+
+    def _take(self, tree: Tree) -> None:
+        """From now on these are the skills."""
+        before, self._tree = self._tree, tree
+        largest = max(map(_size, tree.skills.values()))
+        items = max(1, min(self._limits.page_items, _PAGE_BYTES // largest))
+        self._shelf.limits = attrs.evolve(self._limits, page_items=items)
+        for path, skill in before.skills.items():
+            if tree.skills.get(path) != skill:
+                self._listing.remove(skill.uri)
+        for path, skill in tree.skills.items():
+            if before.skills.get(path) != skill:
+                self._listing.add(skill.uri, skill)
+        self._list_files(before, tree)
+        self._directories = {}
+        for path, children in tree.directories().items():
+            listing = Listing(
+                _Shelf(self._limits, self._guard, self._shelf.keys),
+                "resource",
+                ReadResourceDirectoryResult(resources=()),
+            )
+            for uri, child in sorted(children.items()):
+                listing.add(uri, child)
+            self._directories[path] = listing
+        for path, file in before.files.items():
+            now = tree.files.get(path)
+            if now is not None and now.entry != file.entry:
+                self._server.resource_updated(file.entry.uri)
+
+    def _list_files(self, before: Tree, tree: Tree) -> None:
+        """Each `SKILL.md` is a resource that is listed; the others are found from there, or in the manifest."""
+        for path, skill in before.skills.items():
+            if _described(tree, path) != _described(before, path):
+                self._server.remove_resource(skill.uri)
+        for path, skill in tree.skills.items():
+            described = _described(tree, path)
+            if described == _described(before, path):
+                continue
+            self._server.add_resource(
+                self._reading(path),
+                skill.uri,
+                name=str(skill.frontmatter["name"]),
+                description=str(skill.frontmatter["description"]),
+                mime_type=tree.files[path].contents.mime_type,
+                size=tree.files[path].entry.size,
+            )
+
+    # --- what is asked ---------------------------------------------------------------------------------------------
+
+    def _reading(self, path: str) -> Callable[[], Awaitable[ResourceContents]]:
+        async def read() -> ResourceContents:
+            return self._file(path).contents
+
+        return read
+
+    async def _read(self, path: str) -> ResourceContents:
+        return self._file(path).contents
+
+    def _file(self, path: str) -> SkillFile:
+        file = self._tree.files.get(path)
+        if file is None:
+            raise ResourceNotFound.of(f"skill://{quote(path)}")
+        return file
+
+    async def _get(self, call: Call) -> GetSkillResult:
+        params = cast("GetSkillRequestParams", call.request.params)  # the engine reads them by the row of the method
+        skill = self._tree.skills.get(path_of(params.uri) or "")
+        if skill is None or not await self._guard.allows(call, "resource", skill.uri):
+            raise RequestFailed(f"no skill is served at {params.uri:.1000}", code=ErrorCode.INVALID_PARAMS)
+        return GetSkillResult(skill=skill)
+
+    async def _read_directory(self, call: Call) -> JsonObject:
+        # The engine reads them by the row of the method.
+        params = cast("ReadResourceDirectoryRequestParams", call.request.params)
+        path = path_of(params.uri)
+        listing = None if path is None else self._directories.get(path)
+        if path is None or listing is None or not await self._guard.allows(call, "resource", f"skill://{quote(path)}"):
+            raise RequestFailed(f"{params.uri:.1000} is not a directory resource", code=ErrorCode.INVALID_PARAMS)
+        return await listing.answer(call)
+
+
+def _joined(tree: Tree, more: Tree, folder: Folder) -> Tree:
+    """Two trees as one. Raises `RegistrationError` where a skill would be within one of another folder, or the same."""
+    for one, other in ((tree, more), (more, tree)):
+        for path in one.skills:
+            home = path.rpartition("/")[0]
+            within = next((each for each in other.skills if each.startswith(f"{home}/")), None)
+            if within is not None:
+                raise RegistrationError(f"{folder.path!r}: skill://{within} is within a skill of another folder, skill://{home}")
+    return Tree({**tree.files, **more.files}, {**tree.skills, **more.skills})
+
+
+def _described(tree: Tree, path: str) -> tuple[object, ...] | None:
+    """What is listed of a `SKILL.md` as a resource."""
+    skill = tree.skills.get(path)
+    if skill is None:
+        return None
+    file = tree.files[path]
+    return skill.frontmatter["name"], skill.frontmatter["description"], file.contents.mime_type, file.entry.size
+
+
+def _size(skill: Skill) -> int:
+    return len(orjson.dumps(converter(R2026_07_28).unstructure(skill)))

@@ -1,0 +1,179 @@
+"""A server whose tools run as tasks, for tests, and what speaks to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+import trio.testing
+from raw_client import ALL_CAPABILITIES, Answer, RawClient, as_object, connected
+
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits import Limits
+from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
+from mcp_server import Accepted, Context, RequestFailed, Server, TaskPolicy, ToolError
+
+__all__ = [
+    "BOTH",
+    "EXTENSION",
+    "WITH_TASKS",
+    "Gates",
+    "accept",
+    "begin",
+    "client_of",
+    "get",
+    "make_server",
+    "stands",
+    "task_id",
+    "until",
+]
+
+BOTH: Final = (R2025_11_25, R2026_07_28)
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+WITH_TASKS: Final[JsonObject] = {**ALL_CAPABILITIES, "extensions": {EXTENSION: {}}}
+
+
+@attrs.frozen
+class Name:
+    """A name."""
+
+    name: str
+
+
+@attrs.define
+class Gates:
+    """What holds tools up, and what they did."""
+
+    go: trio.Event = attrs.field(factory=trio.Event)
+    ran: list[str] = attrs.field(factory=list)
+    tasks: list[str | None] = attrs.field(factory=list)
+
+
+def make_server(gates: Gates, *, tasks: TaskPolicy | None = None, limits: Limits | None = None) -> Server:
+    """The server."""
+    server = Server("tasks", version="0", tasks=tasks, limits=limits or Limits())
+
+    @server.tool
+    def plain() -> str:
+        return "plain"
+
+    @server.tool(task="optional")
+    async def work(context: Context, text: str = "done") -> str:
+        gates.ran.append(text)
+        gates.tasks.append(context.task)
+        try:
+            await gates.go.wait()
+        except trio.Cancelled:
+            gates.ran.append("cancelled")
+            raise
+        return text
+
+    @server.tool(task="required")
+    async def must() -> str:
+        return "had to"
+
+    @server.tool(task="optional")
+    async def reports(context: Context) -> str:
+        await context.progress(1, 4)
+        await context.progress(2, message="two")
+        await context.info("this goes nowhere")
+        await gates.go.wait()
+        return "reported"
+
+    @server.tool(task="optional")
+    async def asks(context: Context) -> str:
+        match await context.elicit(Name, "Who?"):
+            case Accepted(value):
+                return f"hello {value.name}"
+            case other:
+                return type(other).__name__
+
+    @server.tool(task="optional")
+    async def asks_twice(context: Context) -> str:
+        said: list[str] = []
+
+        async def ask(key: str) -> None:
+            answer = await context.elicit(Name, f"Who is {key}?", key=key)
+            said.append(answer.value.name if isinstance(answer, Accepted) else "nobody")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "a")
+            nursery.start_soon(ask, "b")
+        return " ".join(sorted(said))
+
+    @server.tool(task="optional")
+    async def fails(how: str) -> str:
+        if how == "tool":
+            raise ToolError("it cannot be done")
+        if how == "protocol":
+            raise RequestFailed("no", code=-32000, data={"why": "so"})
+        raise RuntimeError("secret")
+
+    @server.tool(task="optional", task_at_once=False)
+    async def later(context: Context, short: bool = False) -> str:
+        await context.once("paid", lambda: gates.ran.append("paid"))
+        answer = await context.elicit(Name, "Who?")
+        if short:
+            return "at once"
+        await context.begin_task()
+        gates.tasks.append(context.task)
+        await gates.go.wait()
+        return f"hello {answer.value.name}" if isinstance(answer, Accepted) else "nobody"
+
+    return server
+
+
+@asynccontextmanager
+async def client_of(
+    server: Server, revision: Revision, *, capabilities: JsonObject = WITH_TASKS, **answers: Answer
+) -> AsyncIterator[RawClient]:
+    """A client that has tasks. `elicitation`: answers elicitations."""
+    given = {f"{name}/create": answer for name, answer in answers.items()}
+    async with connected(server, revision, capabilities=capabilities, answers=given) as client:
+        yield client
+
+
+def accept(name: str) -> Callable[[JsonObject], JsonObject]:
+    """Gives a name."""
+    return lambda _: {"action": "accept", "content": {"name": name}}
+
+
+async def begin(client: RawClient, name: str, /, *, ttl: int | None = None, **arguments: JsonValue) -> JsonObject:
+    """Calls a tool as a task. Gives the task."""
+    params: JsonObject = {"name": name, "arguments": arguments}
+    if not client.modern:
+        params["task"] = {} if ttl is None else {"ttl": ttl}
+    result = await client.call("tools/call", params)
+    if client.modern:
+        assert result["resultType"] == "task", result
+        return result
+    assert list(result) == ["task"]
+    return as_object(result["task"])
+
+
+def task_id(task: JsonObject) -> str:
+    """The id of a task."""
+    id = task["taskId"]
+    assert isinstance(id, str)
+    return id
+
+
+async def get(client: RawClient, task: JsonObject) -> JsonObject:
+    """What `tasks/get` says of a task."""
+    return await client.call("tasks/get", {"taskId": task["taskId"]})
+
+
+async def until(client: RawClient, task: JsonObject, *statuses: str) -> JsonObject:
+    """What it says once it says one of these."""
+    while (now := await get(client, task))["status"] not in statuses:
+        await trio.testing.wait_all_tasks_blocked()
+    return now
+
+
+async def stands(client: RawClient, task: JsonObject) -> JsonValue:
+    """Its status, once nothing moves any more."""
+    await trio.testing.wait_all_tasks_blocked()
+    return (await get(client, task))["status"]

@@ -1,0 +1,154 @@
+"""What a server says of how long its results may be used again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import pytest
+import trio.testing
+
+from mcp_client import Client
+from mcp_client.testing import Transcript, open_in_memory
+from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
+from mcp_core.types import CacheableResult, CacheScope, ReadResourceResult, TextResourceContents
+from mcp_server import AccessRequest, CacheHint, Server, serve_stream
+
+
+def make_server(*, cache: CacheHint | None = None, restricted: bool = False) -> Server:
+    async def access(_: AccessRequest) -> bool:
+        return True
+
+    server = Server("test", version="1", cache=cache, access=access if restricted else None)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.prompt
+    async def poem() -> str:
+        return "A poem"
+
+    @server.resource("a:kept", cache=CacheHint(90, "public"))
+    async def kept() -> str:
+        return "text"
+
+    @server.resource("a:{other}", cache=CacheHint(1.5))
+    async def other(other: str) -> str:
+        return other
+
+    @server.resource("b:plain")
+    async def plain() -> str:
+        return "text"
+
+    @server.resource("b:own", cache=CacheHint(90))
+    async def own() -> ReadResourceResult:
+        contents = (TextResourceContents(uri="b:own", text="x"),)
+        return ReadResourceResult(contents=contents, ttl_ms=7, cache_scope="public")
+
+    return server
+
+
+Ask: TypeAlias = Callable[[Client], Awaitable[object]]
+
+
+class Hints(Middleware):
+    """Writes down what the results say."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, str]] = []
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        result = await proceed(message)
+        assert isinstance(result, CacheableResult)
+        self.seen.append((result.ttl_ms, result.cache_scope))
+        return result
+
+
+async def hints(server: Server, ask: Ask) -> list[tuple[int, str]]:
+    """What the results say that a client gets."""
+    hints = Hints()
+    async with open_in_memory(lambda stream: serve_stream(server, stream), middleware=[hints]) as client:
+        await ask(client)
+    return hints.seen
+
+
+LISTS: list[Ask] = [
+    lambda client: client.list_tools(),
+    lambda client: client.list_prompts(),
+    lambda client: client.list_resources(),
+    lambda client: client.list_resource_templates(),
+]
+
+
+@pytest.mark.parametrize("ask", LISTS)
+@pytest.mark.parametrize("scope", ["private", "public"])
+@pytest.mark.spec(
+    "caching.hints-tools-list",
+    "caching.hints-prompts-list",
+    "caching.hints-resources-list",
+    "caching.hints-resources-templates-list",
+    "caching.ttl-non-negative-integer",
+    "caching.scope-values",
+)
+async def test_the_lists_have_the_hint_of_the_server(ask: Ask, scope: CacheScope) -> None:
+    assert await hints(make_server(cache=CacheHint(60, scope)), ask) == [(60_000, scope)]
+    assert await hints(make_server(), ask) == [(0, "private")]
+
+
+@pytest.mark.parametrize("ask", [*LISTS, lambda client: client.read_resource("a:kept")])
+@pytest.mark.spec("caching.scope-reflects-visibility", "caching.public-awareness")
+async def test_nothing_is_public_where_it_depends_on_who_asks(ask: Ask) -> None:
+    ((ttl, scope),) = await hints(make_server(cache=CacheHint(60, "public"), restricted=True), ask)
+    assert ttl > 0
+    assert scope == "private"
+
+
+@pytest.mark.parametrize(
+    ("uri", "hint"),
+    [
+        ("a:kept", (90_000, "public")),
+        ("a:x", (1_500, "private")),
+        ("b:plain", (0, "private")),
+        ("b:own", (7, "public")),
+    ],
+)
+@pytest.mark.spec("caching.hints-resources-read")
+async def test_each_resource_has_its_own_hint(uri: str, hint: tuple[int, str]) -> None:
+    server = make_server(cache=CacheHint(60, "public"))
+    assert await hints(server, lambda client: client.read_resource(uri)) == [hint]
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+async def test_a_client_uses_again_what_it_may_and_hears_of_changes(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    transcript, server = Transcript(), make_server(cache=CacheHint(60))
+    async with (
+        open_in_memory(
+            lambda stream: serve_stream(server, stream), revisions=[revision], transcript=transcript
+        ) as client,
+        client.listen(tools=True) as changes,
+    ):
+        for _ in range(3):
+            assert [tool.name for tool in await client.list_tools()] == ["add"]
+        server.remove_tool("add")
+        async for _ in changes:
+            break
+        assert await client.list_tools() == ()
+    asked = transcript.text().count('"tools/list"')
+    assert asked == (2 if revision is R2026_07_28 else 4)
+    assert ("ttlMs" in transcript.text()) is (revision is R2026_07_28)
+
+
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf])
+def test_a_time_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match=r"CacheHint\.seconds must be a number from 0 on"):
+        CacheHint(seconds)
+
+
+def test_a_scope_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"CacheHint\.scope must be 'private' or 'public', not 'all'"):
+        CacheHint(1, "all")  # type: ignore[arg-type]  # on purpose

@@ -1,0 +1,115 @@
+"""The YAML at the head of a skill, as the core schema of YAML 1.2 has it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.skills import InvalidFrontMatter
+from mcp_server._front_matter import read_front_matter
+
+
+def read(block: str) -> JsonValue:
+    return read_front_matter(f"---\n{block}\n---\nThe text.\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("text", "text"), ("'5'", "5"), ('"true"', "true"), ('"\\u2028\\/"', "\u2028/"),
+        ("|\n  a\n  b", "a\nb\n"), (">-\n  a\n  b", "a b"),
+        ("", None), ("~", None), ("Null", None), ("true", True), ("FALSE", False),
+        ("5", 5), ("-5", -5), ("+5", 5), ("017", 17), ("0o17", 15), ("0xFF", 255), ("9007199254740991", 2**53 - 1),
+        ("1.0", 1.0), (".5", 0.5), ("1.", 1.0), ("1e3", 1000.0),
+        ("[1, {a: [b]}]", [1, {"a": ["b"]}]), ("\n  - 1\n  - 2", [1, 2]), ("{}", {}),
+    ],
+)  # fmt: skip
+def test_values_are_what_json_makes_of_them(written: str, value: JsonValue) -> None:
+    found = read(f"key: {written}")
+    assert found == {"key": value}
+    assert json.dumps(found) == json.dumps({"key": value})
+
+
+@pytest.mark.parametrize(
+    "written", ["on", "yes", "No", "y", "2026-11-22", "2026-11-22T10:00:00Z", "1:30", "1_000", "0b1", "=", "tRUE", "1e", "."]
+)
+def test_what_only_yaml_1_1_takes_for_something_else_is_a_text(written: str) -> None:
+    assert read(f"key: {written}") == {"key": written}
+
+
+def test_a_merge_key_is_a_key_like_others() -> None:
+    assert read("<<: {a: 1}") == {"<<": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("block", "line", "message"),
+    [
+        ("", 2, "has to be a mapping"),
+        ("- a", 2, "has to be a mapping"),
+        ("text", 2, "has to be a mapping"),
+        ("a: 1\na: 2", 3, "'a' stands there twice"),
+        ("a: 1\n2: x", 3, "a key has to be a text"),
+        ("a: 1\n? [b]\n: c", 3, "a key has to be a text"),
+        ("a: &x 1\nb: *x", 3, "an alias"),
+        ("a: !!python/object/apply:os.system ['true']", 2, "a tag"),
+        ("a: !!str 5", 2, "a tag"),
+        ("a: .inf", 2, "JSON has no number"),
+        ("a: -.INF", 2, "JSON has no number"),
+        ("a: .nan", 2, "JSON has no number"),
+        ("a: 1e999", 2, "JSON has no number"),
+        ("a: 9007199254740993", 2, "JSON has no number"),
+        ("a: b: c", 2, "mapping values are not allowed"),
+        ("\ta: 1", 2, "cannot start any token"),
+        ("a: 'x", 3, "unexpected end of stream"),
+        ("a: \x01", None, "no YAML"),
+        ("b: 1\na: x\u2028y", 3, "U\\+2028"),
+        ("a: " + "[" * 1_000, 2, "deeper than 32"),
+        ("a: " + "{a: " * 1_000, 2, "deeper than 32"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_with_its_line(block: str, line: int | None, message: str) -> None:
+    with pytest.raises(InvalidFrontMatter, match=message) as caught:
+        read(block)
+    assert line is None or caught.value.line == line
+
+
+def test_a_second_document_is_refused() -> None:
+    with pytest.raises(InvalidFrontMatter, match="one document"):
+        read("a: 1\n... \n--- {b: 2}")
+
+
+@pytest.mark.property
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=10),
+        st.recursive(
+            st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(st.characters(codec="ascii", min_codepoint=32)),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=3), inner, max_size=3),
+            max_leaves=10,
+        ),
+        max_size=5,
+    )
+)
+def test_json_is_yaml(value: dict[str, JsonValue]) -> None:
+    assert read(json.dumps(value)) == value
+
+
+@pytest.mark.property
+@settings(max_examples=300)
+@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=60))
+def test_any_text_is_front_matter_or_is_refused(text: str) -> None:
+    try:
+        assert isinstance(read(text), dict)
+    except InvalidFrontMatter as error:
+        assert error.message
+
+
+def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ModuleNotFoundError, match="install the extra `skills`"):
+        read("a: 1")
