@@ -54,7 +54,7 @@ __all__ = [
     "ToolFilter",
 ]
 
-USER_REJECTED: Final = -1
+_USER_REJECTED: Final = -1
 """What the specification's examples answer when the user does not want a model to be asked."""
 
 CallConsent: TypeAlias = Callable[[CallToolRequestParams], Awaitable[bool]]
@@ -174,7 +174,7 @@ class Consent(Middleware):
 
 
 def _rejected() -> RequestFailed:
-    return RequestFailed("User rejected sampling request", code=USER_REJECTED)
+    return RequestFailed("User rejected sampling request", code=_USER_REJECTED)
 
 
 class RateLimit(Middleware):

@@ -3,54 +3,30 @@
 from __future__ import annotations
 
 import logging
-import secrets
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import trio
 
 from mcp_core.methods import (
-    ELICITATION_CREATE,
     NOTIFICATIONS_MESSAGE,
     NOTIFICATIONS_PROGRESS,
-    ROOTS_LIST,
-    SAMPLING_CREATE_MESSAGE,
 )
 from mcp_core.types import (
     LOGGING_LEVELS,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    ListRootsRequestParams,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
-    SamplingMessage,
-    TextContent,
-    TitledSingleSelectEnumSchema,
 )
 from mcp_core.types.meta import PROGRESS_TOKEN
-from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
-from mcp_server._form import Form, form_schema
+from mcp_server._context_asking import Asks
 from mcp_server._pace import Pace
-from mcp_server._shape import InvalidArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterable
-
     from mcp_core.engine.events import ClientPeer
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationRow
     from mcp_core.types import (
-        IncludeContext,
         LoggingLevel,
-        ModelPreferences,
-        RequestedSchema,
-        Root,
-        Tool,
-        ToolChoice,
         WireObject,
     )
     from mcp_server._answering import Call
@@ -66,13 +42,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-@lru_cache(maxsize=256)
-def _form(kind: Hashable) -> Form:
-    """Forms are compiled once; the bound is for classes that are made while the server runs."""
-    return form_schema(kind)
-
-
-class Context:
+class Context(Asks):
     """One request, as its handler sees it. A function gets it by a parameter that is annotated with `Context`.
 
     It cannot be used after the handler has returned. Functions that run in a worker thread may read the properties,
@@ -83,12 +53,11 @@ class Context:
     ends the handler: it runs **again from its top** when the answer is there. See `once`.
     """
 
-    __slots__ = ("_asking", "_call", "_ended", "_server")
+    __slots__ = ("_call", "_ended")
 
     def __init__(self, call: Call, server: Server, asking: Asking) -> None:
+        super().__init__(server, asking)
         self._call: Final = call
-        self._server: Final = server
-        self._asking: Final = asking
         self._ended = False
 
     def __repr__(self) -> str:
@@ -265,186 +234,6 @@ class Context:
         """
         call = self._alive()
         await call.link.release_stream(call)
-
-    # --- asking ----------------------------------------------------------------------------------------------------
-
-    async def elicit(
-        self, form: type[T], message: str, *, key: str | None = None
-    ) -> Accepted[T] | Declined | Dismissed:
-        """Asks the user to fill in a form.
-
-        Args:
-            form: A dataclass, attrs class or `TypedDict` with flat fields: text, numbers, truth values, choices.
-            message: What the user is told.
-            key: What the question is called on 2026-07-28, where a client that knows the key may send the answer before
-                it is asked. Made from the question by default, so that only this question can be answered.
-
-        Returns:
-            `Accepted` with an instance of `form`, `Declined` or `Dismissed`.
-
-        Raises:
-            RegistrationError: The class cannot be a form.
-            LocalProtocolError: The client's revision has no such field; the error names it. Or another question of this
-                handler has the same key.
-            InvalidAnswer: What the client sent does not fit the form.
-        """
-        compiled = _form(cast("Hashable", form))  # as all classes are
-        params = ElicitRequestFormParams(message=message, requested_schema=self._said(compiled))
-        outcome = await self._elicit(params, key)
-        if not isinstance(outcome, ElicitResult):
-            return outcome
-        try:
-            # What `form_schema` reads are instances of what it was made from.
-            return Accepted(cast("T", compiled.load(outcome.content or {})))
-        except InvalidArguments as bad:
-            problems = "; ".join(str(problem) for problem in bad.problems)
-            raise InvalidAnswer(f"the client's answer does not fit the form: {problems}") from bad
-
-    def _said(self, form: Form) -> RequestedSchema:
-        """The form as the client's revision says it, or the converter says what cannot be said."""
-        if form.legacy_schema is not None and self.peer.revision not in TitledSingleSelectEnumSchema.__wire__.alive:
-            return form.legacy_schema
-        return form.schema
-
-    async def elicit_url(
-        self, url: str, message: str, *, elicitation_id: str | None = None, key: str | None = None
-    ) -> Accepted[None] | Declined | Dismissed:
-        """Asks the user to visit a page: for a payment, a consent, or anything that must not pass through the client.
-
-        Args:
-            url: The page.
-            message: What the user is told.
-            elicitation_id: What `notifications/elicitation/complete` will name, in 2025-11-25; made up by default.
-            key: What the question is called on 2026-07-28, see `elicit`.
-
-        Returns:
-            `Accepted` when the user agreed to go there, which does not mean that they are done; `Declined` or `Dismissed`.
-
-        Raises:
-            LocalProtocolError: The client's revision has no such question.
-        """
-        elicitation_id = elicitation_id or secrets.token_urlsafe(16)
-        params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
-        outcome = await self._elicit(params, key)
-        return Accepted(None) if isinstance(outcome, ElicitResult) else outcome
-
-    async def _elicit(
-        self, params: ElicitRequestFormParams | ElicitRequestURLParams, key: str | None
-    ) -> ElicitResult | Declined | Dismissed:
-        result = await self.ask(ELICITATION_CREATE, params, key=key)
-        if result.action == "accept":
-            return result
-        return Declined() if result.action == "decline" else Dismissed()
-
-    async def sample(
-        self,
-        messages: str | SamplingMessage | Iterable[SamplingMessage],
-        *,
-        max_tokens: int,
-        system_prompt: str | None = None,
-        model_preferences: ModelPreferences | None = None,
-        include_context: IncludeContext | None = None,
-        temperature: float | None = None,
-        stop_sequences: Iterable[str] | None = None,
-        metadata: JsonObject | None = None,
-        tools: Iterable[Tool] | None = None,
-        tool_choice: ToolChoice | None = None,
-        key: str | None = None,
-    ) -> CreateMessageResult:
-        """Asks the client's model. Spec: client/sampling
-
-        Args:
-            messages: The conversation; a text stands for one message of the user.
-            max_tokens: The most tokens that the answer may have.
-            system_prompt: The system prompt that the server would like.
-            model_preferences: What matters when the client chooses the model.
-            include_context: Which servers' context the model shall see.
-            temperature: The temperature.
-            stop_sequences: Where the model shall stop.
-            metadata: For the provider of the model.
-            tools: The tools that the model may call, since 2025-11-25; the caller runs them.
-            tool_choice: Whether the model may, must or must not call tools.
-            key: What the question is called on 2026-07-28, see `elicit`.
-
-        Returns:
-            What the model says. Its `content` is one block, or a tuple of them.
-
-        Raises:
-            LocalProtocolError: The client's revision has no tools in sampling, or no such content.
-        """
-        if isinstance(messages, str):
-            messages = SamplingMessage(role="user", content=TextContent(text=messages))
-        params = CreateMessageRequestParams(
-            messages=(messages,) if isinstance(messages, SamplingMessage) else tuple(messages),
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
-            model_preferences=model_preferences,
-            include_context=include_context,
-            temperature=temperature,
-            stop_sequences=None if stop_sequences is None else tuple(stop_sequences),
-            metadata=metadata,
-            tools=None if tools is None else tuple(tools),
-            tool_choice=tool_choice,
-        )
-        return await self.ask(SAMPLING_CREATE_MESSAGE, params, key=key)
-
-    async def list_roots(self, *, key: str | None = None) -> tuple[Root, ...]:
-        """Asks the client for the folders that the server may work in. Spec: client/roots
-
-        Args:
-            key: What the question is called on 2026-07-28, see `elicit`.
-
-        Returns:
-            What the client names, which may be nothing. It is advice, and no permission of the operating system.
-        """
-        return (await self.ask(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
-
-    async def ask(self, row: Method[P, R], params: P, *, key: str | None = None) -> R:
-        """Asks the client by a method: one that has no function here, or not in all its forms.
-
-        Args:
-            row: The method.
-            params: Its parameters, an instance of `row.params`.
-            key: What the question is called on 2026-07-28, see `elicit`.
-
-        Returns:
-            The answer, an instance of `row.result`.
-
-        Raises:
-            LocalProtocolError: The client's revision has no such question, or cannot say it.
-        """
-        call = self._alive()
-        if call.pace is not None:
-            await call.pace.flush()
-
-        def ask(params: object) -> Awaitable[object]:
-            return self._asking.ask(row, cast("WireObject", params), key)  # as all parameters are
-
-        answer = await self._server._service.asked(row, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
-        return cast("R", answer)  # read by the row
-
-    @overload
-    async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
-    @overload
-    async def once(self, key: str, function: Callable[[], T]) -> T: ...
-    async def once(self, key: str, function: Callable[[], object]) -> object:
-        """Runs a function with a side effect once for this request, however often the handler runs.
-
-        On 2026-07-28 a handler that asks the client runs again from its top with each answer. What must not happen
-        again, as to book or to pay, goes through here: its result is kept in the sealed state of the request.
-
-        Args:
-            key: Tells this side effect from others of the same handler.
-            function: Is called without arguments; its result must be JSON. It cannot ask the client.
-
-        Returns:
-            What the function gave, now or in an earlier round.
-
-        Raises:
-            TypeError: The result is not JSON.
-        """
-        self._alive()
-        return await self._asking.once(key, function)
 
     # --- for the server --------------------------------------------------------------------------------------------
 
