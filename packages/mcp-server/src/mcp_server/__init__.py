@@ -23,6 +23,7 @@ from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
 from mcp_server._errors import NotRunning, RegistrationError, ToolError
 from mcp_server._host_timeouts import HostTimeouts
 from mcp_server._http_endpoint import HttpEndpoint
+from mcp_server._input_required import Answer, InputRequired, Question
 from mcp_server._lifespan import Lifespan
 from mcp_server._mount_remote import RemoteServer
 from mcp_server._options import PromptOptions, ResourceOptions, ToolOptions
@@ -48,6 +49,7 @@ __all__ = [
     "AccessDenied",
     "AccessKind",
     "AccessRequest",
+    "Answer",
     "Audio",
     "CacheHint",
     "Context",
@@ -61,6 +63,7 @@ __all__ = [
     "HttpOptions",
     "Image",
     "InputPolicy",
+    "InputRequired",
     "InvalidAnswer",
     "Lifespan",
     "MemoryStore",
@@ -68,6 +71,7 @@ __all__ = [
     "NotRunning",
     "Param",
     "PromptOptions",
+    "Question",
     "RegistrationError",
     "RemoteServer",
     "RequestFailed",

@@ -7,6 +7,10 @@ from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 
+import attrs
+import orjson
+import trio
+
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.types import (
     CreateMessageRequestParams,
@@ -20,14 +24,16 @@ from mcp_core.types import (
     TitledSingleSelectEnumSchema,
 )
 from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
+from mcp_server._errors import InvalidResult
 from mcp_server._form import Form, form_schema
+from mcp_server._input_required import row_of, rows_by_name
 from mcp_server._shape import InvalidArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterable
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 
     from mcp_core.engine.events import ClientPeer
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import Method
     from mcp_core.types import (
         IncludeContext,
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
         WireObject,
     )
     from mcp_server._answering import Call
+    from mcp_server._input_required import Answer, InputRequired, Question
     from mcp_server._rounds import Asking
     from mcp_server._server import Server
 
@@ -55,6 +62,30 @@ def _form(kind: Hashable) -> Form:
     return form_schema(kind)
 
 
+@attrs.define
+class _ByHand:
+    """What a function that asks by hand has been told so far."""
+
+    answers: dict[str, Answer] = attrs.field(factory=dict)
+    state: JsonValue = None
+    methods: dict[str, JsonValue] = attrs.field(factory=dict)
+    """The method of each question, by its key."""
+
+    @classmethod
+    def of(cls, asking: Asking) -> _ByHand:
+        """What earlier rounds brought."""
+        plan = asking.plan()
+        methods = plan["methods"] if isinstance(plan, dict) else None
+        if not isinstance(plan, dict) or not isinstance(methods, dict):
+            return cls()
+        answers: dict[str, Answer] = {}
+        for key, method in methods.items():
+            answer = asking.answered(rows_by_name[str(method)], key)
+            if answer is not None:
+                answers[key] = cast("Answer", answer)  # read by the row
+        return cls(answers, plan["state"], methods)
+
+
 class Asks(ABC):
     """Asks the client.
 
@@ -63,11 +94,12 @@ class Asks(ABC):
         asking: How the client is asked.
     """
 
-    __slots__ = ("_asking", "_server")
+    __slots__ = ("_asking", "_hand", "_server")
 
     def __init__(self, server: Server, asking: Asking) -> None:
         self._server: Final = server
         self._asking: Final = asking
+        self._hand: _ByHand | None = None
 
     @abstractmethod
     def _alive(self) -> Call:
@@ -234,6 +266,48 @@ class Asks(ABC):
 
         answer = await self._server._service.asked(row, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
         return cast("R", answer)  # read by the row
+
+    # --- by hand ---------------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> Mapping[str, Answer]:
+        """What the client answered to what an `InputRequired` of this function asked before, by the keys of the questions.
+
+        A client may leave a question without an answer.
+        """
+        self._alive()
+        return self._by_hand().answers
+
+    @property
+    def round_state(self) -> JsonValue:
+        """The `state` of the `InputRequired` that this function returned last; `None` in the first round."""
+        self._alive()
+        return self._by_hand().state
+
+    def _by_hand(self) -> _ByHand:
+        if self._hand is None:
+            self._hand = _ByHand.of(self._asking)
+        return self._hand
+
+    async def _require(self, required: InputRequired) -> None:
+        """Asks what a function returned. Returns when the answers are there, unless another round brings them."""
+        hand = self._by_hand()
+        try:
+            hand.state = orjson.loads(orjson.dumps(required.state))
+        except TypeError as error:
+            raise InvalidResult(f"the state of an InputRequired is not JSON: {error}") from error
+        rows = {key: row_of(question) for key, question in required.questions.items()}
+        hand.methods.update({key: row.name for key, row in rows.items()})
+        self._asking.keep_plan({"state": hand.state, "methods": {**hand.methods}})
+
+        async def ask(key: str, question: Question) -> None:
+            hand.answers[key] = cast("Answer", await self.ask(rows[key], question, key=key))
+
+        async with trio.open_nursery() as nursery:
+            for key, question in required.questions.items():
+                nursery.start_soon(ask, key, question)
+
+    # --- for side effects ------------------------------------------------------------------------------------------
 
     @overload
     async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...

@@ -45,6 +45,7 @@ from mcp_core.types.content import (
 from mcp_core.types.tools import CallToolResult
 from mcp_server._errors import InvalidResult
 from mcp_server._hints import Function, Scope, Unresolvable, function_scope
+from mcp_server._input_required import InputRequired
 from mcp_server._shape import Mismatch, Shape
 from mcp_server._shape_records import MISSING
 from mcp_server._shapes import Compiler
@@ -272,7 +273,7 @@ def results(function: Function) -> Results:
     scope = function_scope(function, {})
     compiler = Compiler(owner, output=True)
     compiler.at("the return annotation")
-    hint = _return_hint(function, scope, compiler)
+    hint = _without_questions(_return_hint(function, scope, compiler))
     unknown = compiler.shape(object, scope)
     if _is_content(hint):
         return Results(output_schema=None, owner=owner, shape=None, wrapped=False, any=unknown)
@@ -287,6 +288,15 @@ def results(function: Function) -> Results:
         # A class that contains itself is a reference; the legacy revisions want to see an object at the top.
         schema = {"type": "object", **schema}
     return Results(output_schema=schema, owner=owner, shape=shape, wrapped=wrapped, any=unknown)
+
+
+def _without_questions(hint: object) -> object:
+    """The return annotation without `InputRequired`, which is no result."""
+    members = get_args(hint)
+    if hint is InputRequired or InputRequired not in members:
+        return MISSING if hint is InputRequired else hint
+    kept = [member for member in members if member is not InputRequired]
+    return Union[tuple(kept)]  # noqa: UP007  # of types that are known when it runs
 
 
 def _return_hint(function: Function, scope: Scope, compiler: Compiler) -> object:

@@ -40,11 +40,24 @@ if TYPE_CHECKING:
     from mcp_server._answering import Call
     from mcp_server._seal import InputPolicy
 
-__all__ = ["QUESTIONS", "Asking", "InRounds", "InSession", "asking", "check_askable", "read_answer", "run_once"]
+__all__ = [
+    "QUESTIONS",
+    "Asking",
+    "Direct",
+    "InRounds",
+    "InSession",
+    "asking",
+    "check_askable",
+    "read_answer",
+    "run_once",
+]
 
 _log: Final = logging.getLogger("mcp_server")
 
 _inside_once: Final[ContextVar[bool]] = ContextVar("inside_once", default=False)
+
+_PLAN: Final = "\0plan"
+"""Under what the questions of a handler that asks by hand are kept; no key of `once` that anybody would choose."""
 
 _STEPS: Final = 3
 """How many turns of the scheduler the other tasks of a handler get to reach their questions: they may, for instance,
@@ -69,6 +82,30 @@ class Asking(Protocol):
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
         """What the call is answered when its handler was ended by its questions; `None` when it has none."""
+
+    def plan(self) -> JsonValue:
+        """What `keep_plan` was given in an earlier round; `None`: nothing."""
+
+    def keep_plan(self, plan: JsonValue) -> None:
+        """Keeps something for the next round."""
+
+    def answered(self, row: Method[object, object], key: str) -> object | None:
+        """The answer to a question of an earlier round, an instance of `row.result`; `None`: the client gave none."""
+
+
+class Direct:
+    """Of an `Asking` whose handler waits for the answers: there are no rounds, and nothing is kept for the next."""
+
+    def plan(self) -> JsonValue:
+        """See `Asking.plan`."""
+        return None
+
+    def keep_plan(self, plan: JsonValue) -> None:
+        """See `Asking.keep_plan`."""
+
+    def answered(self, row: Method[object, object], key: str) -> object | None:  # noqa: ARG002  # none is known
+        """See `Asking.answered`."""
+        return None
 
 
 def asking(call: Call, sealer: Sealer, policy: InputPolicy) -> Asking:
@@ -96,7 +133,7 @@ def check_askable(call: Call, row: Method[object, object], params: WireObject) -
     require_client(peer, row, params)
 
 
-class InSession:
+class InSession(Direct):
     """Asks by requests. A legacy session is there all the time, so there is nothing to carry from round to round."""
 
     def __init__(self, call: Call) -> None:
@@ -192,6 +229,19 @@ class InRounds:
         else:
             await trio.lowlevel.checkpoint()
         return value
+
+    def plan(self) -> JsonValue:
+        """See `Asking.plan`."""
+        return self._ledger.recall(_PLAN)[1]
+
+    def keep_plan(self, plan: JsonValue) -> None:
+        """See `Asking.keep_plan`."""
+        self._ledger.remember(_PLAN, plan)
+
+    def answered(self, row: Method[object, object], key: str) -> object | None:
+        """See `Asking.answered`."""
+        answer = self._ledger.answered(key)
+        return None if answer is None else read_answer(self._revision, row, answer)
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
         """See `Asking.result`."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import trio
 
-from mcp_core.errors import McpError
+from mcp_core.errors import ErrorCode, McpError, RequestFailed
 from mcp_core.types import CacheableResult
 from mcp_server._dependencies import Wanted
 from mcp_server._errors import RegistrationError
+from mcp_server._input_required import InputRequired
 from mcp_server._listing import Shelf
 from mcp_server._signature import label
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from mcp_server._tasks import Tasks
 
 __all__ = ["Host", "Runner", "described", "is_async", "named", "new_limiter"]
+
+_ROUNDS: Final = 16
+"""How often a function may return questions in one session. On 2026-07-28 `InputPolicy.rounds` bounds it."""
 
 _THREADS: Final = 40
 """How many worker threads one server uses at once: trio's own default."""
@@ -124,10 +128,15 @@ class Runner:
             context = self._host.context(call)
             arguments.update(dict.fromkeys(wanted.contexts, context))
         try:
-            if context is not None and wanted.providers:
-                return await self._provided(context, arguments)
-            # What `is_async` took for a coroutine function gives something to be awaited, and so do the methods.
-            return await cast("Awaitable[object]", self._run(**arguments))
+            value = await self._once(context, arguments)
+            for _ in range(_ROUNDS):
+                if not isinstance(value, InputRequired):
+                    return value
+                if context is None:
+                    context = self._host.context(call)
+                await context._require(value)  # noqa: SLF001  # not for the users of a context
+                value = await self._once(context, arguments)
+            raise RequestFailed("the handler asked too often", code=ErrorCode.INTERNAL_ERROR)
         except BaseExceptionGroup as group:
             error = _lone_error(group)
             if error is None:
@@ -136,6 +145,12 @@ class Runner:
         finally:
             if context is not None:
                 context._end()  # noqa: SLF001  # not for the users of a context
+
+    async def _once(self, context: Context | None, arguments: dict[str, object]) -> object:
+        if context is not None and self._wanted.providers:
+            return await self._provided(context, dict(arguments))
+        # What `is_async` took for a coroutine function gives something to be awaited, and so do the methods.
+        return await cast("Awaitable[object]", self._run(**arguments))
 
     async def _provided(self, context: Context, arguments: dict[str, object]) -> object:
         """Calls the function with what others provide, which is cleaned up afterwards."""

@@ -163,13 +163,19 @@ class Ledger:
             key = f"{text}-{times}"
         elif self._named.setdefault(key, text) != text:
             raise LocalProtocolError(f"two questions of one handler have the key {key!r}: give each its own")
+        answer = self.answered(key)
+        if answer is None:
+            self.pending[key] = question
+        return answer
+
+    def answered(self, key: str) -> JsonObject | None:
+        """The answer that this round or an earlier one brought to the question with a key; `None`: there is none."""
         if (known := self.state.answers.get(key)) is not None:
             return known
-        if (answer := self.responses.get(key)) is not None:
+        answer = self.responses.get(key)
+        if answer is not None:
             self.state.answers[key] = answer
-            return answer
-        self.pending[key] = question
-        return None
+        return answer
 
     def recall(self, key: str) -> tuple[bool, JsonValue]:
         """Whether a side effect has happened, and what it gave."""
@@ -223,7 +229,10 @@ class Rounds:
             )
         if self.played >= self.limit:
             raise LimitExceeded(
-                "input rounds of one request", observed=self.played + 1, allowed=self.limit, setting="Limits.input_rounds"
+                "input rounds of one request",
+                observed=self.played + 1,
+                allowed=self.limit,
+                setting="Limits.input_rounds",
             )
         self.played += 1
         return evolve(params, input_responses=answers or None, request_state=asked.request_state)
