@@ -13,8 +13,10 @@ import selectors
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 PROGRAMS = Path(__file__).parent / "bench_programs"
 LEGACY = "2025-11-25"
@@ -32,12 +34,13 @@ class Program:
 
     def __init__(self, name: str, *arguments: str) -> None:
         command = [sys.executable, str(PROGRAMS / name), *arguments]
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert self.child.stdout is not None
-        line = self.child.stdout.readline()
-        if not line:
-            self.close()
-            raise RuntimeError(f"{name} did not start")
+        with tempfile.TemporaryFile() as errors:
+            self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+            assert self.child.stdout is not None
+            line = self.child.stdout.readline()
+            if not line:
+                self.close()
+                raise RuntimeError(f"{name} did not start; it said:\n{said(errors)}")
         self.port = int(line)
 
     def cpu(self) -> float:
@@ -56,6 +59,12 @@ class Program:
         self.child.wait()
         if self.child.stdout is not None:
             self.child.stdout.close()
+
+
+def said(errors: IO[bytes]) -> str:
+    """The end of what a program wrote to its stderr, which went to the file `errors`."""
+    errors.seek(0)
+    return errors.read()[-2000:].decode(errors="replace")
 
 
 class Connection:

@@ -1,5 +1,8 @@
 """Makes the reference, `docs/reference`, from the sources: a page for each public module, and pages of tables.
 
+The pages about requirements need the catalogues of requirements, which are no part of this project: without them those
+pages are left as they are.
+
     python scripts/build_docs.py            writes it
     python scripts/build_docs.py --check    says what is not as it would be written, and fails if there is any
 
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from check_exports import MODULES
 from reference_pages import Source, page, sources
 from reference_tables import tables
+from requirement_pages import FOLDER, requirement_pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,12 +40,14 @@ def pages() -> dict[str, str]:
     made = tables(known)
     found.update(made)
     found[_INDEX] = _index(public, made)
+    found.update(requirement_pages())
     return {name: _MARK + text for name, text in found.items()}
 
 
 def _index(public: Mapping[str, Source], made: Mapping[str, str]) -> str:
     lines = ["# Reference", "", "## Tables", ""]
     lines += [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in made.items()]
+    lines.append(f"- [Requirements and their tests]({FOLDER}/{_INDEX})")
     for package in MODULES:
         lines += ["", f"## {package}", ""]
         for name, source in public.items():
@@ -54,8 +60,14 @@ def _index(public: Mapping[str, Source], made: Mapping[str, str]) -> str:
 def stale(folder: Path) -> list[str]:
     """What in a folder is not as it would be written: names of files that differ, are missing or too many."""
     wanted = pages()
-    there = {path.name: path.read_text() for path in folder.glob("*.md")} if folder.is_dir() else {}
+    there = {name: path.read_text() for name, path in _made(folder, wanted).items()}
     return sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
+
+
+def _made(folder: Path, wanted: Mapping[str, str]) -> dict[str, Path]:
+    """The pages that are there, by name, as far as anything is known of them."""
+    folders = [folder, folder / FOLDER] if f"{FOLDER}/{_INDEX}" in wanted else [folder]
+    return {path.relative_to(folder).as_posix(): path for each in folders for path in each.glob("*.md")}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,11 +81,14 @@ def main(arguments: Sequence[str]) -> int:
         return 1 if found else 0
     REFERENCE.mkdir(exist_ok=True)
     wanted = pages()
-    for path in REFERENCE.glob("*.md"):
-        if path.name not in wanted:
+    for name, path in _made(REFERENCE, wanted).items():
+        if name not in wanted:
             path.unlink()
     for name, text in wanted.items():
+        (REFERENCE / name).parent.mkdir(exist_ok=True)
         (REFERENCE / name).write_text(text)
+    if f"{FOLDER}/{_INDEX}" not in wanted:
+        print(f"docs/reference/{FOLDER}: not run: the catalogues of requirements are not there")
     return 0
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from reference_pages import Source
 
-__all__ = ["tables"]
+__all__ = ["markdown_page", "markdown_table", "tables"]
 
 _REVISIONS: Final = tuple(REVISIONS.values())
 _YES: Final = "yes"
@@ -46,12 +46,14 @@ def tables(sources: Mapping[str, Source]) -> dict[str, str]:
     }
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines]
 
 
-def _page(title: str, text: str, *parts: Sequence[str]) -> str:
+def markdown_page(title: str, text: str, *parts: Sequence[str]) -> str:
+    """A page: its title, its first paragraph, and parts of lines."""
     lines = [f"# {title}", "", text]
     for part in parts:
         lines += ["", *part]
@@ -87,12 +89,12 @@ def _methods(sources: Mapping[str, Source]) -> str:
         for row in METHODS
     ]
     names = [revision.name for revision in _REVISIONS]
-    return _page(
+    return markdown_page(
         "Methods by revision",
         "Requests: who sends them, in which revisions, and what the receiver has to have declared for it. *In a result*: the\n"
         "server asks in an `InputRequiredResult`, and the client answers by sending its request again. From\n"
         "`mcp_core.methods.METHODS`.",
-        _table(["method", "sender", *names, "capability", "parameters", "result"], rows),
+        markdown_table(["method", "sender", *names, "capability", "parameters", "result"], rows),
     )
 
 
@@ -108,12 +110,12 @@ def _notifications(sources: Mapping[str, Source]) -> str:
     ]
     old = [[f"`{name}`", f"`{row.name}`"] for name, row in ALIASES.items()]
     names = [revision.name for revision in _REVISIONS]
-    return _page(
+    return markdown_page(
         "Notifications by revision",
         "Who may send them in which revision, and what has to have been declared for it. From `mcp_core.methods.NOTIFICATIONS`.",
-        _table(["notification", *names, "capability", "parameters"], rows),
+        markdown_table(["notification", *names, "capability", "parameters"], rows),
         ["A client also takes these names from before the specification; nothing of ours sends them.", ""],
-        _table(["name", "taken for"], old),
+        markdown_table(["name", "taken for"], old),
     )
 
 
@@ -124,11 +126,11 @@ def _revisions(sources: Mapping[str, Source]) -> str:
         [f"`{trait}`", *(_value(getattr(revision, trait)) for revision in _REVISIONS), texts.get(trait, "")]
         for trait in traits
     ]
-    return _page(
+    return markdown_page(
         "Revisions and their traits",
         "What is particular about each revision. Code asks these traits, and never compares names of revisions. From\n"
         "`mcp_core.revisions`.",
-        _table(["trait", *(revision.name for revision in _REVISIONS), "meaning"], rows),
+        markdown_table(["trait", *(revision.name for revision in _REVISIONS), "meaning"], rows),
     )
 
 
@@ -148,22 +150,22 @@ def _capabilities() -> str:
             if path is not None:
                 needed.setdefault((side, path), []).append(f"`{row.name}`")
     rows = [[_path(path), side, ", ".join(names)] for (side, path), names in sorted(needed.items())]
-    return _page(
+    return markdown_page(
         "Capabilities",
         "Who declares what, and which messages need it. A server's capabilities are computed from what is registered, a\n"
         "client's from the handlers that it is given; neither is declared by hand. From `mcp_core.methods`.",
-        _table(["capability", "declared by", "needed for"], rows),
+        markdown_table(["capability", "declared by", "needed for"], rows),
     )
 
 
 def _error_codes(sources: Mapping[str, Source]) -> str:
     texts = field_texts(sources["mcp_core.errors"], "ErrorCode")
     rows = [[str(int(code)), f"`{code.name}`", texts.get(code.name, "")] for code in ErrorCode]
-    return _page(
+    return markdown_page(
         "Error codes",
         "The codes of JSON-RPC errors. Which exception stands for which code: [mcp_core.errors](mcp_core.errors.md). From\n"
         "`mcp_core.errors.ErrorCode`.",
-        _table(["code", "name", "meaning"], rows),
+        markdown_table(["code", "name", "meaning"], rows),
     )
 
 
@@ -178,11 +180,11 @@ def _limits(sources: Mapping[str, Source]) -> str:
         ]
         for each in attrs.fields(Limits)
     ]
-    return _page(
+    return markdown_page(
         "Limits",
         "The bounds on what a peer may make this side do. Pass `limits=Limits(...)` to `Server`, `open_stdio` or `open_http`. An error\n"
         "that tells of a limit names the setting. From `mcp_core.limits`.",
-        _table(["setting", "server", "client", "bounds"], rows),
+        markdown_table(["setting", "server", "client", "bounds"], rows),
     )
 
 
@@ -191,11 +193,11 @@ def _repairs(sources: Mapping[str, Source]) -> str:
         [_class_link(repair.cls, sources), "any" if repair.member == "*" else f"`{repair.member}`", repair.note]
         for repair in REPAIRS
     ]
-    return _page(
+    return markdown_page(
         "Repairs",
         "What peers in the field are known to send wrongly, and how it is read all the same. A value is read strictly first; only\n"
         "what fails comes here. We never send any of it. From `mcp_core.tolerance.REPAIRS`.",
-        _table(["class", "member", "what is repaired"], rows),
+        markdown_table(["class", "member", "what is repaired"], rows),
     )
 
 
@@ -219,11 +221,11 @@ def _lifecycle() -> str:
         if state is not State.CLOSED:
             drawing.append(f"    {ids[state]} --> {ids[State.CLOSED]}: the connection ends")
     drawing += [f"    {ids[State.CLOSED]} --> [*]", "```"]
-    return _page(
+    return markdown_page(
         "The legacy session",
         "Revisions up to 2025-11-25 open a session by `initialize`. This is what may be said in each of its states; what is not\n"
         "listed is refused. Requests of 2026-07-28 carry all that has to be known, and have no states. From\n"
         "`mcp_core.engine.lifecycle.RULES`.",
         drawing,
-        _table(["state", "message", "state after it", ""], rows),
+        markdown_table(["state", "message", "state after it", ""], rows),
     )

@@ -418,3 +418,27 @@ async def test_many_ask_at_once() -> None:
 async def test_other_paths_are_not_there() -> None:
     async with everything() as port, asked(port, "GET", "/other") as answer:
         assert answer.status == 404
+
+
+# --- skills ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_skill_is_listed_got_and_read_without_the_client_declaring_anything() -> None:
+    async with everything() as port:
+        client = Modern(port)
+        capabilities = obj((await client.call("server/discover"))["capabilities"])
+        assert obj(capabilities["extensions"])["io.modelcontextprotocol/skills"] == {"directoryRead": True}
+        (skill,) = map(obj, arr((await client.call("skills/list"))["skills"]))
+        assert (await client.call("skills/get", {"uri": skill["uri"]}))["skill"] == skill
+        front = obj(skill["frontmatter"])
+        assert front["metadata"] == {"version": "1.0"}
+        for file in map(obj, arr(skill["resources"])):
+            (read,) = map(obj, arr((await client.call("resources/read", {"uri": file["uri"]}))["contents"]))
+            assert len(str(read["text"]).encode()) == file["size"]
+        children = map(
+            obj, arr((await client.call("resources/directory/read", {"uri": "skill://demo-skill"}))["resources"])
+        )
+        assert [each["mimeType"] for each in children] == ["text/markdown", "inode/directory", "inode/directory"]
+        unknown = {"uri": "skill://none/SKILL.md"}
+        for method in ("skills/get", "resources/directory/read"):
+            assert (await client.fail(method, dict(unknown)))[1] == -32602

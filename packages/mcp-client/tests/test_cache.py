@@ -128,6 +128,7 @@ async def test_nothing_is_used_again_when_that_is_not_wanted(autojump_clock: tri
         assert [await name_of_tool(client), await name_of_tool(client)] == ["1", "2"]
 
 
+@pytest.mark.spec("caching.early-refetch")
 async def test_a_fresh_view_asks_and_what_comes_replaces_what_was_kept(autojump_clock: trio.testing.MockClock) -> None:
     source = Source()
     async with source.client() as client:
@@ -182,7 +183,7 @@ async def test_a_trace_makes_no_difference(autojump_clock: trio.testing.MockCloc
         ("progress", {"progressToken": 99, "progress": 1}, set()),
     ],
 )
-@pytest.mark.spec("caching.notification-invalidates")
+@pytest.mark.spec("caching.notification-invalidates", "caching.data-may-change-within-ttl")
 async def test_a_change_that_is_told_ends_what_it_is_about(
     notice: str, params: JsonObject, outdated: set[str], autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -308,7 +309,7 @@ async def test_the_low_level_door_leads_to_the_same_and_refuses_the_same(
         first = await client.request(TOOLS_LIST, ListToolsRequestParams())
         assert await client.request(TOOLS_LIST, ListToolsRequestParams()) is first
         with pytest.raises(LocalProtocolError, match="expected ListToolsRequestParams"):
-            await client.request(TOOLS_LIST, {"cursor": "a"})  # type: ignore[arg-type]  # on purpose
+            await client.request(TOOLS_LIST, {"cursor": "a"})
         for _ in range(2):
             await client.request(TOOLS_LIST, ListToolsRequestParams(meta={"com.example/n": 2**70}))
     assert len(source.asked) == 3

@@ -501,6 +501,12 @@ def test_progress_is_drawn_and_taken_away(run: Run, monkeypatch: pytest.MonkeyPa
     assert "\r\x1b[K5 " in err
 
 
+@pytest.mark.spec(
+    "elicitation.defaults-prefill",
+    "elicitation.clear-purpose",
+    "elicitation.accept-form-content",
+    "elicitation.accept-content",
+)
 def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = "\n  Ada \n\nx\n1.5\nperhaps\nyes\ngreen\nred\napple, plum\napple, pear\n"
     code, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
@@ -514,11 +520,32 @@ def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatc
         assert complaint in err
 
 
+@pytest.mark.spec(
+    "elicitation.ui-decline",
+    "elicitation.ui-decline-should",
+    "elicitation.client-ui-decline",
+    "elicitation.allow-decline",
+    "elicitation.decline-no-content",
+)
 def test_the_end_of_input_declines_a_form(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, out, _ = on_terminal(run, monkeypatch, "Ada\n12\n", "call", "ask")
     assert data(out) == {"action": "decline"}
 
 
+@pytest.mark.spec(
+    "elicitation.ui-url-host",
+    "elicitation.client-ui-domain",
+    "elicitation.show-full-url",
+    "elicitation.url-show-full",
+    "elicitation.no-open-without-consent",
+    "elicitation.url-no-open-without-consent",
+    "elicitation.client-url-care",
+    "elicitation.url-careful",
+    "elicitation.result-action",
+    "elicitation.url-accept-no-content",
+    "elicitation.accept-url-no-content",
+    "elicitation.ui-decline",
+)
 @pytest.mark.parametrize(
     ("typed", "action"), [("y\n", "accept"), ("\n", "decline"), ("what\n", "decline"), ("", "cancel")]
 )
@@ -530,6 +557,7 @@ def test_a_page_is_shown_and_visited_by_consent_only(
     assert r"https://example.com/\x1b[2J" in err
 
 
+@pytest.mark.spec("mrtr.decline-is-an-answer", "elicitation.decline-no-content")
 def test_where_nobody_can_be_asked_it_is_declined_with_a_note(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for tool in ("ask", "visit"):

@@ -102,6 +102,18 @@ async def listed(client: Client, what: str) -> int:
     return len(await client.list_resource_templates())
 
 
+@pytest.mark.spec(
+    "prompts.client-pagination",
+    "pagination.no-fixed-page-size",
+    "pagination.missing-next-cursor-ends",
+    "pagination.both-flows",
+    "pagination.opaque-format",
+    "pagination.opaque-unmodified",
+    "pagination.cursor-opaque",
+    "pagination.no-page-size-assumption",
+    "pagination.missing-cursor-ends",
+    "pagination.not-across-sessions",
+)
 @pytest.mark.parametrize("what", LISTS)
 @pytest.mark.parametrize("last", [{}, {"nextCursor": None}, {"nextCursor": ""}])
 async def test_a_list_has_all_of_its_pages(what: str, last: JsonObject, autojump_clock: trio.testing.MockClock) -> None:
@@ -147,6 +159,7 @@ async def test_pages_that_do_not_end_are_an_error_of_the_server(autojump_clock: 
 # --- everything else that is asked -----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("completion.context-arguments", "completion.client-partial")
 async def test_resources_prompts_and_completions(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(resources={}, prompts={}, completions={})
@@ -241,6 +254,7 @@ async def test_a_server_that_refuses_the_log_level_is_used_all_the_same(
     assert "the log level could not be set" in caplog.text
 
 
+@pytest.mark.spec("logging.client-may-present")
 async def test_log_messages_go_to_a_logger_when_nobody_takes_them(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,6 +272,12 @@ async def test_log_messages_go_to_a_logger_when_nobody_takes_them(
 # --- what servers ask ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "elicitation.accept-content",
+    "elicitation.url-accept-no-content",
+    "elicitation.id-opaque",
+    "elicitation.complete-optional",
+)
 @pytest.mark.parametrize("revision", LEGACY)
 @pytest.mark.parametrize("question", ANSWERS)
 async def test_a_legacy_server_asks_by_request(
@@ -287,6 +307,7 @@ async def test_a_legacy_server_asks_by_request(
         await trio.testing.wait_all_tasks_blocked()
 
 
+@pytest.mark.spec("roots.unsupported-error")
 async def test_what_has_no_handler_is_not_declared_and_refused(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.initialize("2025-11-25")
@@ -300,6 +321,17 @@ async def test_what_has_no_handler_is_not_declared_and_refused(autojump_clock: t
         await trio.testing.wait_all_tasks_blocked()
 
 
+@pytest.mark.spec(
+    "elicitation.declare-capability",
+    "elicitation.capability",
+    "elicitation.at-least-one-mode",
+    "sampling.declare-tools",
+    "sampling.tools-capability",
+    "sampling.declare-capability",
+    "sampling.capability",
+    "roots.declare-capability",
+    "roots.capability",
+)
 def test_capabilities_follow_from_the_handlers() -> None:
     declared = HANDLERS.capabilities()
     assert declared.roots is not None
@@ -487,6 +519,14 @@ def question(name: str) -> JsonObject:
     return asked if params is None else {**asked, "params": params}
 
 
+@pytest.mark.spec(
+    "elicitation.accept-form-content",
+    "elicitation.accept-url-no-content",
+    "elicitation.server-may-elicit",
+    "roots.result-shape",
+    "sampling.result-shape",
+    "mrtr.state-opaque",
+)
 async def test_a_modern_server_asks_in_its_result_and_is_asked_again(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={}, prompts={}, resources={})
@@ -551,6 +591,7 @@ async def test_a_server_that_never_has_enough_input_is_given_up(autojump_clock: 
             await client.call_tool("a")
 
 
+@pytest.mark.spec("mrtr.error-needs-no-replay")
 async def test_a_handler_that_fails_in_a_round_fails_the_call(autojump_clock: trio.testing.MockClock) -> None:
     async def fails(_: ElicitRequestFormParams) -> ElicitResult:
         raise ZeroDivisionError
@@ -626,6 +667,7 @@ CAPABLE: JsonObject = {
 }
 
 
+@pytest.mark.spec("resources.updated-sub-resource", "schema.resource-updated")
 async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -669,7 +711,7 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
     ]
 
 
-@pytest.mark.spec("header.xmcp-other-transport-ignored")
+@pytest.mark.spec("header.xmcp-other-transport-ignored", "stdio.no-header-layer")
 async def test_a_tool_whose_header_annotation_is_wrong_is_kept_where_there_are_no_headers(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -684,6 +726,7 @@ async def test_a_tool_whose_header_annotation_is_wrong_is_kept_where_there_are_n
         assert [each.name for each in await client.list_tools()] == ["a"]
 
 
+@pytest.mark.spec("resources.options-independent", "resources.subscribe-independent-flags")
 async def test_a_session_grants_what_the_server_declared(autojump_clock: trio.testing.MockClock) -> None:
     async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}, resources={}))) as client:  # noqa: SIM117  the outer one has to end last
         async with client.listen(tools=True, prompts=True, resources=True, uris=["a:b"]) as changes:
@@ -762,6 +805,7 @@ async def test_listeners_are_told_that_the_connection_is_lost(era: str, autojump
                 raise AssertionError("there is nobody to listen to")
 
 
+@pytest.mark.spec("stdio.correlate-subscription-id")
 async def test_a_modern_listener_hears_its_own_stream_until_the_server_ends_it(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -107,6 +107,7 @@ async def test_a_server_that_cannot_be_reached_is_data_and_the_others_work() -> 
         assert repr(group["dead"]) == "<Member 'dead', failed>"
 
 
+@pytest.mark.spec("stdio.restart-after-crash")
 async def test_a_process_that_dies_is_started_again() -> None:
     restart = Restart(times=2, within=3600, delay=0)
     async with open_group({"a": program("a")}, restart=restart) as group:

@@ -152,6 +152,17 @@ async def test_a_call_is_shown_with_its_arguments_and_sent_only_with_consent(rev
     assert shown[:2] == [("delete_everything", {}), ("roots", None)]
 
 
+@pytest.mark.spec(
+    "sampling.ui-review",
+    "sampling.ui-edit",
+    "sampling.ui-response",
+    "sampling.inform-user",
+    "sampling.human-in-the-loop",
+    "sampling.approval-controls",
+    "sampling.approval",
+    "sampling.sensitive-data",
+    "security.approve-sampling",
+)
 @BOTH
 async def test_what_a_model_is_asked_and_says_is_shown_and_may_be_changed(revision: Revision) -> None:
     async def before(params: CreateMessageRequestParams) -> CreateMessageRequestParams:
@@ -167,6 +178,7 @@ async def test_what_a_model_is_asked_and_says_is_shown_and_may_be_changed(revisi
     assert ASKED == ["TextContent(text='Say hello')"]
 
 
+@pytest.mark.spec("sampling.human-in-loop", "sampling.rejected-error", "sampling.approval", "security.approve-sampling")
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_server_is_told_that_the_user_refused(when: str) -> None:
     async def never(*_: object) -> None:
@@ -178,6 +190,7 @@ async def test_a_server_is_told_that_the_user_refused(when: str) -> None:
     assert len(ASKED) == (0 if when == "before" else 1)
 
 
+@pytest.mark.spec("mrtr.error-needs-no-replay", "roots.error-no-replay", "sampling.human-in-the-loop")
 async def test_a_refusal_ends_a_modern_call_with_an_error_here() -> None:
     async def never(_: CreateMessageRequestParams) -> None:
         return None
@@ -187,6 +200,7 @@ async def test_a_refusal_ends_a_modern_call_with_an_error_here() -> None:
             await client.call_tool("sample")
 
 
+@pytest.mark.spec("elicitation.approval", "elicitation.approval-controls", "mrtr.decline-is-an-answer")
 @BOTH
 async def test_the_user_is_not_bothered_without_consent(revision: Revision) -> None:
     async def consent(params: ElicitRequestFormParams | ElicitRequestURLParams) -> bool:
@@ -198,6 +212,7 @@ async def test_the_user_is_not_bothered_without_consent(revision: Revision) -> N
     assert ASKED == []
 
 
+@pytest.mark.spec("roots.expose-permitted", "roots.access-control", "roots.consent", "roots.only-permitted")
 @BOTH
 async def test_a_root_is_told_only_with_consent(revision: Revision) -> None:
     async def consent(root: Root) -> bool:
@@ -227,6 +242,13 @@ async def test_calls_are_bounded_in_time(autojump_clock: trio.testing.MockClock)
         await client.list_tools()
 
 
+@pytest.mark.spec(
+    "elicitation.rate-limit",
+    "sampling.rate-limit",
+    "sampling.approval-controls",
+    "sampling.iteration-limit",
+    "sampling.iteration-limits",
+)
 async def test_what_a_server_may_ask_for_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
     limit = RateLimit(samples=Rate(3), tokens=Rate(100), elicitations=Rate(1))
     async with opened(limit, revision=LEGACY[-1]) as client:

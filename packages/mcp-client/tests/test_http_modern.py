@@ -460,6 +460,7 @@ async def test_the_headers_of_the_protocol_are_its_own(name: str) -> None:
             client.with_headers({name: "x"})
 
 
+@pytest.mark.spec("stdio.no-header-layer")
 async def test_a_pipe_has_no_headers() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()

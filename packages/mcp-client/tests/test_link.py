@@ -128,7 +128,13 @@ async def test_a_progress_handler_that_fails_ends_the_call_and_cancels_the_reque
 # --- deadlines -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("cancellation.timeout-reset-on-progress", "cancellation.timeout-cancels")
+@pytest.mark.spec(
+    "cancellation.timeout-reset-on-progress",
+    "cancellation.timeout-cancels",
+    "lifecycle.timeout-cancel",
+    "lifecycle.handle-request-timeout",
+    "lifecycle.request-timeouts",
+)
 async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -152,7 +158,15 @@ async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
     assert caught.value.circumstances.phase is Phase.REQUEST
 
 
-@pytest.mark.spec("cancellation.timeout-maximum", "cancellation.timeouts")
+@pytest.mark.spec(
+    "cancellation.timeout-maximum",
+    "cancellation.timeouts",
+    "cancellation.timeout-configurable",
+    "lifecycle.timeout-configurable",
+    "lifecycle.max-timeout",
+    "lifecycle.request-timeouts",
+    "tools.client-timeouts",
+)
 async def test_the_total_deadline_holds_in_spite_of_progress(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
@@ -208,7 +222,9 @@ def test_a_deadline_is_more_than_nothing(name: str, value: float) -> None:
 # --- cancellation ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("cancellation.client-should-notify", "cancellation.late-response-ignored")
+@pytest.mark.spec(
+    "cancellation.client-should-notify", "cancellation.late-response-ignored", "stdio.cancel-notification"
+)
 @pytest.mark.parametrize("begin", BEGINNINGS)
 async def test_cancelling_the_caller_cancels_the_request_once(
     begin: Begin, autojump_clock: trio.testing.MockClock
@@ -414,6 +430,7 @@ async def test_unknown_things_are_survived(
     assert any("params is null" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.spec("stdio.correlate-by-id")
 @pytest.mark.parametrize("begin", BEGINNINGS)
 async def test_a_hundred_calls_at_once_each_get_their_own_answer(
     begin: Begin, autojump_clock: trio.testing.MockClock
@@ -521,6 +538,7 @@ async def test_a_batch_of_a_server_that_may_not_send_any_is_read_all_the_same(
         assert text_of(await client.call_tool("a")) == "ok"
 
 
+@pytest.mark.spec("stdio.client-no-responses")
 async def test_a_modern_client_writes_no_responses(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import attrs
@@ -18,7 +18,6 @@ from zoo import OK, modern, serving
 from mcp_client import ChangeKind, Handlers, open_http, open_stdio
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import LocalProtocolError, RequestFailed
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
 from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, REVISIONS, Revision
@@ -390,7 +389,6 @@ async def test_a_notification_of_ours_may_be_dropped(dropped: bool) -> None:
 
 # --- one that lets everything pass changes nothing -------------------------------------------------------------------
 
-Step = Callable[[JsonObject], JsonValue]
 STEPS = st.lists(st.sampled_from(["list", "call", "fail", "read", "greet", "nothing"]), max_size=6)
 
 
@@ -410,7 +408,7 @@ def test_with_one_that_lets_everything_pass_the_same_is_said(steps: list[str], r
                 transcript=transcript,
                 middleware=middleware,
             ) as client:
-                actions = {
+                actions: dict[str, Callable[[], Awaitable[object]]] = {
                     "list": client.list_tools,
                     "call": lambda: client.call_tool("add", {"a": 1, "b": 2}),
                     "fail": lambda: client.call_tool("add", {}),

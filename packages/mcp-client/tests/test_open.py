@@ -66,6 +66,7 @@ async def silence(peer: ScriptedPeer) -> None:
 # --- real processes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("stdio.client-support")
 async def test_a_server_is_started_spoken_to_and_stopped() -> None:
     lines: list[str] = []
     async with open_stdio(python(SERVER), grace=PATIENT, on_stderr=lines.append) as client:
@@ -309,6 +310,7 @@ async def test_a_late_answer_to_the_probe_is_still_taken(autojump_clock: trio.te
         assert client.revision is R2026_07_28
 
 
+@pytest.mark.spec("stdio.probe-recommended-modern-only")
 async def test_a_modern_only_client_waits_for_a_slow_server_to_start(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await trio.sleep(20)
@@ -398,6 +400,7 @@ async def test_a_server_that_cannot_be_spoken_to_is_reported(
     assert caught.value.circumstances.phase in {Phase.CONNECT, Phase.NEGOTIATE}
 
 
+@pytest.mark.spec("lifecycle.handle-initialize-timeout")
 async def test_the_unanswered_handshake_is_named_when_the_connect_deadline_passes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -134,7 +134,7 @@ async def test_a_child_that_ignores_the_end_of_its_stdin_gets_sigterm() -> None:
     assert is_reaped(child.pid)
 
 
-@pytest.mark.spec("stdio.shutdown-sigkill", "stdio.shutdown-force-kill")
+@pytest.mark.spec("stdio.shutdown-sigkill", "stdio.shutdown-force-kill", "lifecycle.handle-shutdown-timeout")
 async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     async with opened(python(IGNORES_ALL, grace=DEAF_TO_ALL)) as child:
         assert await read_line(child) == b"ready\n"
@@ -252,7 +252,7 @@ async def test_sending_ends_with_the_child_though_a_process_that_left_the_group_
             os.kill(escaped, signal.SIGKILL)
 
 
-@pytest.mark.spec("stdio.stderr-drained", "stdio.stderr-logging")
+@pytest.mark.spec("stdio.stderr-drained", "stdio.stderr-logging", "stdio.stderr-not-error")
 async def test_a_child_that_floods_stderr_still_answers() -> None:
     code = (
         "import sys\n"
@@ -335,6 +335,7 @@ async def test_a_child_that_writes_while_it_is_stopped_can_finish() -> None:
     assert child.stderr_tail == "x" * 16 * 1024
 
 
+@pytest.mark.spec("stdio.large-message")
 async def test_huge_output_arrives_whole() -> None:
     code = "import sys\nfor n in range(200):\n    sys.stdout.buffer.write(bytes([n]) * 100_000)"
     async with opened(python(code)) as child:

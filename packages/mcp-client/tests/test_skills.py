@@ -85,7 +85,9 @@ class Rogue:
             if uri not in self.files:
                 raise ResourceNotFound.of(uri)
             contents = self.files[uri]
-            return ReadResourceResult(contents=contents if isinstance(contents, tuple) else (as_contents(uri, contents),))
+            return ReadResourceResult(
+                contents=contents if isinstance(contents, tuple) else (as_contents(uri, contents),)
+            )
 
         @server.method(SKILLS_LIST)
         async def list_them(_: ListSkillsRequestParams, __: Context) -> ListSkillsResult:
@@ -294,7 +296,10 @@ def with_front(front: str) -> str:
     [
         (with_front("name: tidy\ndescription: Tidies up.\n"), "front matter is not the one"),
         (with_front("name: tidy\ndescription: Tidies up.\nallowed-tools: Bash Write\n"), "front matter is not the one"),
-        (with_front("name: tidy\ndescription: Tidies up.\nallowed-tools: Bash\nhooks: x\n"), "front matter is not the one"),
+        (
+            with_front("name: tidy\ndescription: Tidies up.\nallowed-tools: Bash\nhooks: x\n"),
+            "front matter is not the one",
+        ),
         ("# No front matter", "front matter cannot be read"),
         (with_front("name: [\n"), "front matter cannot be read"),
         ("---\nname: \udc80\n---\n", "front matter cannot be read"),
@@ -336,7 +341,9 @@ async def test_what_a_cache_kept_of_an_older_skill_does_not_stand_in_the_way() -
 
     @rogue.server.resource(URI)
     async def main() -> ReadResourceResult:
-        return ReadResourceResult(contents=(TextResourceContents(uri=URI, text=str(rogue.files[URI])),), ttl_ms=1_000_000)
+        return ReadResourceResult(
+            contents=(TextResourceContents(uri=URI, text=str(rogue.files[URI])),), ttl_ms=1_000_000
+        )
 
     async with connected(rogue.server) as client:
         await client.read_resource(URI)

@@ -18,6 +18,7 @@ def lines_of(*chunks: bytes) -> list[str]:
     return lines
 
 
+@pytest.mark.spec("stdio.stderr-handling")
 def test_lines_come_without_their_ends_and_the_last_one_needs_none() -> None:
     assert lines_of(b"one\r\ntwo\n\nthr", b"ee") == ["one", "two", "", "three"]
 

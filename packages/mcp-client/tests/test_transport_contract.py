@@ -86,7 +86,10 @@ async def test_streams_in_memory_keep_the_contract(
 
 
 @pytest.mark.spec(
-    "jsonrpc.custom-transport-stdio-framing", "jsonrpc.custom-transport-preserve", "jsonrpc.custom-transport"
+    "jsonrpc.custom-transport-stdio-framing",
+    "jsonrpc.custom-transport-preserve",
+    "jsonrpc.custom-transport",
+    "jsonrpc.custom-transport-allowed",
 )
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
 async def test_tcp_keeps_the_contract(check: TransportCheck) -> None:

@@ -43,7 +43,8 @@ def test_the_media_type_of_a_page_is_known_however_it_is_written(text: str) -> N
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "text/html", "text/html;profile=mcp-apps", "text/plain;profile=mcp-app", "text/html;x-profile=mcp-app"]
+    "text",
+    [None, "", "text/html", "text/html;profile=mcp-apps", "text/plain;profile=mcp-app", "text/html;x-profile=mcp-app"],
 )
 def test_other_media_types_are_none(text: str | None) -> None:
     assert not is_app_type(text)
@@ -118,7 +119,9 @@ def test_what_a_tool_says_of_its_page_is_read_and_written() -> None:
 def test_the_place_where_servers_named_the_page_before_is_read_too() -> None:
     old: JsonObject = {"ui/resourceUri": "ui://old"}
     assert read_tool_meta(old) == AppToolMeta(resource_uri="ui://old")
-    assert read_tool_meta({**old, "ui": {"visibility": ["app"]}}) == AppToolMeta(resource_uri="ui://old", visibility=("app",))
+    assert read_tool_meta({**old, "ui": {"visibility": ["app"]}}) == AppToolMeta(
+        resource_uri="ui://old", visibility=("app",)
+    )
     assert read_tool_meta({**old, "ui": {"resourceUri": "ui://new"}}).resource_uri == "ui://new"
 
 

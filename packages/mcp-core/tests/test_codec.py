@@ -47,7 +47,16 @@ def _survived(data: str) -> tuple[Message | Batch, list[str]]:
 # The four kinds
 
 
-@pytest.mark.spec("jsonrpc.messages-conform", "jsonrpc.request-id-type")
+@pytest.mark.spec(
+    "jsonrpc.messages-conform",
+    "jsonrpc.request-id-type",
+    "jsonrpc.notification-no-id",
+    "jsonrpc.version-member",
+    "jsonrpc.request-id-present",
+    "jsonrpc.result-member",
+    "jsonrpc.error-object-shape",
+    "jsonrpc.error-data-any",
+)
 @pytest.mark.parametrize(
     ("message", "data"),
     [
@@ -253,7 +262,7 @@ def test_json_that_is_no_message_is_answered_with_invalid_request(
     assert bad.excerpt == data.encode()[:200]
 
 
-@pytest.mark.spec("jsonrpc.invalid-params-error", "jsonrpc.invalid-params-code")
+@pytest.mark.spec("jsonrpc.invalid-params-error", "jsonrpc.invalid-params-code", "schema.params-object")
 @pytest.mark.parametrize("params", ["[1]", '"x"', "0", "false", "[{}]"])
 def test_params_of_another_type_are_invalid_params(params: str) -> None:
     bad = _refused('{"jsonrpc":"2.0","id":7,"method":"ping","params":' + params + "}")
@@ -276,7 +285,15 @@ def test_a_bad_notification_is_not_answered(data: str) -> None:
     assert _refused(data).reply is None
 
 
-@pytest.mark.spec("jsonrpc.response-result-or-error", "jsonrpc.response-not-both", "jsonrpc.result-xor-error")
+@pytest.mark.spec(
+    "jsonrpc.response-result-or-error",
+    "jsonrpc.response-not-both",
+    "jsonrpc.result-xor-error",
+    "jsonrpc.result-member",
+    "jsonrpc.error-object-shape",
+    "schema.result-object",
+    "schema.error-object",
+)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -543,6 +560,7 @@ def test_only_messages_are_sent_in_a_batch(member: MalformedMessage | None) -> N
 # What is not sent
 
 
+@pytest.mark.spec("jsonrpc.request-id-present", "jsonrpc.request-id-fractional")
 @pytest.mark.parametrize("wrong", [True, 1.0, None, b"x"])
 def test_an_id_that_is_none_is_not_sent(wrong: object) -> None:
     request_id = cast("RequestId", wrong)  # the point of the test: it is none

@@ -195,6 +195,12 @@ def test_a_result_that_asks_for_input_says_what_for_or_brings_its_state() -> Non
         assert convert.structure(convert.unstructure(value), t.InputRequiredResult) == value
 
 
+@pytest.mark.spec(
+    "elicitation.absent-mode-is-form",
+    "elicitation.mode-default-form",
+    "elicitation.mode-omission",
+    "elicitation.mode-values",
+)
 @pytest.mark.parametrize(
     ("raw", "cls"),
     [

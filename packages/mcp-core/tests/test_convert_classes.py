@@ -81,6 +81,7 @@ CASES = [(revision, cls) for revision in REVISIONS.values() for cls in wire_clas
 IDS = [f"{revision}-{cls.__name__}" for revision, cls in CASES]
 
 
+@pytest.mark.spec("meta.more-types", "sampling.preserve-meta", "sampling.meta-preserved")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
 def test_each_class_comes_back_as_it_was(revision: Revision, cls: type[t.WireObject]) -> None:
     convert = converter(revision)
@@ -93,7 +94,7 @@ def test_each_class_comes_back_as_it_was(revision: Revision, cls: type[t.WireObj
         assert {k: raw[k] for k in again} == again
 
 
-@pytest.mark.spec("schema.result-open", "meta.unknown-keys-ignored")
+@pytest.mark.spec("schema.result-open", "meta.unknown-keys-ignored", "meta.object")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
 def test_each_unknown_member_is_kept_and_sent_again(revision: Revision, cls: type[t.WireObject]) -> None:
     raw: JsonObject = {**smallest(cls, revision), "x-unknown": {"deep": [1, None]}}
@@ -102,6 +103,7 @@ def test_each_unknown_member_is_kept_and_sent_again(revision: Revision, cls: typ
     assert converter(revision).unstructure(value)["x-unknown"] == {"deep": [1, None]}
 
 
+@pytest.mark.spec("meta.object")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
 def test_a_missing_or_wrong_member_is_refused_by_its_name(revision: Revision, cls: type[t.WireObject]) -> None:
     convert = converter(revision)

@@ -191,6 +191,7 @@ def test_a_batch_of_answers_settles_our_requests() -> None:
     assert edge.replies == []
 
 
+@pytest.mark.spec("stdio.individual-messages")
 def test_we_never_send_batches() -> None:
     both = opened(R2025_03_26)
     both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))

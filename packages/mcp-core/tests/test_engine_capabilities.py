@@ -74,7 +74,15 @@ def raw_request(both: ConnectionPair, row: Method[object, object], revision: Rev
 # --- requests of the client -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("capability.only-negotiated", "capability.respect-declared", "version.respect-negotiated")
+@pytest.mark.spec(
+    "capability.only-negotiated",
+    "capability.respect-declared",
+    "version.respect-negotiated",
+    "capability.only-negotiated-should",
+    "version.respect-negotiated-should",
+    "prompts.respect-capability",
+    "prompts.respect-capabilities",
+)
 @pytest.mark.spec("compat.no-ping")
 @EVERY_METHOD
 @EVERY_REVISION
@@ -91,7 +99,17 @@ def test_a_client_sends_exactly_the_requests_of_its_revision(row: Method[object,
         assert both.client.asked == {}
 
 
-@pytest.mark.spec("capability.only-negotiated", "capability.respect-declared", "lifecycle.handle-missing-capabilities")
+@pytest.mark.spec(
+    "capability.only-negotiated",
+    "capability.respect-declared",
+    "lifecycle.handle-missing-capabilities",
+    "capability.only-negotiated-should",
+    "capability.respect-throughout",
+    "prompts.respect-capability",
+    "prompts.respect-capabilities",
+    "jsonrpc.optional-components",
+    "jsonrpc.components-optional",
+)
 @EVERY_METHOD
 @EVERY_REVISION
 def test_a_client_does_not_ask_for_what_the_server_does_not_offer(
@@ -109,7 +127,12 @@ def test_a_client_does_not_ask_for_what_the_server_does_not_offer(
         assert ".".join(row.server_capability) in refused.value.message
 
 
-@pytest.mark.spec("capability.unadvertised-method-not-found", "jsonrpc.method-not-found-code")
+@pytest.mark.spec(
+    "capability.unadvertised-method-not-found",
+    "jsonrpc.method-not-found-code",
+    "completion.unsupported-error",
+    "completion.unsupported-32601",
+)
 @pytest.mark.spec("jsonrpc.unknown-method-error")
 @EVERY_METHOD
 @EVERY_REVISION
@@ -172,7 +195,15 @@ def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
 # --- requests of the server -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("capability.only-negotiated", "jsonrpc.server-no-requests", "mrtr.only-pattern-for-input")
+@pytest.mark.spec(
+    "capability.only-negotiated",
+    "jsonrpc.server-no-requests",
+    "mrtr.only-pattern-for-input",
+    "capability.only-negotiated-should",
+    "version.respect-negotiated-should",
+    "jsonrpc.binding-directions",
+    "stdio.server-no-requests",
+)
 @EVERY_METHOD
 @EVERY_REVISION
 def test_a_server_sends_exactly_the_requests_of_its_revision(row: Method[object, object], revision: Revision) -> None:
@@ -188,7 +219,12 @@ def test_a_server_sends_exactly_the_requests_of_its_revision(row: Method[object,
         assert both.server.asked == {}
 
 
-@pytest.mark.spec("capability.only-negotiated", "capability.missing-required-error")
+@pytest.mark.spec(
+    "capability.only-negotiated",
+    "capability.missing-required-error",
+    "capability.only-negotiated-should",
+    "capability.respect-throughout",
+)
 @EVERY_METHOD
 @EVERY_REVISION
 def test_a_server_does_not_ask_for_what_the_client_did_not_declare(
@@ -202,6 +238,7 @@ def test_a_server_does_not_ask_for_what_the_client_did_not_declare(
     assert refused.value.data == {"requiredCapabilities": as_object(row.client_capability)}
 
 
+@pytest.mark.spec("capability.respect-throughout")
 @EVERY_METHOD
 @EVERY_REVISION
 def test_a_client_refuses_what_it_did_not_declare(row: Method[object, object], revision: Revision) -> None:
@@ -219,7 +256,7 @@ def test_a_client_refuses_what_it_did_not_declare(row: Method[object, object], r
         assert not both.client.owed
 
 
-@pytest.mark.spec("jsonrpc.client-no-responses")
+@pytest.mark.spec("jsonrpc.client-no-responses", "jsonrpc.binding-directions")
 @pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "what"])
 def test_a_modern_client_answers_no_requests_at_all(method: str) -> None:
     for client in (make_client(R2026_07_28), opened(R2026_07_28).client):
@@ -232,6 +269,11 @@ def modes(**capabilities: t.WireObject) -> t.ClientCapabilities:
     return t.ClientCapabilities(**capabilities)  # type: ignore[arg-type]  # each test gives the right ones
 
 
+@pytest.mark.spec(
+    "elicitation.undeclared-mode-error",
+    "sampling.no-tools-without-capability",
+    "sampling.tools-without-capability-error",
+)
 @pytest.mark.parametrize(
     ("capabilities", "row", "params", "missing"),
     [
@@ -318,6 +360,7 @@ def test_a_client_sends_exactly_the_notifications_of_its_revision(
             both.client.notify(row, NOTICES[row])
 
 
+@pytest.mark.spec("elicitation.no-complete-notification")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
 def test_a_server_notifies_exactly_as_its_revision_allows(row: NotificationRow[object], revision: Revision) -> None:
@@ -360,6 +403,7 @@ def test_a_server_does_not_tell_of_url_elicitations_where_there_are_none() -> No
     assert len(event.notes) == 1
 
 
+@pytest.mark.spec("resources.updated-needs-capability")
 @pytest.mark.parametrize(
     "row", [row for row in NOTIFICATIONS if row.filter_member is not None], ids=lambda row: row.name
 )
@@ -415,7 +459,7 @@ def test_a_server_ignores_what_only_servers_say(row: NotificationRow[object], re
     assert isinstance(opened(revision).server.receive(Notification(row.name, wire)).event, Ignored)
 
 
-@pytest.mark.spec("jsonrpc.notification-no-response")
+@pytest.mark.spec("jsonrpc.notification-no-response", "logging.validate-data")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
 def test_notifications_that_cannot_be_read_are_ignored(row: NotificationRow[object], revision: Revision) -> None:
@@ -504,7 +548,11 @@ def test_an_extension_is_used_only_when_both_sides_declared_it() -> None:
 # --- envelopes of two requests are two ----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("jsonrpc.stateless-capability-not-remembered", "capability.client-not-relied-undeclared")
+@pytest.mark.spec(
+    "jsonrpc.stateless-capability-not-remembered",
+    "capability.client-not-relied-undeclared",
+    "jsonrpc.stateless-connection-not-session",
+)
 @pytest.mark.spec("jsonrpc.stateless-no-prior-context")
 def test_capabilities_are_those_of_the_request_and_of_no_other() -> None:
     server = make_server(R2026_07_28)

@@ -195,7 +195,12 @@ def test_a_state_that_was_changed_is_refused() -> None:
     assert "requestState" in messages.pop()
 
 
-@pytest.mark.spec("mrtr.state-bind-principal", "mrtr.state-bind-request")
+@pytest.mark.spec(
+    "mrtr.state-bind-principal",
+    "mrtr.state-bind-request",
+    "elicitation.state-associated-with-user",
+    "elicitation.bind-identity",
+)
 @pytest.mark.parametrize(
     "other",
     [
@@ -251,7 +256,13 @@ def required(*, asks: bool = True, state: str | None = "s") -> t.InputRequiredRe
     return t.InputRequiredResult(input_requests={"q": ASK_NAME} if asks else None, request_state=state)
 
 
-@pytest.mark.spec("mrtr.retry-same-params", "mrtr.state-echo", "mrtr.client-response-keys", "mrtr.state-latest-only")
+@pytest.mark.spec(
+    "mrtr.retry-same-params",
+    "mrtr.state-echo",
+    "mrtr.client-response-keys",
+    "mrtr.state-latest-only",
+    "mrtr.state-opaque",
+)
 @pytest.mark.parametrize(
     "params",
     [
@@ -295,7 +306,13 @@ def test_a_client_plays_only_so_many_rounds() -> None:
     assert (full.value.observed, full.value.allowed, full.value.setting) == (3, 2, "Limits.input_rounds")
 
 
-@pytest.mark.spec("mrtr.retry-new-id", "mrtr.client-fulfils-before-retry", "mrtr.client-response-shape")
+@pytest.mark.spec(
+    "mrtr.retry-new-id",
+    "mrtr.client-fulfils-before-retry",
+    "mrtr.client-response-shape",
+    "jsonrpc.stateless-explicit-handle",
+    "jsonrpc.stateless-no-connection-affinity",
+)
 @pytest.mark.spec("mrtr.stateless-retry", "meta.required-on-retries", "mrtr.request-state-string")
 def test_the_rounds_of_both_sides_end_in_a_result() -> None:
     """The second round goes to another server, which has nothing but the key."""

@@ -107,7 +107,13 @@ def test_two_single_revisions_agree_exactly_when_they_are_the_same(ours: Revisio
             both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
 
 
-@pytest.mark.spec("compat.client-dual-modern", "compat.era-is-server-property", "compat.server-dual-modern-request")
+@pytest.mark.spec(
+    "compat.client-dual-modern",
+    "compat.era-is-server-property",
+    "compat.server-dual-modern-request",
+    "stdio.probe-discover",
+    "stdio.probe-discover-result-modern",
+)
 def test_two_dual_era_sides_stay_modern_and_never_shake_hands() -> None:
     both = pair(ALL, ALL).open()
     assert methods_sent(both) == ["server/discover"]
@@ -510,7 +516,13 @@ def test_a_client_without_revisions_cannot_be_opened() -> None:
 
 
 @pytest.mark.spec(
-    "discover.implemented", "discover.supported-versions", "discover.capabilities", "discover.result-type"
+    "discover.implemented",
+    "discover.supported-versions",
+    "discover.capabilities",
+    "discover.result-type",
+    "caching.hints-discover",
+    "capability.server-declares-implemented",
+    "capability.advertise-implemented",
 )
 @pytest.mark.spec("discover.cache-fields", "discover.server-info-in-meta", "discover.instructions-optional")
 @pytest.mark.spec("compat.server-dual-advertises-legacy", "discover.params-only-meta")

@@ -368,7 +368,7 @@ def test_a_missing_resource_is_known_by_the_code_of_the_revision(revision: Revis
     }
 
 
-@pytest.mark.spec("error.accept-32002")
+@pytest.mark.spec("error.accept-32002", "resources.client-accept-32002")
 def test_other_errors_of_reading_are_what_they_are() -> None:
     both = opened(R2026_07_28)
     told: JsonObject = {"uri": URI}
@@ -522,7 +522,12 @@ def test_the_handshake_is_not_cancelled() -> None:
     assert client.asked == {1: "initialize"}
 
 
-@pytest.mark.spec("cancellation.in-progress", "cancellation.only-in-progress", "cancellation.same-direction")
+@pytest.mark.spec(
+    "cancellation.in-progress",
+    "cancellation.only-in-progress",
+    "cancellation.same-direction",
+    "cancellation.only-own-requests",
+)
 def test_what_is_answered_or_was_never_asked_is_not_cancelled() -> None:
     both = opened(R2025_11_25)
     id = both.call(m.TOOLS_CALL).id
@@ -586,7 +591,13 @@ def test_a_forgotten_request_is_not_told_to_the_peer() -> None:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("progress.known-token", "progress.token-echo", "progress.increasing", "progress.fields")
+@pytest.mark.spec(
+    "progress.known-token",
+    "progress.token-echo",
+    "progress.increasing",
+    "progress.fields",
+    "meta.progress-token-no-prefix",
+)
 @pytest.mark.spec("progress.float", "progress.float-allowed", "progress.token-type", "progress.track-tokens")
 @EVERY_REVISION
 def test_progress_reaches_the_one_who_asked_for_it(revision: Revision) -> None:
@@ -735,7 +746,7 @@ def test_every_message_says_which_stream_it_belongs_to() -> None:
     assert refusal.for_request == "bad"
 
 
-@pytest.mark.spec("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving")
+@pytest.mark.spec("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving", "stdio.correlate-by-id")
 @ERAS
 def test_answers_may_come_in_any_order(revision: Revision) -> None:
     both = opened(revision)

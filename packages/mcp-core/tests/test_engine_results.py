@@ -94,7 +94,14 @@ def test_a_question_has_requests_or_a_state() -> None:
     assert isinstance(both.respond(id, question(state="")), AnswerReceived)
 
 
-@pytest.mark.spec("mrtr.respect-client-capabilities", "mrtr.respect-elicitation-mode", "mrtr.input-requests-kinds")
+@pytest.mark.spec(
+    "mrtr.respect-client-capabilities",
+    "mrtr.respect-elicitation-mode",
+    "mrtr.input-requests-kinds",
+    "sampling.tools-only-if-declared",
+    "sampling.client-rejects-undeclared-tools",
+    "roots.server-checks-capability",
+)
 @pytest.mark.spec("capability.missing-required-error", "capability.missing-required-data")
 @pytest.mark.parametrize(
     ("declared", "asked", "missing"),
@@ -177,7 +184,9 @@ def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
     assert event.result == t.CallToolResult(content=())
 
 
-@pytest.mark.spec("jsonrpc.result-type-accepted-set", "jsonrpc.result-type-not-unadvertised")
+@pytest.mark.spec(
+    "jsonrpc.result-type-accepted-set", "jsonrpc.result-type-not-unadvertised", "jsonrpc.result-type-extension-values"
+)
 def test_a_task_is_a_result_only_for_clients_that_know_tasks() -> None:
     both = opened(R2026_07_28)
     event = both.respond(both.call(m.TOOLS_CALL).id, TASK)

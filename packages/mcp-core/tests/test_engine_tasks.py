@@ -9,11 +9,12 @@ from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.events import NotificationReceived
 from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import Role
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
 from mcp_core.tasks import TaskState, as_task
 from mcp_core.tolerance import MAPS, receive
-from mcp_core.types.meta import RELATED_TASK
+from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
 
 STATUS = as_task(
     TaskState(id="t", created_at=0.0, updated_at=0.0, ttl=None, poll_interval=None), t.TaskStatusNotificationParams
@@ -66,7 +67,9 @@ def test_a_session_that_is_not_open_is_told_nothing() -> None:
 @pytest.mark.spec("tasks.related-task-meta")
 def test_progress_that_belongs_to_no_task_is_told_with_its_request_only() -> None:
     with pytest.raises(LocalProtocolError, match="says which one it is of"):
-        opened(R2025_11_25).server.publish(m.NOTIFICATIONS_PROGRESS, t.ProgressNotificationParams(progress_token=7, progress=1))
+        opened(R2025_11_25).server.publish(
+            m.NOTIFICATIONS_PROGRESS, t.ProgressNotificationParams(progress_token=7, progress=1)
+        )
 
 
 def test_what_is_published_has_to_be_what_the_notification_wants() -> None:
@@ -76,13 +79,17 @@ def test_what_is_published_has_to_be_what_the_notification_wants() -> None:
 
 @pytest.mark.spec("tasks.update-unknown-keys-ignored")
 def test_answers_that_cannot_be_read_are_left_out_so_that_those_nobody_asked_for_do_no_harm() -> None:
-    raw = {"_meta": {}, "taskId": "t", "inputResponses": {"a": {"action": "decline"}, "b": {"ignored": True}, "c": 5}}
+    raw: JsonObject = {
+        "_meta": {},
+        "taskId": "t",
+        "inputResponses": {"a": {"action": "decline"}, "b": {"ignored": True}, "c": 5},
+    }
     params, notes = receive(R2026_07_28, raw, t.UpdateTaskRequestParams)
     assert params.input_responses == {"a": t.ElicitResult(action="decline")}
     assert [note.split(":")[0] for note in notes] == ["inputResponses['b']", "inputResponses['c']"]
     with pytest.raises(InvalidValue):
         receive(R2026_07_28, {"_meta": {}, "taskId": "t", "inputResponses": [1]}, t.UpdateTaskRequestParams)
-    assert MAPS == {(t.UpdateTaskRequestParams, "inputResponses")}
+    assert set(MAPS) == {(t.UpdateTaskRequestParams, "inputResponses")}
 
 
 @pytest.mark.spec("tasks.client-unsupported-request-invalid")
@@ -114,11 +121,21 @@ def test_each_form_is_declared_in_its_own_revision_only() -> None:
     assert legacy.capabilities.tasks is not None
 
 
+@pytest.mark.spec("tasks.not-under-2025-11-25")
+def test_the_extension_is_not_declared_to_a_legacy_server() -> None:
+    extensions: dict[str, JsonObject] = {TASKS_EXTENSION: {}}
+    for more in ({}, {"com.example/other": {}}):
+        client = make_client(R2025_11_25, capabilities=t.ClientCapabilities(extensions={**extensions, **more}))
+        params = wire_of(client.open())["params"]
+        assert isinstance(params, dict)
+        assert params["capabilities"] == ({"extensions": more} if more else {})
+
+
 @pytest.mark.spec("tasks.legacy-capability-non-declaring")
 def test_who_declares_only_the_old_capability_does_not_have_the_extension() -> None:
     tasks = t.ClientTasksCapability(requests=t.ClientTaskRequests())
     client = make_client(R2026_07_28, capabilities=t.ClientCapabilities(tasks=tasks))
     both = pair(client, make_server(R2026_07_28)).open()
-    with pytest.raises(LocalProtocolError, match="io.modelcontextprotocol/tasks"):
+    with pytest.raises(LocalProtocolError, match=r"io\.modelcontextprotocol/tasks"):
         both.client.call(m.EXTENSION_TASKS_GET, t.GetTaskRequestParams(task_id="t"))
     assert NOTHING_DECLARED.extensions is None

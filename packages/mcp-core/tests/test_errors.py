@@ -73,6 +73,7 @@ def test_an_invalid_value_says_where() -> None:
     assert str(InvalidValue("expected an object")) == "expected an object"
 
 
+@pytest.mark.spec("error.legacy-range-no-meaning")
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

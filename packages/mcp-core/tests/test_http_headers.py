@@ -171,7 +171,12 @@ def test_a_tab_within_a_value_is_survived() -> None:
 # --- What a client sends ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("header.protocol-version-present", "header.mcp-method-required", "http.metadata-headers-on-post")
+@pytest.mark.spec(
+    "header.protocol-version-present",
+    "header.mcp-method-required",
+    "http.metadata-headers-on-post",
+    "jsonrpc.binding-mirror-metadata",
+)
 @pytest.mark.spec("header.mcp-name-tools-call", "header.mcp-name-resources-read", "header.mcp-name-prompts-get")
 @pytest.mark.spec("tasks.mcp-name-header")
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         },
     ],
 )
-@pytest.mark.spec("meta.prefix-format", "meta.prefix-label-format", "meta.name-format")
+@pytest.mark.spec("meta.prefix-format", "meta.prefix-label-format", "meta.name-format", "meta.label-format")
 def test_an_application_may_put_its_own_members_into_meta(members: JsonObject) -> None:
     check_members(members)
 
@@ -36,7 +36,7 @@ def test_an_application_may_put_its_own_members_into_meta(members: JsonObject) -
 @pytest.mark.parametrize(
     "key", ["", "-a", "a-", "a b", "1.com/x", "a..b/x", "a./x", "a/b/c", "com.example/-", "é", "a\n"]
 )
-@pytest.mark.spec("meta.prefix-format", "meta.prefix-label-format", "meta.name-format")
+@pytest.mark.spec("meta.prefix-format", "meta.prefix-label-format", "meta.name-format", "meta.label-format")
 def test_what_is_no_key_is_refused_by_name(key: str) -> None:
     with pytest.raises(LocalProtocolError, match=re.escape(repr(key))):
         check_members({key: 1})
@@ -58,7 +58,7 @@ def test_a_key_that_is_no_text_is_refused() -> None:
         "modelcontextprotocol/x",
     ],
 )
-@pytest.mark.spec("meta.reserved-keys-not-redefined")
+@pytest.mark.spec("meta.reserved-keys-not-redefined", "meta.reserved-prefix-any", "meta.reserved-prefix-second-label")
 def test_keys_of_the_protocol_are_refused(key: str) -> None:
     with pytest.raises(LocalProtocolError, match=f"'{key}' of _meta is set by the protocol itself"):
         check_members({key: "x"})
@@ -139,6 +139,7 @@ def test_whatever_is_said_of_a_trace_is_judged_without_an_error(text: str) -> No
         assert judge(text) in {True, False}
 
 
+@pytest.mark.spec("capability.extension-id-format")
 def test_the_name_of_an_extension_has_a_prefix() -> None:
     assert IDENTIFIER.fullmatch("com.example/search")
     assert not IDENTIFIER.fullmatch("search")

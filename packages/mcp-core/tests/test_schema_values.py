@@ -178,6 +178,7 @@ def same(raw: JsonValue, sent: JsonValue) -> bool:
     return raw == sent and (type(raw) is type(sent) or not isinstance(raw, bool))
 
 
+@pytest.mark.spec("jsonrpc.schema-valid-messages")
 @pytest.mark.parametrize("source", SOURCES)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=200)
 @given(data=st.data())

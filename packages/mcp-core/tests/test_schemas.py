@@ -158,6 +158,20 @@ def same_params(comparison: Comparison, method: str, definition: JsonObject) -> 
     "schema.resource-template",
     "schema.task",
     "schema.tool",
+    "completion.ref-types",
+    "jsonrpc.schema-valid-messages",
+    "meta.more-types",
+    "prompts.prompt-shape",
+    "prompts.arguments-strings",
+    "sampling.request-shape",
+    "sampling.message-shape",
+    "sampling.result-shape",
+    "sampling.stop-reason-open",
+    "sampling.priorities-range",
+    "sampling.tool-choice-modes",
+    "roots.result-shape",
+    "roots.request-shape",
+    "elicitation.result-action",
 )
 @needs_schemas
 @pytest.mark.parametrize(("source", "name"), list(definitions()))

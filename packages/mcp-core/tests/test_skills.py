@@ -134,7 +134,17 @@ def test_json_that_is_the_same(one: JsonValue, other: JsonValue) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(1, True), (0, False), ("1", 1), (None, False), ([1], [1, 2]), ([1], [2]), ({"a": 1}, {"b": 1}), ({"a": 1}, {"a": True}), ({}, [])],
+    [
+        (1, True),
+        (0, False),
+        ("1", 1),
+        (None, False),
+        ([1], [1, 2]),
+        ([1], [2]),
+        ({"a": 1}, {"b": 1}),
+        ({"a": 1}, {"a": True}),
+        ({}, []),
+    ],
 )
 def test_json_that_differs(one: JsonValue, other: JsonValue) -> None:
     assert not same(one, other)
@@ -235,7 +245,13 @@ def test_the_files_of_a_skill_are_a_list_or_the_word_dynamic() -> None:
     assert convert.unstructure(convert.structure(raw, Skill)) == raw
     raw["resources"] = [{"uri": "skill://tidy/SKILL.md", "digest": DIGEST, "size": 0}]
     assert convert.unstructure(convert.structure(raw, Skill)) == raw
-    wrong: list[JsonValue] = ["static", None, {}, [{"uri": "x", "digest": "y", "size": -1}], [{"uri": "x", "digest": "y"}]]
+    wrong: list[JsonValue] = [
+        "static",
+        None,
+        {},
+        [{"uri": "x", "digest": "y", "size": -1}],
+        [{"uri": "x", "digest": "y"}],
+    ]
     for each in wrong:
         with pytest.raises(InvalidValue, match="resources"):
             convert.structure({**raw, "resources": each}, Skill)

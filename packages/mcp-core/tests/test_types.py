@@ -96,6 +96,7 @@ def test_log_levels_have_an_order() -> None:
     assert not t.reaches("info", "notice")
 
 
+@pytest.mark.spec("meta.reverse-dns", "meta.prefix-reverse-dns")
 def test_the_keys_of_metadata_have_their_prefix() -> None:
     assert meta.PROTOCOL_VERSION == "io.modelcontextprotocol/protocolVersion"
     assert meta.PROGRESS_TOKEN == "progressToken"

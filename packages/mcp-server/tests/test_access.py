@@ -124,6 +124,8 @@ def renamed(answer: JsonObject) -> JsonObject:
     "completion.access-control",
     "completion.no-disclosure",
     "completion.security-access",
+    "caching.access-control",
+    "caching.scope-not-access-control",
 )
 async def test_what_is_not_allowed_is_answered_like_what_does_not_exist(revision: Revision, tmp_path: Path) -> None:
     # On the other server, the secret things are not there at all.

@@ -39,7 +39,7 @@ def server() -> Server:
 
 
 @ALL
-@pytest.mark.spec("progress.increasing", "progress.only-with-token", "progress.token-echo")
+@pytest.mark.spec("progress.increasing", "progress.only-with-token", "progress.token-echo", "progress.total-optional")
 async def test_progress_goes_to_who_asked_for_it_and_only_upwards(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         await client.call("tools/call", {"name": "steps"})
@@ -115,6 +115,7 @@ async def test_a_context_knows_its_request(revision: Revision) -> None:
             assert text_of(await client.call("tools/call", {"name": "tell"})) == "None"
 
 
+@pytest.mark.spec("progress.in-progress-only", "progress.stops-after-completion")
 async def test_a_context_cannot_be_used_after_its_handler() -> None:
     server = Server("s", version="0")
     kept: list[Context] = []

@@ -66,6 +66,14 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
+@pytest.mark.spec(
+    "completion.server-rate-limit",
+    "completion.rate-limit",
+    "completion.security-rate-limit",
+    "tools.rate-limit",
+    "tasks.rate-limit",
+    "tasks.poll-rate-limit",
+)
 @BOTH
 async def test_so_many_requests_and_no_more_until_time_has_passed(
     revision: Revision, autojump_clock: trio.testing.MockClock
@@ -83,6 +91,7 @@ async def test_so_many_requests_and_no_more_until_time_has_passed(
         await client.list_tools()
 
 
+@pytest.mark.spec("tools.rate-limit")
 async def test_each_tool_has_a_rate_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
     async with guarded(RateLimit(tools={"echo": Rate(1), "*": Rate(2)})) as client:
         await client.call_tool("echo", {"text": "a"})

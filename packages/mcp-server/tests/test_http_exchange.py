@@ -56,6 +56,7 @@ async def test_a_call_that_only_returns_is_answered_by_json(hooked: bool) -> Non
     "http.sse-final-response-ends-stream",
     "http.sse-x-accel-buffering",
     "http.sse-no-requests",
+    "progress.on-request-stream",
 )
 async def test_the_first_notification_makes_a_stream_of_the_answer(hooked: bool) -> None:
     gate = Gate()
@@ -283,6 +284,9 @@ async def test_two_clients_may_use_the_same_ids_at_once() -> None:
         assert [text_of(await reply.answer()) for reply in replies] == ["a", "b", "c"]
 
 
+@pytest.mark.spec(
+    "elicitation.state-associated-with-user", "elicitation.bind-identity", "jsonrpc.stateless-no-connection-affinity"
+)
 async def test_rounds_of_input_work_and_belong_to_who_began_them() -> None:
     gate = Gate()
 
@@ -560,7 +564,7 @@ async def test_a_request_with_which_several_things_are_wrong_has_status_400_in_a
             assert refused.status == 400
 
 
-@pytest.mark.spec("compat.http-sse-server", "http.sse-transport-not-adopted")
+@pytest.mark.spec("compat.http-sse-server", "http.sse-transport-not-adopted", "http.sse-transport-migrate")
 async def test_the_old_endpoints_stand_beside_the_one_that_is_always_there_only_where_they_are_asked_for() -> None:
     for asked in (False, True):
         async with hosted(Gate().server.asgi(legacy_sse=asked)) as client:

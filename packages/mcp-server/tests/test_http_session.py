@@ -114,6 +114,7 @@ async def test_a_session_that_was_ended_is_not_found(revision: Revision) -> None
         assert all(error == unknown[0] for error in unknown)
 
 
+@pytest.mark.spec("elicitation.bind-user", "elicitation.state-per-user", "elicitation.state-not-session-only")
 async def test_a_session_of_somebody_else_looks_like_none() -> None:
     gate = Gate()
     app = gate.server.asgi(identify=identify)

@@ -125,7 +125,7 @@ async def test_a_member_of_a_batch_that_is_cancelled_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("revision", [each for each in REVISIONS.values() if each is not R2025_03_26], ids=str)
-@pytest.mark.spec("stdio.no-batch")
+@pytest.mark.spec("stdio.no-batch", "stdio.individual-messages")
 async def test_other_revisions_have_no_batches(revision: Revision) -> None:
     gate = Gate()
     async with connected(gate.server, revision) as client:
@@ -176,7 +176,12 @@ async def test_a_request_that_waits_can_be_cancelled(revision: Revision) -> None
 
 
 @ALL
-@pytest.mark.spec("cancellation.no-response", "cancellation.stop-processing")
+@pytest.mark.spec(
+    "cancellation.no-response",
+    "cancellation.stop-processing",
+    "stdio.cancel-server-stops",
+    "stdio.cancel-no-more-messages",
+)
 async def test_a_running_request_is_cancelled_and_not_answered(revision: Revision) -> None:
     gate = Gate()
     async with connected(gate.server, revision) as client:
@@ -312,6 +317,7 @@ async def test_what_runs_at_the_end_of_input_may_finish(autojump_clock: trio.tes
     assert text_of(as_object((await client.response(id))["result"])) == "rested"
 
 
+@pytest.mark.spec("lifecycle.handle-shutdown-timeout")
 async def test_what_runs_too_long_after_the_end_of_input_is_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     gate = Gate()
     async with connected(gate.server, R2025_06_18) as client:

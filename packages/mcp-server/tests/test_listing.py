@@ -91,6 +91,7 @@ async def walk(client: RawClient, method: str, cursor: str | None = None) -> lis
     "pagination.next-page",
     "pagination.cursor-string",
     "schema.paginated",
+    "schema.cursor-starts-after",
 )
 async def test_a_list_is_given_in_pages_in_the_order_of_registration(method: str, revision: Revision) -> None:
     names = ["m", "z", "a", "q", "b", "y", "c"]
@@ -236,7 +237,7 @@ async def test_a_cursor_ceases_to_be_good(monkeypatch: pytest.MonkeyPatch) -> No
         assert (await client.fail("tools/list", {"cursor": cursor}))["code"] == ErrorCode.INVALID_PARAMS
 
 
-@pytest.mark.spec("pagination.cursor-connection-independent")
+@pytest.mark.spec("pagination.cursor-connection-independent", "jsonrpc.stateless-no-connection-affinity")
 async def test_a_cursor_is_good_on_another_connection() -> None:
     server = make("abcdefg")
     async with connected(server, R2026_07_28) as client:

@@ -274,7 +274,14 @@ def without_secrets(data: JsonValue) -> JsonValue:
 
 
 @ALL
-@pytest.mark.spec("logging.remove-sensitive", "logging.no-credentials", "logging.no-secrets")
+@pytest.mark.spec(
+    "logging.remove-sensitive",
+    "logging.no-credentials",
+    "logging.no-secrets",
+    "logging.no-pii",
+    "logging.no-internals",
+    "logging.monitor",
+)
 async def test_what_a_client_must_not_see_is_taken_out(revision: Revision) -> None:
     server = Server("s", version="0", redact=without_secrets)
 

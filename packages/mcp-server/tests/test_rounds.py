@@ -116,7 +116,17 @@ def server() -> Server:
 
 
 @WITH_FORMS
-@pytest.mark.spec("elicitation.form-params", "elicitation.server-handles-actions", "elicitation.form-schema-required")
+@pytest.mark.spec(
+    "elicitation.form-params",
+    "elicitation.server-handles-actions",
+    "elicitation.form-schema-required",
+    "elicitation.mode-and-message",
+    "elicitation.message-required",
+    "elicitation.server-handles-decline",
+    "elicitation.no-assumed-success",
+    "elicitation.server-may-elicit",
+    "stdio.server-no-requests",
+)
 async def test_the_user_fills_in_a_form(server: Server, revision: Revision) -> None:
     answers: list[JsonObject] = [accept(seats=2), {"action": "decline"}, {"action": "cancel"}]
     async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
@@ -130,6 +140,7 @@ async def test_the_user_fills_in_a_form(server: Server, revision: Revision) -> N
         assert client.rounds == (3 if revision is R2026_07_28 else 0)
 
 
+@pytest.mark.spec("sampling.hints-other-provider", "sampling.client-may-modify")
 @ALL
 async def test_the_model_is_asked(server: Server, revision: Revision) -> None:
     async with connected(server, revision, answers={"sampling/createMessage": lambda _: model_says("42")}) as client:
@@ -141,6 +152,7 @@ async def test_the_model_is_asked(server: Server, revision: Revision) -> None:
         assert message == {"role": "user", "content": {"type": "text", "text": "What is the answer?"}}
 
 
+@pytest.mark.spec("roots.request-shape")
 @ALL
 async def test_the_roots_are_listed(server: Server, revision: Revision) -> None:
     answers: dict[str, Answer] = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}}
@@ -149,7 +161,14 @@ async def test_the_roots_are_listed(server: Server, revision: Revision) -> None:
 
 
 @WITH_PAGES
-@pytest.mark.spec("elicitation.url-params", "elicitation.url-request-params")
+@pytest.mark.spec(
+    "elicitation.url-params",
+    "elicitation.url-request-params",
+    "elicitation.mode-values",
+    "elicitation.mode-and-message",
+    "elicitation.server-handles-decline",
+    "schema.elicit-url-params",
+)
 async def test_the_user_visits_a_page(server: Server, revision: Revision) -> None:
     answers: list[JsonObject] = [{"action": "accept"}, {"action": "cancel"}]
     async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
@@ -212,7 +231,13 @@ async def test_a_tool_may_handle_an_answer_that_does_not_fit() -> None:
 
 
 @ALL
-@pytest.mark.spec("elicitation.only-supported-modes", "elicitation.unsupported-mode-not-sent")
+@pytest.mark.spec(
+    "elicitation.only-supported-modes",
+    "elicitation.unsupported-mode-not-sent",
+    "roots.server-check-capability",
+    "roots.server-checks-capability",
+    "sampling.no-tools-without-capability",
+)
 async def test_a_client_is_not_asked_what_it_did_not_declare(server: Server, revision: Revision) -> None:
     async with connected(server, revision, capabilities={}) as client:
         for tool in ("book", "visit", "think", "look"):
@@ -270,7 +295,7 @@ async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCapture
         assert await client.text("ping") == ""
 
 
-@pytest.mark.spec("mrtr.ignore-unexpected", "mrtr.re-request-missing")
+@pytest.mark.spec("mrtr.ignore-unexpected", "mrtr.re-request-missing", "mrtr.no-assumption-of-retry")
 async def test_a_question_with_a_key_may_be_answered_before_it_is_asked() -> None:
     server = Server("s", version="0")
 
@@ -630,7 +655,7 @@ async def test_answers_without_a_state_are_taken(server: Server) -> None:
         assert "isError" not in await client.call("tools/call", params)
 
 
-@pytest.mark.spec("mrtr.validate-responses")
+@pytest.mark.spec("mrtr.validate-responses", "mrtr.protocol-error")
 async def test_an_answer_of_the_wrong_kind_is_refused(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         params = await first_round(client)

@@ -95,7 +95,18 @@ def server() -> Server:
 
 
 @ALL
-@pytest.mark.spec("tools.declare-capability", "resources.declare-capability", "prompts.declare-capability")
+@pytest.mark.spec(
+    "tools.declare-capability",
+    "resources.declare-capability",
+    "prompts.declare-capability",
+    "capability.server-declares-implemented",
+    "capability.advertise-implemented",
+    "completion.declare-capability",
+    "completion.capability",
+    "prompts.capability",
+    "resources.capability",
+    "tools.capability",
+)
 async def test_what_is_offered_follows_from_what_is_registered(server: Server, revision: Revision) -> None:
     async with connected(server, revision, opened=False) as client:
         result = await client.open()
@@ -109,7 +120,13 @@ async def test_what_is_offered_follows_from_what_is_registered(server: Server, r
 
 
 @ALL
-@pytest.mark.spec("tools.unadvertised-32601", "prompts.unadvertised-32601", "resources.unadvertised-32601")
+@pytest.mark.spec(
+    "tools.unadvertised-32601",
+    "prompts.unadvertised-32601",
+    "resources.unadvertised-32601",
+    "jsonrpc.optional-components",
+    "jsonrpc.components-optional",
+)
 async def test_what_is_not_offered_is_no_method(revision: Revision) -> None:
     async with connected(Server("empty", version="0"), revision) as client:
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
@@ -201,7 +218,12 @@ async def test_bad_arguments_are_told_as_the_revision_wants(server: Server, revi
 
 
 @ALL
-@pytest.mark.spec("tools.unknown-tool-error", "tools.unknown-tool-protocol-error", "tools.name-case-sensitive")
+@pytest.mark.spec(
+    "tools.unknown-tool-error",
+    "tools.unknown-tool-protocol-error",
+    "tools.name-case-sensitive",
+    "jsonrpc.error-message-concise",
+)
 async def test_an_unknown_tool_is_an_error_that_suggests_the_closest(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         error = await client.fail("tools/call", {"name": "Forecast"})
@@ -470,7 +492,12 @@ async def test_texts_and_bytes_are_read(server: Server, revision: Revision) -> N
 
 
 @ALL
-@pytest.mark.spec("resources.not-found-error", "resources.not-found-32602", "resources.not-found-data-uri")
+@pytest.mark.spec(
+    "resources.not-found-error",
+    "resources.not-found-32602",
+    "resources.not-found-data-uri",
+    "resources.not-found-not-empty",
+)
 async def test_a_resource_that_does_not_exist_has_the_code_of_the_revision(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         for uri in ("city://Ghent/weather", "nonsense", "city://../climate", "city://Atlantis/climate"):
@@ -479,6 +506,9 @@ async def test_a_resource_that_does_not_exist_has_the_code_of_the_revision(serve
             assert error["data"] == {"uri": uri}
 
 
+@pytest.mark.spec(
+    "jsonrpc.internal-error-code", "resources.internal-error", "resources.internal-32603", "resources.read-multiple"
+)
 async def test_resources_return_whatever_has_contents() -> None:
     server = Server("s", version="0")
     server.add_resource(lambda: Image(b"PNG"), "r://image", name="image")
@@ -633,7 +663,7 @@ async def test_a_subscription_is_finished_when_the_input_ends(server: Server) ->
 
 
 @ALL
-@pytest.mark.spec("prompts.list-served", "prompts.get-result", "prompts.arguments-substituted")
+@pytest.mark.spec("prompts.list-served", "prompts.get-result", "prompts.arguments-substituted", "prompts.prompt-shape")
 async def test_prompts_are_listed_and_filled_in(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         (prompt,) = as_list((await client.call("prompts/list"))["prompts"])
@@ -652,6 +682,9 @@ async def test_prompts_are_listed_and_filled_in(server: Server, revision: Revisi
     "prompts.missing-argument-error",
     "prompts.invalid-name-32602",
     "prompts.missing-argument-32602",
+    "prompts.validate-arguments",
+    "prompts.validate-input-output",
+    "prompts.security-validation",
 )
 async def test_unknown_prompts_and_missing_arguments_are_refused(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
@@ -664,6 +697,9 @@ async def test_unknown_prompts_and_missing_arguments_are_refused(server: Server,
         assert "days" in str(error["message"])
 
 
+@pytest.mark.spec(
+    "prompts.internal-error", "prompts.internal-32603", "prompts.validate-input-output", "prompts.security-validation"
+)
 @ALL
 async def test_prompts_are_made_of_whatever_is_content(revision: Revision) -> None:
     server = Server("s", version="0")
@@ -685,6 +721,7 @@ async def test_prompts_are_made_of_whatever_is_content(revision: Revision) -> No
         assert (await client.fail("prompts/get", {"name": "bad"}))["code"] == ErrorCode.INTERNAL_ERROR
 
 
+@pytest.mark.spec("prompts.name-unique", "prompts.names-distinct")
 def test_prompts_are_checked_when_they_are_registered() -> None:
     server = Server("s", version="0")
 
@@ -743,6 +780,7 @@ async def test_completions_of_what_does_not_exist_are_refused(server: Server, re
         assert as_object(result["completion"])["values"] == []
 
 
+@pytest.mark.spec("completion.internal-error", "completion.internal-32603", "completion.values-prefix")
 async def test_a_completion_returns_a_list_of_texts_or_the_result_itself() -> None:
     server = Server("s", version="0")
 
@@ -884,6 +922,7 @@ async def test_both_eras_are_served_on_one_connection(server: Server) -> None:
         assert await client.text("echo", text="modern") == "modern"
 
 
+@pytest.mark.spec("roots.server-handle-changes")
 async def test_notifications_of_the_client_are_read(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
     async with connected(server, R2025_06_18) as client:

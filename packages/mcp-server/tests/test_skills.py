@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 from pathlib import Path
@@ -83,8 +84,6 @@ def uris(values: list[JsonObject]) -> list[str]:
 
 
 async def raw_bytes(client: RawClient, uri: str) -> bytes:
-    import base64
-
     found = await contents(client, uri)
     return str(found["text"]).encode() if "text" in found else base64.b64decode(str(found["blob"]))
 
@@ -141,7 +140,16 @@ async def test_one_skill_is_got_as_it_is_listed(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["skill://none/SKILL.md", "skill://tidy", "skill://tidy/logo.png", "file:///etc/passwd", "", "skill://", "x" * 5_000]
+    "uri",
+    [
+        "skill://none/SKILL.md",
+        "skill://tidy",
+        "skill://tidy/logo.png",
+        "file:///etc/passwd",
+        "",
+        "skill://",
+        "x" * 5_000,
+    ],
 )
 async def test_what_is_no_skill_is_not_got(root: Path, uri: str) -> None:
     server, _ = make(root)
@@ -164,7 +172,9 @@ async def test_long_lists_have_pages(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert error["code"] == ErrorCode.INVALID_PARAMS
 
 
-async def test_a_skill_that_is_larger_than_a_page_has_one_of_its_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_skill_that_is_larger_than_a_page_has_one_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(skills_module, "_PAGE_BYTES", 1)
     server, _ = make(root)
     async with connected(server, R2026_07_28) as client:
@@ -228,7 +238,9 @@ async def test_links_are_no_files_of_a_skill(root: Path, tmp_path: Path) -> None
     (root / "tidy" / "link.md").symlink_to(tmp_path / "secret" / "a.md")
     (root / "tidy" / "folder").symlink_to(tmp_path / "secret")
     server, skills = make(root)
-    assert not [file for skill in skills.listed for file in skill.resources if "secret" in str(file) or "link" in str(file)]
+    assert not [
+        file for skill in skills.listed for file in skill.resources if "secret" in str(file) or "link" in str(file)
+    ]
     async with connected(server, R2026_07_28) as client:
         for path in ("link.md", "folder/a.md"):
             await client.fail("resources/read", {"uri": f"skill://tidy/{path}"})
@@ -334,9 +346,11 @@ def test_a_skill_that_is_no_text_is_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [16 * 1024 * 1024, 16 * 1024 * 1024 + 1])
-def test_a_skill_that_hosts_need_not_take_is_refused(root: Path, size: int) -> None:
+def test_a_skill_that_hosts_need_not_take_is_refused(root: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with (root / "deploy" / "data").open("wb") as file:
         file.truncate(size)
+    # It is not read, either: its size is known before.
+    monkeypatch.setattr("mcp_server._files.Files.read", None)
     with pytest.raises(RegistrationError, match=r"the skill .*deploy.* has 2 files with"):
         make(root, limits=Limits(file_bytes=2 * size))
 
@@ -380,10 +394,12 @@ def test_a_server_has_its_skills_once(root: Path, tmp_path: Path) -> None:
     server, skills = make(root)
     with pytest.raises(RegistrationError, match="there is already a resource"):
         Skills(server)
-    with pytest.raises(RegistrationError, match="skill://deploy/SKILL.md is within a skill of another folder"):
+    with pytest.raises(RegistrationError, match=r"skill://deploy/SKILL.md is within a skill of another folder"):
         skills.add(root / "deploy")
     other = write(tmp_path / "other", "inner")
-    with pytest.raises(RegistrationError, match="skill://tidy/inner/SKILL.md is within a skill of another folder, skill://tidy"):
+    with pytest.raises(
+        RegistrationError, match=r"skill://tidy/inner/SKILL.md is within a skill of another folder, skill://tidy"
+    ):
         skills.add(other, prefix="tidy")
     skills.add(other, prefix="acme")
     assert [each.uri for each in skills.listed][-1] == "skill://acme/inner/SKILL.md"
@@ -391,7 +407,10 @@ def test_a_server_has_its_skills_once(root: Path, tmp_path: Path) -> None:
 
 def test_a_folder_may_be_a_skill_itself(root: Path) -> None:
     _, skills = make(root / "tidy", prefix="acme")
-    assert [each.uri for each in skills.listed] == ["skill://acme/tidy/SKILL.md", "skill://acme/tidy/extra/nested/SKILL.md"]
+    assert [each.uri for each in skills.listed] == [
+        "skill://acme/tidy/SKILL.md",
+        "skill://acme/tidy/extra/nested/SKILL.md",
+    ]
 
 
 # --- what changes ------------------------------------------------------------------------------------------------------
@@ -403,7 +422,10 @@ async def test_clients_are_told_of_what_was_read_anew(root: Path, revision: Revi
     async with connected(server, revision) as client:
         uri = "skill://tidy/logo.png"
         if revision.era is Era.MODERN:
-            await client.start("subscriptions/listen", {"notifications": {"resourcesListChanged": True, "resourceSubscriptions": [uri]}})
+            await client.start(
+                "subscriptions/listen",
+                {"notifications": {"resourcesListChanged": True, "resourceSubscriptions": [uri]}},
+            )
             await client.told("notifications/subscriptions/acknowledged")
         else:
             await client.call("resources/subscribe", {"uri": uri})
@@ -412,6 +434,9 @@ async def test_clients_are_told_of_what_was_read_anew(root: Path, revision: Revi
         (told,) = await client.told("notifications/resources/updated")
         assert told["uri"] == uri
         assert client.of("notifications/resources/list_changed") == []
+        await skills.refresh()
+        await client.call("resources/list")
+        assert len(client.of("notifications/resources/updated")) == 1
         write(root, "deploy", "license: MIT\n")
         write(root, "fresh")
         for path in ("SKILL.md", "logo.png", "references/GUIDE ä.md", "extra/nested/SKILL.md"):
@@ -432,7 +457,11 @@ async def test_what_did_not_change_stays_where_it_was(root: Path) -> None:
         (root / "tidy" / "extra" / "nested" / "new.md").write_text("x")
         await skills.refresh()
         after = {str(each["uri"]): len(as_list(each["resources"])) for each in await listed(client)}
-        assert after == {"skill://deploy/SKILL.md": 1, "skill://tidy/SKILL.md": 5, "skill://tidy/extra/nested/SKILL.md": 2}
+        assert after == {
+            "skill://deploy/SKILL.md": 1,
+            "skill://tidy/SKILL.md": 5,
+            "skill://tidy/extra/nested/SKILL.md": 2,
+        }
         assert len(await in_directory(client, "skill://tidy/extra/nested")) == 2
 
 
@@ -449,8 +478,14 @@ async def test_a_change_for_the_worse_changes_nothing(root: Path) -> None:
 
 @pytest.mark.property
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(paths=st.sets(st.lists(st.sampled_from(["a", "b", "c-d"]), min_size=1, max_size=3).map("/".join), min_size=1, max_size=6))
-def test_each_file_is_in_the_entries_of_all_skills_around_it(tmp_path_factory: pytest.TempPathFactory, paths: set[str]) -> None:
+@given(
+    paths=st.sets(
+        st.lists(st.sampled_from(["a", "b", "c-d"]), min_size=1, max_size=3).map("/".join), min_size=1, max_size=6
+    )
+)
+def test_each_file_is_in_the_entries_of_all_skills_around_it(
+    tmp_path_factory: pytest.TempPathFactory, paths: set[str]
+) -> None:
     folder = tmp_path_factory.mktemp("skills")
     for path in paths:
         write(folder, path)
@@ -459,7 +494,9 @@ def test_each_file_is_in_the_entries_of_all_skills_around_it(tmp_path_factory: p
     for skill in skills.listed:
         home = skill.uri.removesuffix("SKILL.md")
         assert skill.resources != "dynamic"
-        assert {each.uri for each in skill.resources} == {each.uri for each in skills.listed if each.uri.startswith(home)}
+        assert {each.uri for each in skill.resources} == {
+            each.uri for each in skills.listed if each.uri.startswith(home)
+        }
 
 
 def test_a_file_that_cannot_be_opened_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ def test_the_end_of_input_ends_it_while_a_tool_hangs(command: list[str]) -> None
     assert b"cancelled" in ended.stderr
 
 
+@pytest.mark.spec("stdio.cancel-server-stops")
 def test_a_running_call_is_cancelled(command: list[str]) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -156,6 +157,7 @@ def test_it_ends_when_its_parent_dies(command: list[str], tmp_path: Path) -> Non
         process.stderr.read()
 
 
+@pytest.mark.spec("stdio.large-message")
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs descriptors that can be full")
 def test_a_slow_reader_gets_everything(command: list[str]) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

@@ -200,6 +200,7 @@ async def test_what_was_acknowledged_survives_a_kill_and_nothing_is_there_twice(
         await store.aclose()
 
 
+@pytest.mark.spec("elicitation.state-protected")
 async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     path.touch(0o644)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from raw_client import as_object, text_of
 from task_server import Gates, accept, begin, client_of, get, make_server, stands, task_id, until
 
+from mcp_core.errors import LimitExceeded
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28
@@ -107,8 +107,7 @@ async def test_the_contract_finds_what_is_wrong(broken: type[MemoryTaskStore]) -
     for check in TASK_STORE_CHECKS:
         try:
             await check(open_store)
-        except AssertionError as error:
-            assert str(error)
+        except (AssertionError, LimitExceeded):
             found += 1
     assert found
 
@@ -141,7 +140,14 @@ def test_a_record_is_read_as_it_was_written(
     result: JsonObject | None,
 ) -> None:
     state = TaskState(
-        id="t", created_at=at, updated_at=at, ttl=None, poll_interval=1, message=message, status="completed", result=result
+        id="t",
+        created_at=at,
+        updated_at=at,
+        ttl=None,
+        poll_interval=1,
+        message=message,
+        status="completed",
+        result=result,
     )
     record = TaskRecord(
         state=state, owner=owner, tool="x", params=params, revision="r", capabilities={}, answers=answers, once=once
@@ -303,16 +309,11 @@ def _resumable(ran: list[str], go: trio.Event, store: TaskStore) -> Server:
     @server.tool(task="required")
     async def stays() -> str:
         await trio.sleep_forever()
-        return "never"
 
     return server
 
 
-@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_a_task_survives_the_life_of_its_server_where_it_may_be_resumed(
-    revision: object, tmp_path: Path
-) -> None:
-    assert revision in (R2025_11_25, R2026_07_28)
+async def test_a_task_survives_the_life_of_its_server_where_it_may_be_resumed(tmp_path: Path) -> None:
     store = SqliteTaskStore(tmp_path / "tasks.sqlite")
     ran: list[str] = []
     go = trio.Event()
@@ -331,7 +332,9 @@ async def test_a_task_survives_the_life_of_its_server_where_it_may_be_resumed(
         answers: JsonObject = {key: {"action": "accept", "content": {"name": "Ann"}}}
         await client.call("tasks/update", {"taskId": task["taskId"], "inputResponses": answers})
         gone = await until(client, lost, "failed")
-        assert gone["statusMessage"] == "the server was stopped while the task ran, and it is not one that can be resumed"
+        assert (
+            gone["statusMessage"] == "the server was stopped while the task ran, and it is not one that can be resumed"
+        )
     await store.aclose()
     store = SqliteTaskStore(tmp_path / "tasks.sqlite")
     async with client_of(_resumable(ran, go, store), R2026_07_28) as client:
@@ -434,16 +437,19 @@ def _line(process: subprocess.Popen[bytes], id: int, method: str, params: JsonOb
     return as_object(answer["result"])
 
 
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
 def test_a_task_survives_that_its_server_is_killed(tmp_path: Path) -> None:
-    start = partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "tasks.sqlite")]
-    with start([*command, "hang"]) as first:
+    with _start([*command, "hang"]) as first:
         task = _line(first, 1, "tools/call", {"name": "count", "arguments": {"to": 3}})
         lost = _line(first, 2, "tools/call", {"name": "plain"})
         assert first.stderr is not None
         assert first.stderr.readline() == b"hangs\n"
         os.kill(first.pid, signal.SIGKILL)
-    with start([*command, "go"]) as second:
+    with _start([*command, "go"]) as second:
         statuses: list[object] = []
         for number in range(10_000):
             now = _line(second, number, "tasks/get", {"taskId": task["taskId"]})

@@ -11,7 +11,8 @@ Spec: the extension `io.modelcontextprotocol/skills`, Frontmatter; yaml.org/spec
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from mcp_core.skills import InvalidFrontMatter, split
 
@@ -41,8 +42,8 @@ _LITERALS: Final[dict[str, JsonValue]] = {
 
 _NUMBERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], int | float]], ...]] = (
     (re.compile(r"[-+]?[0-9]{1,400}"), int),
-    (re.compile(r"0o[0-7]{1,400}"), lambda text: int(text[2:], 8)),
-    (re.compile(r"0x[0-9a-fA-F]{1,400}"), lambda text: int(text[2:], 16)),
+    (re.compile(r"0o[0-7]{1,400}"), partial(int, base=0)),
+    (re.compile(r"0x[0-9a-fA-F]{1,400}"), partial(int, base=0)),
     (re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"), float),
     (re.compile(r"[-+]?\.(inf|Inf|INF)"), lambda _: float("inf")),
     (re.compile(r"\.(nan|NaN|NAN)"), lambda _: float("nan")),
@@ -112,7 +113,7 @@ class _Events:
         if getattr(event, "tag", None) is not None:
             raise InvalidFrontMatter("a tag cannot be used", line)
         if kind == "ScalarEvent":
-            return _scalar(event, line)
+            return _scalar(cast("yaml.ScalarEvent", event), line)  # its class has that name
         if depth >= _DEPTH:
             raise InvalidFrontMatter(f"it is nested deeper than {_DEPTH} levels", line)
         return self._sequence(depth + 1) if kind == "SequenceStartEvent" else self._mapping(depth + 1)
@@ -136,12 +137,12 @@ class _Events:
 
 
 def _line(event: yaml.Event) -> int:
-    # The first line of the file is that of the dashes.
-    return int(event.start_mark.line) + 2
+    # What is read from a text has a place in it. The first line of the file is that of the dashes.
+    return cast("yaml.Mark", event.start_mark).line + 2
 
 
-def _scalar(event: yaml.Event, line: int) -> JsonValue:
-    text: str = event.value
+def _scalar(event: yaml.ScalarEvent, line: int) -> JsonValue:
+    text = event.value
     if event.style is not None:
         return text
     if text in _LITERALS:

@@ -156,7 +156,11 @@ class Handlers:
             sampling=None if self.sample is None else SamplingCapability(tools={} if self.sample_tools else None),
             elicitation=elicitation,
             tasks=self._own_tasks(),
-            extensions={**({TASKS_EXTENSION: {}} if self.tasks else {}), **{row.extension: {} for row in self.methods if row.extension}, **(self.extensions or {})}
+            extensions={
+                **({TASKS_EXTENSION: {}} if self.tasks else {}),
+                **{row.extension: {} for row in self.methods if row.extension},
+                **(self.extensions or {}),
+            }
             or None,
             experimental=self.experimental,
         )

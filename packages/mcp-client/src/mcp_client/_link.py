@@ -93,7 +93,7 @@ class Link:
             from mcp_client._own_tasks import OwnTasks  # lazy: hardly any application answers by tasks
 
             tasks = OwnTasks(connection, self.answering.answer, self.notify, nursery)
-        self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold, tasks)
+        self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold, tasks=tasks)
         self.listeners: Final = Listeners()
         self._ended: ConnectionEnded | None = None
         self._over: Final = trio.Event()

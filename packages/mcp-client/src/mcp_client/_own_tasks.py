@@ -106,9 +106,7 @@ class OwnTasks:
     def _begin(self, event: RequestReceived, wished: TaskMetadata) -> CreateTaskResult:
         allowed = self._connection.limits.tasks
         if len(self._tasks) >= allowed:
-            excess = LimitExceeded(
-                "tasks that are kept", observed=allowed + 1, allowed=allowed, setting="Limits.tasks"
-            )
+            excess = LimitExceeded("tasks that are kept", observed=allowed + 1, allowed=allowed, setting="Limits.tasks")
             raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
         now = time.time()
         ttl = _TTL if wished.ttl is None else min(max(wished.ttl, 1), _TTL)

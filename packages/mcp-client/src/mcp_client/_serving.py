@@ -46,6 +46,7 @@ class Serving:
         answering: Answering,
         nursery: trio.Nursery,
         on_busy: Callable[[bool], None],
+        *,
         tasks: OwnTasks | None = None,
     ) -> None:
         self._connection: Final = connection

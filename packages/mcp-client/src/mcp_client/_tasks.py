@@ -1,7 +1,6 @@
-"""Tool calls that are answered later: in 2025-11-25 where the client asks for it, in the extension of 2026-07-28 where
-the server decides so.
+"""Tool calls that are answered later.
 
-A task is polled, no faster than the server wants. What it asks is answered by the handlers that answer any question: in
+In 2025-11-25 they are where the client asks for it, in the extension of 2026-07-28 where the server decides so. A task is polled, no faster than the server wants. What it asks is answered by the handlers that answer any question: in
 the extension by `tasks/update`, in 2025-11-25 by requests that come while `tasks/result` waits. That the server may tell
 of changes by itself is not relied on.
 

@@ -149,7 +149,9 @@ class LoadedSkill:
         # What is kept here was verified; a cache of the client may be older than the entry.
         self._client: Final = client.fresh()
         self._root: Final = root_of(skill.uri) or ""
-        self._known: Final = {} if skill.resources == "dynamic" else {unquote(each.uri): each for each in skill.resources}
+        self._known: Final = (
+            {} if skill.resources == "dynamic" else {unquote(each.uri): each for each in skill.resources}
+        )
         self._read: dict[str, bytes] = {}
         self.entry: Final = skill
         """What the server said of it, and the user approved."""
@@ -163,15 +165,15 @@ class LoadedSkill:
     @classmethod
     async def _load(cls, client: Client, skill: Skill, origin: str) -> LoadedSkill:
         made = cls(client, skill, origin)
-        data = await made._fetch(skill.uri)  # noqa: SLF001  # it is of this class
+        data = await made._fetch(skill.uri)
         try:
             made.text = data.decode()
             front_matter = read_front_matter(made.text)
             made.instructions = split(made.text)[1]
         except (UnicodeDecodeError, InvalidFrontMatter) as error:
-            raise made._changed(skill.uri, f"its front matter cannot be read: {error}") from error  # noqa: SLF001
+            raise made._changed(skill.uri, f"its front matter cannot be read: {error}") from error
         if not same(front_matter, skill.frontmatter):
-            raise made._changed(skill.uri, "its front matter is not the one that is listed")  # noqa: SLF001
+            raise made._changed(skill.uri, "its front matter is not the one that is listed")
         return made
 
     def marked(self) -> str:

@@ -13,7 +13,6 @@ Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -25,6 +24,8 @@ from mcp_core.types import ABSENT, TERMINAL_STATUSES, TaskError, evolve
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import InputRequest, TaskStatus, WireObject
 

@@ -1,8 +1,9 @@
-"""The skills in a folder, read once: what is listed of them is what is served. Spec: the extension
-`io.modelcontextprotocol/skills`
+"""The skills in a folder, read once: what is listed of them is what is served.
 
 Digests bind what a user approved to what a model gets. So a file is not read again when a client asks for it: its bytes
 stay in memory, as they were when its digest was made. `Skills.refresh` reads all of them anew.
+
+Spec: the extension `io.modelcontextprotocol/skills`
 """
 
 from __future__ import annotations

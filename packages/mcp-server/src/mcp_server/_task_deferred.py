@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
-from mcp_server._rounds import InRounds
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_core.types import WireObject
     from mcp_server._answering import Call
+    from mcp_server._rounds import InRounds
     from mcp_server._task_run import TaskRun
     from mcp_server._tasks import Tasks
 
@@ -37,11 +36,11 @@ class Deferred:
         """Ends the handler, which goes on in the task. Does not return. Raises `RequestFailed` for one task too many."""
         with trio.CancelScope(shield=True):
             asked = cast("InRounds", call.asking)  # calls are deferred in that era only, and this one has a context
-            self.run = await self._tasks.create(call, await asked.hand_over())
+            run = self.run = await self._tasks.create(call, await asked.hand_over())
         call.scope.cancel()
         await trio.lowlevel.checkpoint()
         # Still here: nobody is told of the task.
-        run, self.run = self.run, None
+        self.run = None
         await self._tasks.drop(run)
         raise RuntimeError(
             "Context.begin_task ends the handler, which runs again as a task; but what called it is shielded from"

@@ -18,7 +18,6 @@ import attrs
 import trio
 
 from mcp_core.convert import converter
-from mcp_core.engine.input_rounds import Ledger, State
 from mcp_core.engine.results import code_for
 from mcp_core.errors import (
     ConnectionEnded,
@@ -32,28 +31,31 @@ from mcp_core.errors import (
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS, NOTIFICATIONS_TASKS_STATUS
 from mcp_core.tasks import as_extension_task, as_task, with_related_task
 from mcp_core.types import ExtensionTaskNotificationParams, TaskStatusNotificationParams, WireObject
-from mcp_server._answering import Call, Line
+from mcp_server._answering import Call
 from mcp_server._nursery import open_private_nursery
-from mcp_server._pace import Pace
-from mcp_server._rounds import QUESTIONS, check_askable, read_answer, run_once
+from mcp_server._rounds import read_answer
+from mcp_server._task_line import TaskAsking, TaskLine, TaskPace, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp_core.engine.events import ClientPeer, NotificationReceived, Outgoing, RequestReceived
+    from mcp_core.engine.events import ClientPeer, RequestReceived
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import Method, NotificationRow
-    from mcp_core.revisions import Revision
-    from mcp_core.types import InputRequest, LoggingMessageNotificationParams, ProgressNotificationParams
-    from mcp_core.types import SubscriptionFilter, TaskStatus
+    from mcp_core.types import (
+        InputRequest,
+        ProgressNotificationParams,
+        TaskStatus,
+    )
     from mcp_server._answering import Audience
     from mcp_server._task_stores import TaskRecord, TaskStore
 
 __all__ = ["TaskRun"]
 
 _log: Final = logging.getLogger("mcp_server")
+
 
 @attrs.define(eq=False)
 class _Question:
@@ -130,10 +132,10 @@ class TaskRun:
             work: Runs the function.
             connection: An engine that is on no connection: it knows the bounds.
         """
-        line = _TaskLine(_Worker(work), connection, self.record.owner)
+        line = TaskLine(Worker(work), connection, self.record.owner)
         call = Call(self._request, line, self.scope, http=self._http, task=self)
-        call.asking = _Asking(self, call)
-        call.pace = _TaskPace(self, call)
+        call.asking = TaskAsking(self, call)
+        call.pace = TaskPace(self, call)
         expires = self.record.state.expires_at
         if expires is not None:
             self.scope.deadline = trio.current_time() + expires - time.time()
@@ -154,9 +156,10 @@ class TaskRun:
                 wire = outcome if isinstance(outcome, dict) else self._wire(outcome)
                 try:
                     await self._end("completed", result=wire)
-                    return
                 except LimitExceeded as limit:
                     outcome = RequestFailed(f"the result cannot be kept: {limit.message}")
+                else:
+                    return
             error: JsonObject = {"code": code_for(outcome, self.peer.revision), "message": outcome.message}
             if outcome.data is not None:
                 error["data"] = outcome.data
@@ -165,7 +168,7 @@ class TaskRun:
             except LimitExceeded:
                 # It says more than there is room for.
                 await self._end("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
-        except Exception:  # whatever a store of the author does: the task is over, and is told so as long as we live
+        except Exception:  # noqa: BLE001  # whatever the store does: the task is over, and is told so as long as we live
             _log.exception("the end of task %s… cannot be kept", self.id[:8])
             if not self.record.state.terminal:
                 self.move("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
@@ -192,9 +195,7 @@ class TaskRun:
             self._become(record)
             _log.info("task %s… of %s is %s", self.id[:8], record.owner or "nobody in particular", status)
 
-    def move(
-        self, status: TaskStatus, *, message: str | None = None, error: JsonObject | None = None
-    ) -> None:
+    def move(self, status: TaskStatus, *, message: str | None = None, error: JsonObject | None = None) -> None:
         """Puts it into another status, which is not kept yet. Raises `LocalProtocolError` when that cannot be."""
         state = self.record.state.moved(status, time.time(), message=message, error=error)
         self._become(attrs.evolve(self.record, state=state))
@@ -315,119 +316,9 @@ class TaskRun:
             self._settled(key)
         except (ConnectionEnded, LocalProtocolError) as error:
             _log.debug("task %s… could not ask: %s", self.id[:8], error)
-        except Exception:
-            # Of the store: the answer is lost.
+        except Exception:  # noqa: BLE001  # of the store: the answer is lost
             _log.exception("task %s… could not keep an answer", self.id[:8])
             question.failure = RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
             self._settled(key)
         finally:
             question.asked = False
-
-
-class _Asking:
-    """Asks the client on behalf of a task. A `mcp_server._rounds.Asking`."""
-
-    def __init__(self, run: TaskRun, call: Call) -> None:
-        self._run: Final = run
-        self._call: Final = call
-        self._ledger: Final = Ledger(State(answers=dict(run.record.answers), once=dict(run.record.once)))
-
-    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
-        """See `Asking.ask`."""
-        check_askable(self._call, row, params)
-        question = QUESTIONS.get(row.name)
-        revision = self._run.peer.revision
-        if question is None or getattr(params, "task", None) is not None:
-            as_task = "" if question is None else " as a task"
-            raise LocalProtocolError(f"a task cannot ask {row.name}{as_task}")
-        # The class in the table fits the method, and so its params.
-        made = cast("InputRequest", question(params=params))
-        wire: JsonObject = {"method": row.name, "params": converter(revision).unstructure(params)}
-        answer = self._ledger.ask(made, wire, key)
-        if answer is None:
-            known, _ = self._ledger.pending.popitem()
-            await self._run.ask(known, row, params, made)
-            answer = self._ledger.state.answers[known] = self._run.record.answers[known]
-        return read_answer(revision, row, answer)
-
-    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
-        """See `Asking.once`."""
-        known, value = self._ledger.recall(key)
-        if known:
-            await trio.lowlevel.checkpoint()
-            return value
-        value = await run_once(key, function)
-        self._ledger.remember(key, value)
-        with trio.CancelScope(shield=True):
-            # It has happened, and would happen again.
-            await self._run.remember(key, value)
-        return value
-
-    def result(self) -> None:
-        """See `Asking.result`."""
-        return
-
-
-class _TaskPace(Pace):
-    """What a task tells: progress in its status. There are no log messages of tasks."""
-
-    __slots__ = ("_run", "_token")
-
-    def __init__(self, run: TaskRun, call: Call) -> None:
-        super().__init__(call, None)
-        self._run: Final = run
-        meta = call.request.raw.get("_meta")
-        self._token: Final = isinstance(meta, dict) and "progressToken" in meta
-
-    async def log(self, said: LoggingMessageNotificationParams) -> None:
-        """The extension has no log messages of tasks, and whom they should reach in 2025-11-25 it does not say."""
-        _log.debug("not sent: a log message of task %s… (%s)", self._run.id[:8], said.level)
-
-    async def _send_progress(self, said: ProgressNotificationParams) -> None:
-        self._run.progressed(said, token=self._token)
-
-
-class _Worker:
-    """What stands behind the line of a task. A `mcp_server._answering.Service` of one call."""
-
-    def __init__(self, work: Callable[[Call], Awaitable[object]]) -> None:
-        self._work: Final = work
-
-    async def answer(self, call: Call) -> object:
-        """See `Service.answer`."""
-        return await self._work(call)
-
-    def input_required(self, call: Call) -> object | None:
-        """See `Service.input_required`: a task has no rounds."""
-
-    def notified(self, line: Line, event: NotificationReceived) -> None:
-        """See `Service.notified`."""
-
-    def opened(self, line: Line) -> None:
-        """See `Service.opened`."""
-
-    def connected(self, audience: Audience) -> None:
-        """See `Service.connected`."""
-
-    def disconnected(self, audience: Audience) -> None:
-        """See `Service.disconnected`."""
-
-
-class _TaskLine(Line):
-    """Where the call of a task comes from: nowhere. Nobody waits at its other end."""
-
-    async def outcome(self, call: Call) -> object:
-        """The result of the function, or its error."""
-        return await self._outcome(call)
-
-    async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
-        """See `Line.send`: there is nobody to send something to."""
-        await trio.lowlevel.checkpoint()
-
-    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
-        """See `Line.ask`: a task asks in another way. Raises `LocalProtocolError`."""
-        raise LocalProtocolError(f"a task cannot ask {row.name}")
-
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
-        """See `Line.listen`. Raises `LocalProtocolError`."""
-        raise LocalProtocolError("a task has no subscriptions")

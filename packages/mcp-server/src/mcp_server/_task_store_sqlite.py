@@ -54,7 +54,9 @@ class SqliteTaskStore:
 
     async def load(self, id: str) -> TaskRecord | None:
         """See `TaskStore.load`."""
-        found = await self._thread.do(partial(self._read, "SELECT record FROM tasks WHERE id = ?", id), closed=self._closed)
+        found = await self._thread.do(
+            partial(self._read, "SELECT record FROM tasks WHERE id = ?", id), closed=self._closed
+        )
         return found[0] if found else None
 
     async def delete(self, id: str) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import time
 from collections import Counter
 from contextlib import suppress
@@ -23,18 +22,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import attrs
 import trio
 
-from mcp_core.convert import converter
 from mcp_core.engine.capabilities import as_object
-from mcp_core.engine.events import ClientPeer, RequestReceived
 from mcp_core.engine.input_rounds import State, binding
 from mcp_core.engine.results import understands_tasks
-from mcp_core.errors import (
-    ErrorCode,
-    LimitExceeded,
-    LocalProtocolError,
-    MissingRequiredClientCapability,
-    RequestFailed,
-)
+from mcp_core.errors import ErrorCode, LimitExceeded, MissingRequiredClientCapability, RequestFailed
 from mcp_core.methods import (
     EXTENSION_TASKS_CANCEL,
     EXTENSION_TASKS_GET,
@@ -44,24 +35,22 @@ from mcp_core.methods import (
     TOOLS_CALL,
 )
 from mcp_core.revisions import REVISIONS
-from mcp_core.tasks import TaskState, as_extension_task, as_task
+from mcp_core.tasks import as_extension_task, as_task
 from mcp_core.types import (
     CallToolRequestParams,
     CancelExtensionTaskResult,
     CancelTaskResult,
-    ClientCapabilities,
     CreateExtensionTaskResult,
     CreateTaskResult,
     GetExtensionTaskResult,
     GetTaskResult,
-    Implementation,
     ListTasksRequestParams,
     ListTasksResult,
     Task,
-    TaskMetadata,
     UpdateTaskResult,
 )
 from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
+from mcp_server._task_records import new_record, recalled
 from mcp_server._task_run import TaskRun
 from mcp_server._task_store_memory import MemoryTaskStore
 from mcp_server._task_stores import TaskPlace, TaskRecord
@@ -69,6 +58,7 @@ from mcp_server._task_stores import TaskPlace, TaskRecord
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
@@ -85,12 +75,6 @@ if TYPE_CHECKING:
 __all__ = ["Tasks"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-_ID_BYTES: Final = 24
-"""Random bytes of an id, of which nobody guesses one: 16 are what the specification wants at least."""
-
-_NOT_KEPT: Final = frozenset({"inputResponses", "requestState", "task"})
-"""Members of a call that its task does not need any more."""
 
 _INTERRUPTED: Final = "the server was stopped while the task ran, and it is not one that can be resumed"
 
@@ -218,7 +202,7 @@ class Tasks:
                 "tasks that run", observed=allowed + 1, allowed=allowed, setting="Limits.running_tasks"
             )
             raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
-        record = self._record(request, peer, owner, done)
+        record = new_record(request, owner, done, self._policy)
         audience = cast("Audience", call.link) if peer.revision.core_tasks else None  # all lines of sessions are
         run = TaskRun(record, self._store, request, self._host.tell, audience=audience, http=call.http)
         self._running[run.id] = run
@@ -244,30 +228,6 @@ class Tasks:
         del self._running[run.id]
         await self._store.delete(run.id)
 
-    def _record(self, request: RequestReceived, peer: ClientPeer, owner: str | None, done: State) -> TaskRecord:
-        params = cast("CallToolRequestParams", request.params)
-        convert = converter(peer.revision)
-        wished = params.task.ttl if isinstance(params.task, TaskMetadata) and peer.revision.core_tasks else None
-        now = time.time()
-        info = peer.implementation
-        return TaskRecord(
-            state=TaskState(
-                id=secrets.token_urlsafe(_ID_BYTES),
-                created_at=now,
-                updated_at=now,
-                ttl=self._policy.ttl_for(wished),
-                poll_interval=int(self._policy.poll_interval * 1000),
-            ),
-            owner=owner,
-            tool=params.name,
-            params={name: value for name, value in request.raw.items() if name not in _NOT_KEPT},
-            revision=peer.revision.name,
-            capabilities=convert.unstructure(peer.capabilities),
-            client_info=None if info is None else convert.unstructure(info),
-            answers=dict(done.answers),
-            once=dict(done.once),
-        )
-
     # --- their life ------------------------------------------------------------------------------------------------
 
     async def _run(self, run: TaskRun, work: Callable[[Call], Awaitable[object]]) -> None:
@@ -284,7 +244,7 @@ class Tasks:
             for record in await self._store.unfinished():
                 if record.state.id not in self._running:
                     await self._take_up(record)
-        except Exception:  # of the store, which others may be able to use
+        except Exception:  # noqa: BLE001  # of the store, which others may be able to use
             _log.exception("the tasks of an earlier run cannot be taken up")
 
     async def _take_up(self, record: TaskRecord) -> None:
@@ -296,33 +256,21 @@ class Tasks:
             state = record.state.moved("failed", now, message=_INTERRUPTED, error=error)
             await self._store.save(attrs.evolve(record, state=state))
             return
-        convert = converter(revision)
-        peer = ClientPeer(
-            revision=revision,
-            capabilities=convert.structure(record.capabilities, ClientCapabilities),
-            implementation=None if record.client_info is None else convert.structure(record.client_info, Implementation),
-        )
-        request = RequestReceived(
-            id=record.state.id,
-            method=TOOLS_CALL.name,
-            row=TOOLS_CALL,
-            params=convert.structure(record.params, CallToolRequestParams),
-            raw=record.params,
-            peer=peer,
-            notes=(),
-        )
         if record.state.status != "working":
             record = attrs.evolve(record, state=record.state.moved("working", now))
-        run = self._running[record.state.id] = TaskRun(record, self._store, request, self._host.tell)
+        run = self._running[record.state.id] = TaskRun(record, self._store, recalled(record, revision), self._host.tell)
         _log.info("task %s… of the tool %s runs again", run.id[:8], record.tool)
         self._host.life.nursery.start_soon(self._run, run, work)
 
     async def _clean(self) -> None:
         """Forgets tasks when their time has passed, as long as there are any."""
         try:
-            while (due := await self._store.purge(time.time())) is not None:
+            due = await self._store.purge(time.time())
+            while due is not None:
+                # A second later, so that what ends soon after goes with it.
                 await trio.sleep(max(due - time.time(), 0) + 1)
-        except Exception:  # of the store
+                due = await self._store.purge(time.time())
+        except Exception:  # noqa: BLE001  # of the store
             _log.exception("tasks whose time has passed cannot be forgotten")
         finally:
             self._cleaning = False
@@ -416,7 +364,9 @@ class Tasks:
         count = self._host.limits.page_items
         if principal is None:
             found = [await self._store.load(id) for id in tuple(call.link.tasks or ())]
-            kept = [record for record in found if record is not None and (after is None or TaskPlace.of(record) > after)]
+            kept = [
+                record for record in found if record is not None and (after is None or TaskPlace.of(record) > after)
+            ]
             records = tuple(sorted(kept, key=TaskPlace.of)[: count + 1])
         else:
             records = await self._store.listed(principal, after, count + 1)
@@ -426,7 +376,10 @@ class Tasks:
             last = TaskPlace.of(records[-1])
             cursor = self._host.keys.seal(json.dumps([last.created_at, last.id]).encode(), bound_to)
         now = time.time()
-        states = [self._running[each.state.id].record.state if each.state.id in self._running else each.state for each in records]
+        states = [
+            self._running[each.state.id].record.state if each.state.id in self._running else each.state
+            for each in records
+        ]
         alive = [state for state in states if state.expires_at is None or state.expires_at > now]
         return ListTasksResult(tasks=tuple([as_task(state, Task) for state in alive]), next_cursor=cursor)
 

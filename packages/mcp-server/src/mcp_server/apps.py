@@ -5,7 +5,7 @@
     @dashboard.tool
     async def forecast(city: str) -> Forecast: ...
 
-    @dashboard.tool(visibility=("app",))
+    @dashboard.tool(only="app")
     async def refresh(city: str) -> Forecast: ...
 
 What a tool gives is for the model in any case; hosts that show no pages do without. `shows_apps` says who does.
@@ -34,7 +34,7 @@ from mcp_server._errors import RegistrationError
 from mcp_server._hints import Function as AnyFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from mcp_server._context import Context
     from mcp_server._options import ToolOptions
@@ -44,7 +44,6 @@ __all__ = ["APP_MIME_TYPE", "App", "AppCsp", "AppPermissions", "AppVisibility", 
 
 F = TypeVar("F", bound=AnyFunction)
 
-_BOTH: Final[tuple[AppVisibility, ...]] = get_args(AppVisibility)
 _BEGINNING: Final = "<!doctype html"
 
 
@@ -120,7 +119,7 @@ class App:
         function: None = None,
         /,
         *,
-        visibility: Collection[AppVisibility] = _BOTH,
+        only: AppVisibility | None = None,
         **options: Unpack[ToolOptions],
     ) -> Callable[[F], F]: ...
     def tool(
@@ -128,36 +127,36 @@ class App:
         function: AnyFunction | None = None,
         /,
         *,
-        visibility: Collection[AppVisibility] = _BOTH,
+        only: AppVisibility | None = None,
         **options: Unpack[ToolOptions],
     ) -> object:
         """Registers a function as a tool whose results the page shows: `@app.tool` or `@app.tool(...)`. See `add_tool`."""
 
         def register(function: F) -> F:
-            self.add_tool(function, visibility=visibility, **options)
+            self.add_tool(function, only=only, **options)
             return function
 
         return register if function is None else register(function)
 
     def add_tool(
-        self, function: AnyFunction, *, visibility: Collection[AppVisibility] = _BOTH, **options: Unpack[ToolOptions]
+        self, function: AnyFunction, *, only: AppVisibility | None = None, **options: Unpack[ToolOptions]
     ) -> None:
         """Registers a function as a tool whose results the page shows.
 
         Args:
             function: The function. What it returns is what the model gets, and what the page gets of it.
-            visibility: Who may call it: the model, the page, or both. Hosts that show no pages know nothing of that, and give
-                it to the model.
+            only: Who may see and call it, if not both: the `model`, or the page, `app`. Hosts that show no pages know nothing
+                of that, and give it to the model.
             **options: See `ToolOptions`.
 
         Raises:
             RegistrationError: It cannot be a tool; the error says why.
         """
-        wrong = [each for each in visibility if each not in _BOTH]
-        if wrong or not visibility:
-            raise RegistrationError(f"a tool is visible to {' or '.join(map(repr, _BOTH))}, or both, not {visibility!r}")
-        chosen = tuple(each for each in _BOTH if each in visibility)
-        said = AppToolMeta(resource_uri=self.uri, visibility=None if chosen == _BOTH else chosen)
+        if only is not None and only not in get_args(AppVisibility):
+            raise RegistrationError(
+                f"a tool is only for {' or '.join(map(repr, get_args(AppVisibility)))}, not {only!r}"
+            )
+        said = AppToolMeta(resource_uri=self.uri, visibility=None if only is None else (only,))
         options["meta"] = write_meta(said, options.get("meta"))
         self._server.add_tool(function, **options)
 
@@ -181,5 +180,7 @@ def _document(uri: str, html: str | os.PathLike[str]) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise RegistrationError(f"{uri}: the page {os.fspath(html)!r} cannot be read: {error}") from error
     if not text.lstrip("\ufeff \t\r\n").lower().startswith(_BEGINNING):
-        raise RegistrationError(f"{uri}: a page is an HTML document, which begins with <!DOCTYPE html>, not {text[:40]!r}")
+        raise RegistrationError(
+            f"{uri}: a page is an HTML document, which begins with <!DOCTYPE html>, not {text[:40]!r}"
+        )
     return text

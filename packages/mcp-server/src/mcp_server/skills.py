@@ -228,7 +228,9 @@ def _joined(tree: Tree, more: Tree, folder: Folder) -> Tree:
             home = path.rpartition("/")[0]
             within = next((each for each in other.skills if each.startswith(f"{home}/")), None)
             if within is not None:
-                raise RegistrationError(f"{folder.path!r}: skill://{within} is within a skill of another folder, skill://{home}")
+                raise RegistrationError(
+                    f"{folder.path!r}: skill://{within} is within a skill of another folder, skill://{home}"
+                )
     return Tree({**tree.files, **more.files}, {**tree.skills, **more.skills})
 
 

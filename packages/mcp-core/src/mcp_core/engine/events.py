@@ -73,7 +73,7 @@ class ServerPeer:
     implementation: Implementation | None = None
     """Who it says it is. Not to be relied on."""
     instructions: str | None = None
-    """How to use it, for a model."""
+    """How to use it, for a model. Written by the server: untrusted text."""
 
 
 Peer: TypeAlias = ClientPeer | ServerPeer

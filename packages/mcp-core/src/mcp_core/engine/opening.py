@@ -26,6 +26,7 @@ from mcp_core.limits import Limits
 from mcp_core.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SERVER_DISCOVER
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import DiscoverRequestParams, DiscoverResult, InitializeRequestParams, InitializeResult, evolve
+from mcp_core.types.meta import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
@@ -177,7 +178,9 @@ class Opening(Connection):
         else:
             self._lifecycle.send(Kind.INITIALIZE)
             params = InitializeRequestParams(
-                protocol_version=step.revision.name, capabilities=_with_extensions(self.capabilities), client_info=self.info
+                protocol_version=step.revision.name,
+                capabilities=_with_extensions(self.capabilities),
+                client_info=self.info,
             )
             request = self._ask(INITIALIZE, params, step.revision)
             self._handshake = request.id
@@ -245,8 +248,10 @@ class Opening(Connection):
 def _with_extensions(capabilities: ClientCapabilities) -> ClientCapabilities:
     """The capabilities as a legacy server gets them: with the extensions among what its revision does not define.
 
-    Capabilities are an open set in all revisions, and MCP Apps are announced so to servers of any.
+    Capabilities are an open set in all revisions, and MCP Apps are announced so to servers of any. That of tasks is not:
+    legacy revisions have them in another form, or not at all.
     """
-    if not capabilities.extensions:
+    told = {name: settings for name, settings in (capabilities.extensions or {}).items() if name != TASKS_EXTENSION}
+    if not told:
         return capabilities
-    return evolve(capabilities, extra={"extensions": dict(capabilities.extensions), **capabilities.extra})
+    return evolve(capabilities, extra={"extensions": told, **capabilities.extra})

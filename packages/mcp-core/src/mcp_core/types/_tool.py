@@ -50,13 +50,13 @@ class Tool(Open):
     title: str | None = field(default=None, since=R2025_06_18)
     """The name for people."""
     description: str | None = None
-    """What it does, for the model."""
+    """What it does, for the model. Written by the server: untrusted text."""
     output_schema: JsonObject | None = field(
         default=None, since=R2025_06_18, was=(between(R2025_06_18, R2025_11_25), ObjectSchema)
     )
     """The JSON Schema of `CallToolResult.structured_content`."""
     annotations: ToolAnnotations | None = field(default=None, since=R2025_03_26)
-    """Hints on what it does."""
+    """Hints on what it does. Not to be trusted, unless the server is."""
     execution: ToolExecution | None = field(default=None, since=R2025_11_25, until=R2025_11_25)
     """How it may be run."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)

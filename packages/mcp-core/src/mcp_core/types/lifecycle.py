@@ -220,7 +220,7 @@ class InitializeResult(Result):
     server_info: Implementation
     """Who the server is."""
     instructions: str | None = None
-    """How to use the server, for the model."""
+    """How to use the server, for the model. Written by the server: untrusted text."""
 
 
 @wire(until=R2025_11_25)
@@ -247,4 +247,4 @@ class DiscoverResult(CacheableResult):
     capabilities: ServerCapabilities
     """What the server offers."""
     instructions: str | None = None
-    """How to use the server, for the model."""
+    """How to use the server, for the model. Written by the server: untrusted text."""

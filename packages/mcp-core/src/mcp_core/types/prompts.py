@@ -55,7 +55,7 @@ class Prompt(Open):
     title: str | None = field(default=None, since=R2025_06_18)
     """The name for people."""
     description: str | None = None
-    """What it is for."""
+    """What it is for. Written by the server: untrusted text."""
     arguments: tuple[PromptArgument, ...] | None = None
     """Its arguments."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)

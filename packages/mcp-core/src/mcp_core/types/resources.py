@@ -45,7 +45,7 @@ class Resource(Open):
     title: str | None = field(default=None, since=R2025_06_18)
     """The name for people."""
     description: str | None = None
-    """What it is, for the model."""
+    """What it is, for the model. Written by the server: untrusted text."""
     mime_type: str | None = None
     """Its media type."""
     size: int | None = None
@@ -69,7 +69,7 @@ class ResourceTemplate(Open):
     title: str | None = field(default=None, since=R2025_06_18)
     """The name for people."""
     description: str | None = None
-    """What they are, for the model."""
+    """What they are, for the model. Written by the server: untrusted text."""
     mime_type: str | None = None
     """Their media type, when they all have the same."""
     annotations: Annotations | None = None

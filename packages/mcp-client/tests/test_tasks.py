@@ -1,0 +1,688 @@
+"""Tool calls that are answered later, with the server of this project: in both forms, over memory, pipes and HTTP."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from mcp_client import Client, Deadlines, Handlers, TaskCancelled, open_http, open_stdio
+from mcp_client.testing import open_in_memory
+from mcp_core.errors import LocalProtocolError, McpError, RequestFailed, RequestTimeout
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.methods import (
+    ELICITATION_CREATE,
+    SAMPLING_CREATE_MESSAGE,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_LIST,
+    TASKS_RESULT,
+)
+from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, Revision
+from mcp_core.types import (
+    CallToolResult,
+    CancelTaskRequestParams,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    GetTaskPayloadRequestParams,
+    GetTaskRequestParams,
+    ListTasksRequestParams,
+    ProgressNotificationParams,
+    RequestedSchema,
+    SamplingMessage,
+    TaskMetadata,
+    TextContent,
+)
+from mcp_server import Accepted, Context, Server, TaskPolicy, ToolError, ask_as_task, serve_http, serve_stream
+
+BOTH = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+QUICK = TaskPolicy(poll_interval=0.05)
+
+
+@attrs.frozen
+class Name:
+    name: str
+
+
+def make_server(policy: TaskPolicy = QUICK) -> Server:
+    server = Server("tasks", version="0", tasks=policy)
+    stopped: list[str] = []
+
+    @server.tool
+    async def plain() -> str:
+        return "plain"
+
+    @server.tool
+    async def how_many_stopped() -> int:
+        return len(stopped)
+
+    @server.tool(task="required")
+    async def must(context: Context, seconds: float = 0.1) -> str:
+        await context.progress(1, 2, "half of it")
+        try:
+            await trio.sleep(seconds)
+        except trio.Cancelled:
+            stopped.append("must")
+            raise
+        return "done" if context.task else "not a task"
+
+    @server.tool(task="optional")
+    async def may(context: Context) -> str:
+        return "as a task" if context.task else "at once"
+
+    @server.tool(task="required")
+    async def asks(context: Context) -> str:
+        answer = await context.elicit(Name, "Who?")
+        again = await context.elicit(Name, "And who else?")
+        names = [each.value.name if isinstance(each, Accepted) else "nobody" for each in (answer, again)]
+        return " and ".join(names)
+
+    @server.tool(task="required")
+    async def fails(how: str) -> dict[str, int]:
+        if how == "tool":
+            raise ToolError("it cannot be done")
+        raise RequestFailed("no", code=-32000, data=[1])
+
+    return server
+
+
+class Person:
+    """Answers what is asked."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.asked: list[str] = []
+
+    async def __call__(self, params: ElicitRequestFormParams) -> ElicitResult:
+        self.asked.append(params.message)
+        return ElicitResult(action="accept", content={"name": self.names.pop(0)})
+
+
+@asynccontextmanager
+async def joined(
+    revision: Revision,
+    server: Server | None = None,
+    handlers: Handlers | None = None,
+    deadlines: Deadlines | None = None,
+) -> AsyncIterator[Client]:
+    served = server or make_server()
+    with trio.fail_after(300):
+        async with open_in_memory(
+            lambda stream: serve_stream(served, stream),
+            revisions=(revision,),
+            handlers=handlers or Handlers(),
+            deadlines=deadlines or Deadlines(),
+        ) as client:
+            yield client
+
+
+def said(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+# --- calling a tool ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "tasks.client-handles-both", "tasks.fixed-shape-clients", "tasks.poll-until-done", "tasks.poll-until-terminal"
+)
+@pytest.mark.spec("tasks.client-task-if-required", "tasks.client-declares-per-request", "tasks.get-request")
+@BOTH
+async def test_a_call_that_becomes_a_task_is_a_call_like_any_other(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    shown: list[str | None] = []
+
+    def show(progress: ProgressNotificationParams) -> None:
+        shown.append(progress.message)
+
+    async with joined(revision) as client:
+        # In 2025-11-25 the listing says how a tool is to be called; it is looked at where the server says no.
+        assert said(await client.call_tool("must", on_progress=show)) == "done"
+        assert "half of it" in shown
+        assert said(await client.call_tool("must")) == "done"
+        assert said(await client.call_tool("plain")) == "plain"
+
+
+@pytest.mark.spec("tasks.client-task-if-required", "tasks.client-no-task-if-forbidden", "tasks.augment-only-declared")
+async def test_the_listing_says_what_has_to_be_called_as_a_task(autojump_clock: trio.testing.MockClock) -> None:
+    async with joined(R2025_11_25) as client:
+        await client.list_tools()
+        assert said(await client.call_tool("must")) == "done"
+        assert said(await client.call_tool("may")) == "at once"
+        with pytest.raises(RequestFailed, match="unknown tool"):
+            await client.call_tool("missing")
+
+
+@pytest.mark.spec("tasks.no-tasks-without-capability", "tasks.client-no-tool-tasks-without-capability")
+async def test_without_the_capability_nothing_is_called_as_a_task() -> None:
+    server = Server("none", version="0")
+    server.add_tool(lambda: "x", name="x")
+    async with joined(R2025_11_25, server) as client:
+        with pytest.raises(LocalProtocolError, match="does not offer tasks"):
+            await client.start_task("x")
+    async with joined(R2025_06_18, server) as client:
+        with pytest.raises(LocalProtocolError, match="revision 2025-06-18 has no tasks"):
+            await client.start_task("x")
+        with pytest.raises(LocalProtocolError, match="has no tasks"):
+            client.task("x")
+
+
+@pytest.mark.spec("tasks.client-fulfils-inputs", "tasks.client-inspects-inputs", "tasks.client-trust-model")
+@pytest.mark.spec("tasks.client-dedup", "tasks.client-no-double-answer", "tasks.client-continues-observing")
+@pytest.mark.spec("tasks.input-required-call-result", "tasks.update-request")
+@BOTH
+async def test_what_a_task_asks_is_answered_by_the_handlers_once(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    person = Person("Ann", "Bob")
+    async with joined(revision, handlers=Handlers(elicit=person)) as client:
+        assert said(await client.call_tool("asks")) == "Ann and Bob"
+    assert person.asked == ["Who?", "And who else?"]
+
+
+@BOTH
+async def test_a_tool_that_fails_gives_a_result_and_a_protocol_error_is_raised(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision) as client:
+        result = await client.call_tool("fails", {"how": "tool"})
+        assert result.is_error is True
+        assert said(result) == "it cannot be done"
+        with pytest.raises(RequestFailed, match="no") as failed:
+            await client.call_tool("fails", {"how": "protocol"})
+        assert (failed.value.code, failed.value.data) == (-32000, [1])
+
+
+@pytest.mark.spec("tasks.cancel-method", "cancellation.tasks-use-tasks-cancel")
+@BOTH
+async def test_cancelling_the_caller_cancels_the_task(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision) as client:
+        await client.list_tools()
+        with trio.move_on_after(1):
+            await client.call_tool("must", {"seconds": 1_000})
+        await trio.sleep(0.1)
+        assert said(await client.call_tool("how_many_stopped")) == '{"result":1}'
+
+
+@BOTH
+async def test_a_deadline_cancels_the_task(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with joined(revision) as client:
+        await client.list_tools()
+        with pytest.raises(RequestTimeout, match="the total deadline of 2 s passed"):
+            await client.call_tool("must", {"seconds": 1_000}, deadlines=Deadlines(total=2))
+        await trio.sleep(0.1)
+        assert said(await client.call_tool("how_many_stopped")) == '{"result":1}'
+
+
+@BOTH
+async def test_a_task_may_take_longer_than_any_answer(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision, deadlines=Deadlines(idle=5)) as client:
+        assert said(await client.call_tool("must", {"seconds": 60})) == "done"
+
+
+@BOTH
+async def test_a_handler_that_fails_ends_the_wait_and_the_task(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def refuse(params: ElicitRequestFormParams) -> ElicitResult:
+        raise RequestFailed("leave me alone", code=-32000)
+
+    async with joined(revision, handlers=Handlers(elicit=refuse)) as client:
+        with pytest.raises(RequestFailed, match="leave me alone"):
+            await client.call_tool("asks")
+
+
+async def test_an_application_that_wants_no_tasks_declares_none() -> None:
+    async with joined(R2026_07_28, handlers=Handlers(tasks=False)) as client:
+        assert said(await client.call_tool("may")) == "at once"
+        with pytest.raises(RequestFailed) as failed:
+            await client.call_tool("must")
+        assert failed.value.code == -32021
+
+
+# --- handles ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("tasks.persist-ids", "tasks.requestor-track")
+@BOTH
+async def test_a_task_is_begun_waited_for_and_picked_up_by_its_id(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision) as client:
+        handle = await client.start_task("must", {"seconds": 5}, ttl=60)
+        assert handle.status == "working"
+        assert handle.ttl == (60 if revision is R2025_11_25 else 3_600)
+        assert handle.id is not None
+        assert repr(handle) == "<TaskHandle working>"
+        again = client.task(handle.id)
+        assert await again.refresh() == "working"
+        assert again.message == "half of it"
+        assert said(await handle.wait()) == "done"
+        assert said(await handle.wait()) == "done"
+        assert said(await again.wait()) == "done"
+        await again.cancel()
+        assert await again.refresh() == "completed"
+
+
+@BOTH
+async def test_a_task_that_is_cancelled_has_no_result(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision) as client:
+        handle = await client.start_task("must", {"seconds": 1_000})
+        await handle.cancel()
+        with pytest.raises(TaskCancelled, match="cancelled by the client"):
+            await handle.wait()
+        with pytest.raises(TaskCancelled):
+            await handle.wait()
+
+
+@BOTH
+async def test_who_gives_up_waiting_leaves_the_task_alone(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision) as client:
+        handle = await client.start_task("must", {"seconds": 10})
+        with trio.move_on_after(1):
+            await handle.wait()
+        with pytest.raises(RequestTimeout):
+            await handle.wait(deadlines=Deadlines(total=1))
+        assert said(await handle.wait()) == "done"
+
+
+@BOTH
+async def test_an_unknown_task_says_so(revision: Revision) -> None:
+    async with joined(revision, make_server()) as client:
+        handle = client.task("no-such-task")
+        with pytest.raises(RequestFailed, match="there is no such task"):
+            await handle.wait()
+        with pytest.raises(RequestFailed, match="there is no such task"):
+            await handle.cancel()
+
+
+async def test_a_server_that_answers_at_once_gives_a_handle_that_is_done() -> None:
+    async with joined(R2026_07_28) as client:
+        handle = await client.start_task("plain")
+        assert handle.id is None
+        assert await handle.refresh() == "completed"
+        await handle.cancel()
+        assert said(await handle.wait()) == "plain"
+
+
+async def test_an_asynchronous_function_may_show_progress(autojump_clock: trio.testing.MockClock) -> None:
+    shown: list[float] = []
+
+    async def show(progress: ProgressNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        shown.append(progress.progress)
+
+    async with joined(R2026_07_28) as client:
+        await client.call_tool("must", on_progress=show)
+    assert shown == [1, 2]
+
+
+# --- the pace of polling ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("tasks.respect-poll-interval", "tasks.poll-interval-respected", "tasks.poll-interval-changes")
+@pytest.mark.spec("tasks.status-notification-not-relied-on", "tasks.keep-polling")
+async def test_a_task_is_polled_no_faster_than_the_server_wants(autojump_clock: trio.testing.MockClock) -> None:
+    polls: list[float] = []
+
+    async def serve(
+        stream: trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream],
+    ) -> None:
+        await _scripted_server(stream, polls, [10_000, 20_000, None])
+
+    with trio.fail_after(100):
+        async with open_in_memory(serve, revisions=(R2026_07_28,)) as client:
+            assert said(await client.call_tool("x")) == "there"
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(polls)] == [10, 20, 1]
+
+
+async def _scripted_server(
+    stream: trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream],
+    polls: list[float],
+    intervals: Sequence[int | None],
+) -> None:
+    """Answers a call with a task, which is done when as many polls came as there are intervals."""
+    import orjson
+
+    at = "2026-01-01T00:00:00Z"
+    task: JsonObject = {"taskId": "t", "status": "working", "createdAt": at, "lastUpdatedAt": at, "ttlMs": None}
+    rest = b""
+    while data := await stream.receive_some():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            message = orjson.loads(line)
+            method, result = message["method"], {}
+            if method == "server/discover":
+                extensions: JsonObject = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "tools": {}}
+                result = {
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": extensions,
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                }
+            elif method == "tools/call":
+                result = {**task, "resultType": "task"}
+            elif method == "tasks/get":
+                left = intervals[len(polls) :]
+                polls.append(trio.current_time())
+                result = {**task, **({"pollIntervalMs": left[0]} if left and left[0] else {})}
+                if not left:
+                    result |= {"status": "completed", "result": {"content": [{"type": "text", "text": "there"}]}}
+            else:
+                error = {"code": -32601, "message": "no"}
+                await stream.send_all(orjson.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}) + b"\n")
+                continue
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", **result}}
+            await stream.send_all(orjson.dumps(answer) + b"\n")
+
+
+# --- over pipes and HTTP -----------------------------------------------------------------------------------------------------------
+
+
+_PROGRAM = """
+import trio
+from mcp_server import Context, Server, TaskPolicy, serve_stdio
+
+server = Server("child", version="0", tasks=TaskPolicy(poll_interval=0.01))
+
+@server.tool(task="required")
+async def must(context: Context) -> str:
+    return "done" if context.task else "not a task"
+
+trio.run(serve_stdio, server)
+"""
+
+
+@BOTH
+async def test_tasks_of_a_child_process(revision: Revision) -> None:
+    with trio.fail_after(30):
+        async with open_stdio([sys.executable, "-c", _PROGRAM], revisions=(revision,), inherit_env=True) as client:
+            assert said(await client.call_tool("must")) == "done"
+
+
+def _who(headers: Mapping[str, str] | object) -> str | None:
+    """Whoever they say they are."""
+    get = getattr(headers, "get", None)
+    found = get("authorization") if get is not None else None
+    return found if isinstance(found, str) else None
+
+
+@asynccontextmanager
+async def over_http(*, identify: bool = False, server: Server | None = None) -> AsyncIterator[str]:
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+
+            async def serve(*, task_status: trio.TaskStatus[Sequence[str]]) -> None:
+                if identify:
+                    await serve_http(
+                        server or make_server(), "127.0.0.1:0", identify=_identified, task_status=task_status
+                    )
+                else:
+                    await serve_http(server or make_server(), "127.0.0.1:0", task_status=task_status)
+
+            urls = await nursery.start(serve)
+            yield urls[0]
+            nursery.cancel_scope.cancel()
+
+
+async def _identified(request: object) -> str | None:
+    return _who(getattr(request, "headers", request))
+
+
+@pytest.mark.spec(
+    "tasks.http-rules-hold", "tasks.messages-any-stream", "tasks.mcp-name-header", "tasks.mcp-name-accepted"
+)
+@BOTH
+async def test_tasks_over_http(revision: Revision) -> None:
+    person = Person("Ann", "Bob")
+    async with (
+        over_http() as url,
+        open_http(url, revisions=(revision,), handlers=Handlers(elicit=person)) as client,
+    ):
+        assert said(await client.call_tool("must")) == "done"
+        assert said(await client.call_tool("asks")) == "Ann and Bob"
+        handle = await client.start_task("must", {"seconds": 1_000})
+        await handle.cancel()
+        assert await handle.refresh() == "cancelled"
+
+
+@pytest.mark.spec("tasks.auth-checks", "tasks.bind-context", "tasks.reject-other-context", "tasks.list-own-context")
+@BOTH
+async def test_the_task_of_somebody_else_does_not_exist(revision: Revision) -> None:
+    async with over_http(identify=True) as url:  # noqa: SIM117  # its end is the last of all
+        async with (
+            open_http(url, revisions=(revision,), headers={"Authorization": "Ann"}) as ann,
+            open_http(url, revisions=(revision,), headers={"Authorization": "Bob"}) as bob,
+        ):
+            hers = await ann.start_task("must", {"seconds": 1_000})
+            assert hers.id is not None
+            foreign = bob.task(hers.id)
+            with pytest.raises(RequestFailed, match="there is no such task") as unknown:
+                await foreign.refresh()
+            assert unknown.value.code == -32602
+            with pytest.raises(RequestFailed, match="there is no such task"):
+                await foreign.cancel()
+            assert await hers.refresh() == "working"
+            if revision is R2025_11_25:
+                with pytest.raises(RequestFailed, match="there is no such task"):
+                    await bob.request(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=hers.id))
+                assert (await bob.request(TASKS_LIST, ListTasksRequestParams())).tasks == ()
+                (listed,) = (await ann.request(TASKS_LIST, ListTasksRequestParams())).tasks
+                assert listed.task_id == hers.id
+
+
+@pytest.mark.spec("tasks.no-list-without-identity", "tasks.list-gated")
+async def test_where_nobody_is_told_apart_over_http_there_is_no_list() -> None:
+    async with over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
+        assert client.capabilities.tasks is not None
+        assert client.capabilities.tasks.list is None
+        with pytest.raises(LocalProtocolError, match=r"tasks\.list"):
+            await client.request(TASKS_LIST, ListTasksRequestParams())
+
+
+@pytest.mark.spec("tasks.sse-disconnect")
+async def test_a_client_that_leaves_the_wait_for_a_result_over_http_can_come_back() -> None:
+    async with over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
+        handle = await client.start_task("must", {"seconds": 0.3})
+        assert handle.id is not None
+        with trio.move_on_after(0.05):
+            await client.request(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=handle.id))
+        assert said(await handle.wait()) == "done"
+
+
+# --- questions that are answered as tasks (2025-11-25) ---------------------------------------------------------------------------------
+
+FORM = ElicitRequestFormParams(message="Who?", requested_schema=RequestedSchema(properties={}))
+SAMPLE = CreateMessageRequestParams(
+    messages=(SamplingMessage(role="user", content=TextContent(text="hello")),), max_tokens=5
+)
+
+
+class Slow:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = trio.Event()
+        self.stopped = False
+
+    async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+        try:
+            await self.go.wait()
+        except trio.Cancelled:
+            self.stopped = True
+            raise
+        return ElicitResult(action="accept", content={"name": "Ann"})
+
+    async def url(self, params: ElicitRequestURLParams) -> ElicitResult:
+        raise RequestFailed("no pages", code=-32001, data={"a": 1})
+
+    async def sample(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        raise RuntimeError("no model")
+
+    def handlers(self) -> Handlers:
+        return Handlers(elicit=self.elicit, elicit_url=self.url, sample=self.sample, answer_as_tasks=True)
+
+
+def asking_server() -> Server:
+    server = Server("asks", version="0")
+
+    @server.tool
+    async def patient(context: Context) -> str:
+        answer = await ask_as_task(context, ELICITATION_CREATE, FORM, ttl=60)
+        return f"{answer.action} {answer.content}"
+
+    @server.tool
+    async def page(context: Context) -> str:
+        params = ElicitRequestURLParams(message="?", url="https://example.com", elicitation_id="1")
+        try:
+            await ask_as_task(context, ELICITATION_CREATE, params)
+        except RequestFailed as failed:
+            return f"{failed.code} {failed.message} {failed.data}"
+        return "not reached"
+
+    @server.tool
+    async def model(context: Context) -> str:
+        try:
+            await ask_as_task(context, SAMPLING_CREATE_MESSAGE, SAMPLE)
+        except McpError as failed:
+            return f"{type(failed).__name__}: {failed.message}"
+        return "not reached"
+
+    @server.tool
+    async def by_hand(context: Context) -> list[str]:
+        seen: list[str] = []
+        params = attrs_evolve(FORM, task=TaskMetadata(ttl=10**9))
+        created: object = await context.ask(ELICITATION_CREATE, params)
+        task = getattr(created, "task")  # noqa: B009
+        seen.append(f"{task.status} {task.ttl} {len(task.task_id)}")
+        for number in range(3):
+            await context.ask(ELICITATION_CREATE, params)
+            seen.append(str(number))
+        page = await context.ask(TASKS_LIST, ListTasksRequestParams())
+        seen.append(f"{len(page.tasks)} {page.next_cursor}")
+        seen.append((await context.ask(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))).status)
+        seen.append((await context.ask(TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id))).status)
+        for row, asked in (
+            (TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id)),
+            (TASKS_RESULT, GetTaskPayloadRequestParams(task_id=task.task_id)),
+            (TASKS_GET, GetTaskRequestParams(task_id="unknown")),
+            (TASKS_LIST, ListTasksRequestParams(cursor="unknown")),
+        ):
+            try:
+                await context.ask(row, asked)
+            except RequestFailed as failed:
+                seen.append(f"{failed.code}")
+        return seen
+
+    return server
+
+
+def attrs_evolve(params: ElicitRequestFormParams, **changes: object) -> ElicitRequestFormParams:
+    from mcp_core.types import evolve
+
+    return evolve(params, **changes)
+
+
+@pytest.mark.spec(
+    "tasks.declare-capability", "schema.client-capability-tasks", "schema.notification-methods-client-tasks"
+)
+@pytest.mark.spec("tasks.result-blocks", "tasks.related-meta-in-result")
+async def test_a_user_may_take_longer_than_a_request(autojump_clock: trio.testing.MockClock) -> None:
+    slow = Slow()
+    async with (
+        joined(R2025_11_25, asking_server(), slow.handlers()) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(_after, 10.0, slow.go)
+        assert said(await client.call_tool("patient")) == "accept {'name': 'Ann'}"
+
+
+async def _after(seconds: float, event: trio.Event) -> None:
+    await trio.sleep(seconds)
+    event.set()
+
+
+@pytest.mark.spec("tasks.failed-on-error", "tasks.result-error-same")
+async def test_what_a_handler_answers_with_an_error_is_told_as_that_error(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with joined(R2025_11_25, asking_server(), Slow().handlers()) as client:
+        assert said(await client.call_tool("page")) == "-32001 no pages {'a': 1}"
+        assert said(await client.call_tool("model")) == "RequestFailed: Internal error"
+
+
+@pytest.mark.spec(
+    "tasks.cancel-stops", "tasks.unknown-task-error", "tasks.cancel-terminal-error", "tasks.invalid-cursor-error"
+)
+@pytest.mark.spec("tasks.limit-ttl", "tasks.id-entropy", "tasks.list-pagination")
+async def test_a_client_keeps_its_tasks_as_a_server_does(autojump_clock: trio.testing.MockClock) -> None:
+    slow = Slow()
+    async with joined(R2025_11_25, asking_server(), slow.handlers()) as client:
+        seen = (await client.call_tool("by_hand")).structured_content
+        assert seen == {
+            "result": [
+                "working 3600000 32",
+                "0",
+                "1",
+                "2",
+                "4 None",
+                "working",
+                "cancelled",
+                "-32602",
+                "-32600",
+                "-32602",
+                "-32602",
+            ]
+        }
+        assert slow.stopped
+
+
+async def test_a_caller_that_is_gone_wants_no_answer(autojump_clock: trio.testing.MockClock) -> None:
+    slow = Slow()
+    async with joined(R2025_11_25, asking_server(), slow.handlers()) as client:
+        with trio.move_on_after(5):
+            await client.call_tool("patient")
+        await trio.sleep(1)
+        # The question was cancelled with the call, or is forgotten when its time has passed.
+        await trio.sleep(61)
+        assert slow.stopped
+
+
+@pytest.mark.spec("tasks.ignore-undeclared", "tasks.augment-only-declared", "tasks.no-tasks-without-capability")
+async def test_a_client_that_does_not_answer_as_tasks_is_not_asked_for_one() -> None:
+    handlers = Handlers(elicit=Slow().elicit, sample=Slow().sample)
+    async with joined(R2025_11_25, asking_server(), handlers) as client:
+        assert said(await client.call_tool("model")).startswith("MissingRequiredClientCapability")
+    async with joined(R2026_07_28, asking_server(), handlers) as client:
+        assert said(await client.call_tool("model")).startswith(
+            "LocalProtocolError: a client cannot be asked for a task"
+        )
+
+
+def test_what_is_declared_follows_from_the_handlers() -> None:
+    assert Handlers(answer_as_tasks=True).capabilities().tasks is None
+    declared = Handlers(sample=Slow().sample, answer_as_tasks=True).capabilities().tasks
+    assert declared is not None
+    assert declared.requests is not None
+    assert declared.requests.elicitation is None
+    assert declared.requests.sampling is not None

@@ -1,0 +1,305 @@
+"""What is done with each row of the table of methods, by whoever may send it, where it is allowed.
+
+An exercise makes one side send it in the way that an application would, and proves by what comes of it that the other
+side has acted upon it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import trio
+from walk_server import PAGE, ROWS, AnyRow
+from walk_world import Party
+
+from mcp_client.skills import get_skill, list_skills, read_directory
+from mcp_core import methods as m
+from mcp_core import types as t
+from mcp_core.methods import Role
+
+__all__ = ["EXERCISES", "travels"]
+
+Exercise: TypeAlias = Callable[[Party], Awaitable[None]]
+
+URI: Final = "walk://text"
+
+
+def travels(row: AnyRow, sender: Role, party: Party) -> bool:
+    """Whether it is a message of its own there. Over HTTP, a modern side closes the stream instead of cancelling."""
+    place = party.place
+    closes = place.revision.disconnect_cancels and place.transport == "http"
+    return not (row is m.NOTIFICATIONS_CANCELLED and closes)
+
+
+# --- from the client -------------------------------------------------------------------------------------------------
+
+
+async def initialize(party: Party) -> None:
+    assert party.client.server_info == t.Implementation(name="walk", version="0")
+    assert party.client.instructions == "Walk."
+
+
+async def initialized(party: Party) -> None:
+    assert party.client.capabilities.tools is not None
+
+
+async def discover(party: Party) -> None:
+    found = await party.client.fresh().request(m.SERVER_DISCOVER, t.DiscoverRequestParams())
+    assert party.place.revision.name in found.supported_versions
+
+
+async def ping(party: Party) -> None:
+    await party.client.ping()
+
+
+async def list_tools(party: Party) -> None:
+    names = [tool.name for tool in await party.client.fresh().list_tools()]
+    assert names == ["do", "echo", "tells", "hang", "cancels", "work", "asks"]
+
+
+async def call_tool(party: Party) -> None:
+    (block,) = (await party.client.call_tool("echo", {"text": "hello"})).content
+    assert block == t.TextContent(text="hello")
+
+
+async def list_resources(party: Party) -> None:
+    assert URI in [resource.uri for resource in await party.client.fresh().list_resources()]
+
+
+async def list_templates(party: Party) -> None:
+    templates = await party.client.fresh().list_resource_templates()
+    assert "walk://page/{number}" in [template.uri_template for template in templates]
+
+
+async def read_resource(party: Party) -> None:
+    (contents,) = (await party.client.read_resource("walk://page/7")).contents
+    assert isinstance(contents, t.TextResourceContents)
+    assert contents.text == "7"
+
+
+async def listen_to_resource(party: Party) -> None:
+    async with party.client.listen(uris=[URI]) as changes:
+        await party.do("change", what=URI)
+        assert (await anext(changes)).uri == URI
+    # Nobody listens any more.
+    await party.do("change", what=URI)
+    assert [line for line in party.heard if "updated" in line] == ["notifications/resources/updated NotificationReceived"]
+
+
+async def listen_to_lists(party: Party) -> None:
+    async with party.client.listen(tools=True, prompts=True, resources=True) as changes:
+        assert changes.granted.tools_list_changed
+        for what in ("tools", "prompts", "resources"):
+            await party.do("change", what=what)
+            assert (await anext(changes)).kind.value == what
+
+
+async def list_prompts(party: Party) -> None:
+    assert [prompt.name for prompt in await party.client.fresh().list_prompts()] == ["poem"]
+
+
+async def get_prompt(party: Party) -> None:
+    (message,) = (await party.client.get_prompt("poem", {"of": "rain"})).messages
+    assert message.content == t.TextContent(text="About rain.")
+
+
+async def complete(party: Party) -> None:
+    assert (await party.client.complete(t.PromptReference(name="poem"), "of", "ra")).values == ("rain",)
+
+
+async def set_level(party: Party) -> None:
+    await party.client.set_log_level("critical")
+    await party.client.call_tool("tells")
+    assert m.NOTIFICATIONS_MESSAGE not in party.taken
+    await party.client.set_log_level("info")
+
+
+async def get_task(party: Party) -> None:
+    task = await party.client.start_task("work")
+    assert await task.refresh() == "working"
+    await party.do("open_gate")
+    assert (await task.wait()).content == (t.TextContent(text="worked"),)
+    assert task.status == "completed"
+
+
+async def list_tasks(party: Party) -> None:
+    task = await party.client.start_task("work")
+    listed = await party.client.request(m.TASKS_LIST, t.ListTasksRequestParams())
+    assert task.id in {each.task_id for each in listed.tasks}
+    await task.cancel()
+
+
+async def cancel_task(party: Party) -> None:
+    task = await party.client.start_task("work")
+    await task.cancel()
+    assert await task.refresh() == "cancelled"
+
+
+async def update_task(party: Party) -> None:
+    task = await party.client.start_task("asks")
+    assert (await task.wait()).content == (t.TextContent(text="accept"),)
+
+
+async def skills_list(party: Party) -> None:
+    assert [skill.uri for skill in await list_skills(party.client.fresh())] == ["skill://tidy/SKILL.md"]
+
+
+async def skills_get(party: Party) -> None:
+    skill = await get_skill(party.client.fresh(), "skill://tidy/SKILL.md")
+    assert skill.frontmatter["description"] == "About order."
+
+
+async def directory_read(party: Party) -> None:
+    assert [file.uri for file in await read_directory(party.client, "skill://tidy")] == ["skill://tidy/SKILL.md"]
+
+
+async def cancel(party: Party) -> None:
+    with trio.CancelScope() as scope:
+        await party.client.call_tool("hang", on_progress=lambda _: scope.cancel())
+    assert scope.cancelled_caught
+    assert await party.do("until_cancelled")
+
+
+async def progress_of_client(party: Party) -> None:
+    assert await party.do("question_with_progress") == "ListRootsResult"
+
+
+async def roots_changed(party: Party) -> None:
+    await party.client.roots_changed()
+
+
+async def own_task(party: Party) -> None:
+    assert await party.tool("ask", what="task") == "accept"
+
+
+# --- from the server -------------------------------------------------------------------------------------------------
+
+
+def asked(row: AnyRow, *forms: tuple[str, str]) -> Exercise:
+    """A question in its plain form, and in others, with what they are answered."""
+
+    async def exercise(party: Party) -> None:
+        plain = await party.tool("attempt", row=ROWS.index(row), raw=False)
+        assert plain == getattr(row, "result").__name__  # noqa: B009  # of a method
+        for form, answer in forms:
+            if _has(form, party):
+                assert await party.tool("ask", what=form) == answer
+
+    return exercise
+
+
+def _has(form: str, party: Party) -> bool:
+    """Whether a form of a question is there: pages and tools came with the tasks, and have stayed."""
+    revision = party.place.revision
+    return revision.core_tasks or (revision.result_type and form != "task")
+
+
+def client_task(row: AnyRow) -> Exercise:
+    async def exercise(party: Party) -> None:
+        assert await party.tool("client_task", row=ROWS.index(row)) is True
+        if row is m.TASKS_CANCEL:
+            await party.gave_up.acquire()
+
+    return exercise
+
+
+async def cancel_of_server(party: Party) -> None:
+    revision, transport = party.place.revision, party.place.transport
+    if revision.server_requests:
+        (block,) = (await party.client.call_tool("cancels")).content
+        assert block == t.TextContent(text="gave up")
+        await party.gave_up.acquire()
+    elif transport != "http":
+        async with party.client.listen(tools=True) as changes:
+            await party.do("end_subscriptions")
+            assert [change async for change in changes] == []
+
+
+async def progress(party: Party) -> None:
+    told: list[float] = []
+    await party.client.call_tool("tells", on_progress=lambda params: told.append(params.progress))
+    assert told == [1]
+
+
+async def message(party: Party) -> None:
+    await party.client.call_tool("tells")
+    assert party.taken == [m.NOTIFICATIONS_MESSAGE]
+
+
+async def complete_elicitation(party: Party) -> None:
+    assert await party.do("attempt", row=ROWS.index(m.NOTIFICATIONS_ELICITATION_COMPLETE), raw=False) == "told"
+    assert party.taken == [m.NOTIFICATIONS_ELICITATION_COMPLETE]
+
+
+async def task_status(party: Party) -> None:
+    task = await party.client.start_task("work")
+    await party.do("open_gate")
+    await task.wait()
+    while m.NOTIFICATIONS_TASKS_STATUS not in party.taken:
+        await party.do("echo")
+
+
+async def task_notice(party: Party) -> None:
+    task = await party.client.start_task("work")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(task.wait)
+        while m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED not in party.taken:
+            await party.do("echo")
+        await party.do("open_gate")
+    while m.NOTIFICATIONS_TASKS not in party.taken:
+        await party.do("echo")
+
+
+EXERCISES: Final[dict[tuple[AnyRow, Role], Exercise]] = {
+    (m.INITIALIZE, Role.CLIENT): initialize,
+    (m.PING, Role.CLIENT): ping,
+    (m.PING, Role.SERVER): asked(m.PING),
+    (m.SERVER_DISCOVER, Role.CLIENT): discover,
+    (m.TOOLS_LIST, Role.CLIENT): list_tools,
+    (m.TOOLS_CALL, Role.CLIENT): call_tool,
+    (m.RESOURCES_LIST, Role.CLIENT): list_resources,
+    (m.RESOURCES_TEMPLATES_LIST, Role.CLIENT): list_templates,
+    (m.RESOURCES_READ, Role.CLIENT): read_resource,
+    (m.RESOURCES_SUBSCRIBE, Role.CLIENT): listen_to_resource,
+    (m.RESOURCES_UNSUBSCRIBE, Role.CLIENT): listen_to_resource,
+    (m.PROMPTS_LIST, Role.CLIENT): list_prompts,
+    (m.PROMPTS_GET, Role.CLIENT): get_prompt,
+    (m.COMPLETION_COMPLETE, Role.CLIENT): complete,
+    (m.LOGGING_SET_LEVEL, Role.CLIENT): set_level,
+    (m.SUBSCRIPTIONS_LISTEN, Role.CLIENT): listen_to_lists,
+    (m.ROOTS_LIST, Role.SERVER): asked(m.ROOTS_LIST),
+    (m.SAMPLING_CREATE_MESSAGE, Role.SERVER): asked(m.SAMPLING_CREATE_MESSAGE, ("tools", "dice")),
+    (m.ELICITATION_CREATE, Role.SERVER): asked(m.ELICITATION_CREATE, ("page", "accept"), ("task", "accept")),
+    (m.TASKS_GET, Role.CLIENT): get_task,
+    (m.TASKS_GET, Role.SERVER): client_task(m.TASKS_GET),
+    (m.TASKS_RESULT, Role.CLIENT): get_task,
+    (m.TASKS_RESULT, Role.SERVER): client_task(m.TASKS_RESULT),
+    (m.TASKS_LIST, Role.CLIENT): list_tasks,
+    (m.TASKS_LIST, Role.SERVER): client_task(m.TASKS_LIST),
+    (m.TASKS_CANCEL, Role.CLIENT): cancel_task,
+    (m.TASKS_CANCEL, Role.SERVER): client_task(m.TASKS_CANCEL),
+    (m.EXTENSION_TASKS_GET, Role.CLIENT): get_task,
+    (m.EXTENSION_TASKS_UPDATE, Role.CLIENT): update_task,
+    (m.EXTENSION_TASKS_CANCEL, Role.CLIENT): cancel_task,
+    (m.SKILLS_LIST, Role.CLIENT): skills_list,
+    (m.SKILLS_GET, Role.CLIENT): skills_get,
+    (m.RESOURCES_DIRECTORY_READ, Role.CLIENT): directory_read,
+    (m.NOTIFICATIONS_INITIALIZED, Role.CLIENT): initialized,
+    (m.NOTIFICATIONS_CANCELLED, Role.CLIENT): cancel,
+    (m.NOTIFICATIONS_CANCELLED, Role.SERVER): cancel_of_server,
+    (m.NOTIFICATIONS_PROGRESS, Role.CLIENT): progress_of_client,
+    (m.NOTIFICATIONS_PROGRESS, Role.SERVER): progress,
+    (m.NOTIFICATIONS_MESSAGE, Role.SERVER): message,
+    (m.NOTIFICATIONS_TOOLS_LIST_CHANGED, Role.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_PROMPTS_LIST_CHANGED, Role.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_RESOURCES_LIST_CHANGED, Role.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_RESOURCES_UPDATED, Role.SERVER): listen_to_resource,
+    (m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, Role.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_ROOTS_LIST_CHANGED, Role.CLIENT): roots_changed,
+    (m.NOTIFICATIONS_ELICITATION_COMPLETE, Role.SERVER): complete_elicitation,
+    (m.NOTIFICATIONS_TASKS_STATUS, Role.CLIENT): own_task,
+    (m.NOTIFICATIONS_TASKS_STATUS, Role.SERVER): task_status,
+    (m.NOTIFICATIONS_TASKS, Role.SERVER): task_notice,
+}
+"""By the row, and who sends it."""
