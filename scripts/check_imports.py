@@ -86,6 +86,8 @@ ROOMS: Final[Mapping[str, Room]] = {
     "tasks": _room("errors revisions jsonrpc types"),
     "apps": _room("errors revisions jsonrpc types methods shape convert"),
     "skills": _room("errors jsonrpc types"),
+    # What both sides hold a conversation with a model to.
+    "conversation": _room("types"),
     # The roof. It knows nothing of bytes and of HTTP: the I/O layer joins them.
     "engine": _room("errors limits revisions jsonrpc types methods tolerance convert"),
     # Apart. Its documents are JSON.

@@ -141,6 +141,7 @@ async def _nothing(stream: object) -> None:
     await trio.sleep_forever()
 
 
+@pytest.mark.spec("security.local-server-access", "security.local-server-hardening")
 async def test_only_the_owner_may_use_the_socket(private: Path) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(serve_unix, _nothing, private)

@@ -12,7 +12,7 @@ from build_docs import pages, stale
 from requirement_pages import FOLDER, requirement_pages
 from requirement_table import Reasons, Requirement, citations, cited, reasons, requirements
 
-OPEN = 590
+OPEN = 0
 """How many ids have neither a test nor a reason. Let this number only become smaller."""
 
 
@@ -57,7 +57,7 @@ def test_every_requirement_has_a_test_or_a_reason() -> None:
 def test_a_requirement_cannot_have_two_reasons(tmp_path: Path) -> None:
     path = tmp_path / "reasons.toml"
     path.write_text('[[later]]\nreason = "x"\nids = ["a.b"]\n[[untestable]]\nreason = "y"\nids = ["a.b"]\n')
-    with pytest.raises(ValueError, match="a.b has two reasons"):
+    with pytest.raises(ValueError, match=r"a\.b has two reasons"):
         reasons(path)
 
 

@@ -156,6 +156,7 @@ def blob(data: bytes, mime_type: str = APP_MIME_TYPE) -> BlobResourceContents:
     return BlobResourceContents.of_bytes(URI, data, mime_type)
 
 
+@pytest.mark.spec("capability.extension-data-untrusted")
 @pytest.mark.parametrize(
     ("contents", "problem"),
     [

@@ -19,8 +19,10 @@ from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import TOOLS_LIST
+from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import R2025_11_25
 from mcp_core.types import ListToolsRequestParams, TextResourceContents
+from mcp_server import CacheHint, Server, serve_stream
 
 DAY = 24 * 60 * 60
 
@@ -469,3 +471,20 @@ def test_what_was_kept_in_another_run_is_forgotten() -> None:
 
     trio.run(put)
     assert trio.run(get) is None
+
+
+async def test_a_result_with_numbers_beyond_64_bits_is_kept() -> None:
+    asked: list[str] = []
+
+    class Counting(Middleware):
+        async def request(self, message: Passing, proceed: Proceed) -> object:
+            asked.append(message.method)
+            return await proceed(message)
+
+    server = Server("large", version="1", cache=CacheHint(60), middleware=[Counting()])
+    server.add_tool(lambda: "", name="one", meta={"com.example/count": 2**70})
+    async with open_in_memory(lambda stream: serve_stream(server, stream), cache=True) as client:
+        for _ in range(2):
+            (tool,) = await client.list_tools()
+            assert tool.meta == {"com.example/count": 2**70}
+    assert asked == ["tools/list"]

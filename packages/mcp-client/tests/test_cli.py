@@ -15,6 +15,7 @@ import pytest
 import mcp_client
 from mcp_client import _cli
 from mcp_client._cli import main
+from mcp_client._cli_forms import _whose
 from mcp_client._cli_screen import Screen
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -545,6 +546,8 @@ def test_the_end_of_input_declines_a_form(run: Run, monkeypatch: pytest.MonkeyPa
     "elicitation.url-accept-no-content",
     "elicitation.accept-url-no-content",
     "elicitation.ui-decline",
+    "elicitation.open-securely",
+    "elicitation.url-secure-open",
 )
 @pytest.mark.parametrize(
     ("typed", "action"), [("y\n", "accept"), ("\n", "decline"), ("what\n", "decline"), ("", "cancel")]
@@ -555,6 +558,32 @@ def test_a_page_is_shown_and_visited_by_consent_only(
     _, out, err = on_terminal(run, monkeypatch, typed, "call", "visit")
     assert data(out) == {"action": action}
     assert r"https://example.com/\x1b[2J" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://example.com:8443/pay?id=1", "  It leads to: example.com"),
+        (
+            "https://xn--pple-43d.example/",
+            "  It leads to: xn--pple-43d.example\n  The name has letters that may look like others.",
+        ),
+        (
+            "https://\u0430pple.example/",
+            "  It leads to: \u0430pple.example\n  The name has letters that may look like others.",
+        ),
+        (
+            "https://bank.example@evil.example/",
+            "  It leads to: evil.example\n  What stands before the @ is not where it leads.",
+        ),
+        ("http://example.com/", "  It leads to: example.com\n  The way there is not secured: http."),
+        ("javascript:alert(1)", "  It names no host."),
+        ("https://[::1", "  This is no proper URL."),
+    ],
+)
+@pytest.mark.spec("elicitation.highlight-domain", "elicitation.warn-suspicious", "elicitation.url-highlight-domain")
+def test_where_a_page_leads_is_said_with_what_may_deceive(url: str, said: str) -> None:
+    assert _whose(url) == said
 
 
 @pytest.mark.spec("mrtr.decline-is-an-answer", "elicitation.decline-no-content")

@@ -625,6 +625,9 @@ async def asked_and_listed(peer: ScriptedPeer) -> None:
     await peer.answer(await peer.receive("tools/call"), wrong)
 
 
+@pytest.mark.spec(
+    "tools.output-schema-client-validates", "tools.client-validate-results", "tools.client-validates-results"
+)
 async def test_a_result_that_breaks_its_schema_is_raised_if_that_is_wanted(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -910,6 +913,7 @@ async def test_roots_that_change_are_told_to_legacy_servers_only(autojump_clock:
     assert len([line for direction, line in transcript.lines if direction == ">"]) == 1
 
 
+@pytest.mark.spec("tools.call-arguments-object")
 @pytest.mark.parametrize("wrong", [[1], [("a", 1)], "ab", 5], ids=repr)
 async def test_arguments_that_are_no_mapping_are_refused_by_what_they_are(
     wrong: object, autojump_clock: trio.testing.MockClock

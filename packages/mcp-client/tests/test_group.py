@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_client import (
+    Client,
     ConfigError,
     Handlers,
     NameCollision,
@@ -25,8 +29,11 @@ from mcp_client import (
     open_stream,
     read_config,
 )
-from mcp_client.testing import Transcript
-from mcp_core.errors import ConnectionEnded, LocalProtocolError, ProcessFailed
+from mcp_client.guards import Rate, RateLimit
+from mcp_client.testing import Options, Transcript, open_in_memory
+from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError, ProcessFailed
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.types import Root, TextContent
 from mcp_server import Context, Server, serve_http, serve_stream
 
@@ -62,6 +69,7 @@ def text_of(result: object) -> str:
     return block.text
 
 
+@pytest.mark.spec("tools.name-disambiguation")
 async def test_what_several_processes_offer_stands_in_one_list() -> None:
     async with open_group({"a": program("a"), "b": program("b")}) as group:
         assert list(group) == ["a", "b"]
@@ -144,6 +152,15 @@ async def test_what_was_closed_on_purpose_is_not_made_again() -> None:
         assert (await member.connected()).server_info is not None
         member.reconnect()
         assert repr(member) == "<Member 'a', connected>"
+
+
+@pytest.mark.spec("tools.server-name-not-unique", "tools.name-disambiguation")
+async def test_servers_that_call_themselves_the_same_are_told_apart_all_the_same() -> None:
+    async with open_group({"a": program("same"), "b": program("same")}) as group:
+        tools = await group.list_tools()
+        assert [(tool.name, tool.server) for tool in tools.items] == [("a__whoami", "a"), ("b__whoami", "b")]
+        infos = [group[name].client.server_info for name in group]
+        assert [info.name for info in infos if info is not None] == ["same", "same"]
 
 
 async def test_strict_names_are_an_error_where_two_are_the_same() -> None:
@@ -233,3 +250,149 @@ class _Recorded:
 async def test_a_refused_port_is_a_failed_server(autojump_clock: trio.testing.MockClock) -> None:
     async with open_group({"closed": lambda: open_http("http://127.0.0.1:9/mcp")}) as group:
         assert isinstance(group.failed["closed"], ConnectionEnded)
+
+
+def in_memory(name: str, **options: Unpack[Options]) -> AbstractAsyncContextManager[Client]:
+    server = Server(name, version="1")
+
+    @server.tool
+    async def whoami() -> str:
+        return name
+
+    return open_in_memory(lambda stream: serve_stream(server, stream), **options)
+
+
+class Flaky:
+    """Makes connections, of which some fail, and some take a second."""
+
+    def __init__(self, *fails: int, slow: tuple[int, ...] = ()) -> None:
+        self.made = 0
+        self._fails = fails
+        self._slow = slow
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Client]:
+        number = self.made
+        self.made += 1
+        if number in self._slow:
+            await trio.sleep(1)
+        if number in self._fails:
+            raise ConnectionEnded(f"attempt {number}")
+        async with in_memory("a") as client:
+            yield client
+
+
+async def test_a_lost_connection_is_tried_again_when_the_first_attempt_fails(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    make = Flaky(1, 2, 4, 5, 6)
+    async with open_group({"a": make}, restart=Restart(times=3, delay=1, within=60)) as group:
+        began = trio.current_time()
+        await group["a"].client.aclose()
+        assert text_of(await group.call_tool("a__whoami")) == "a"
+        assert make.made == 4
+        assert trio.current_time() - began == pytest.approx(1 + 2 + 4)
+        await trio.sleep(60)
+        await group["a"].client.aclose()
+        with pytest.raises(ConnectionEnded, match="there is no connection to 'a'"):
+            await group["a"].connected()
+        assert make.made == 7
+        assert "attempt 6" in str(group.failed["a"])
+
+
+@pytest.mark.parametrize("when", [0.5, 1.5])
+async def test_closing_ends_what_is_done_to_make_a_connection(
+    when: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    make = Flaky(slow=(1,))
+    async with open_group({"a": make}, restart=Restart(delay=1)) as group:
+        member = group["a"]
+        await member.client.aclose()
+        # First it is waited for the attempt, then for the connection.
+        await trio.sleep(when)
+        assert member.state == "connecting"
+        await member.aclose()
+        assert member.state == "failed"
+        await trio.sleep(60)
+        assert member.state == "failed"
+        assert make.made == (1 if when < 1 else 2)
+        member.reconnect()
+        assert (await member.connected()).server_info is not None
+    await member.aclose()
+
+
+async def test_whoever_wants_a_connection_does_not_wait_for_the_pause(autojump_clock: trio.testing.MockClock) -> None:
+    make = Flaky()
+    async with open_group({"a": make}, restart=Restart(delay=30)) as group:
+        await group["a"].client.aclose()
+        await trio.sleep(1)
+        group["a"].reconnect()
+        with trio.fail_after(1):
+            await group["a"].connected()
+
+
+async def test_of_closing_and_connecting_at_once_the_last_holds(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_group({"a": Flaky(slow=(1, 2))}) as group:
+        member = group["a"]
+        await member.aclose()
+        member.reconnect()
+        await member.aclose()
+        assert member.state == "failed"
+        member.reconnect()
+        await trio.sleep(0.5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member.aclose)
+            while not member._dismissed:
+                await trio.lowlevel.checkpoint()
+            member.reconnect()
+        await trio.sleep(10)
+        assert member.state == "connected"
+
+
+async def test_an_error_of_ones_own_comes_out_as_it_is() -> None:
+    class Failing(Middleware):
+        async def request(self, message: Passing, proceed: Proceed) -> object:
+            raise ValueError("a mistake")
+
+    servers = {"a": lambda: in_memory("a", middleware=[Failing()]), "b": lambda: in_memory("b")}
+    async with open_group(servers) as group:
+        with pytest.raises(ValueError, match="a mistake"):
+            await group.list_tools()
+
+
+async def test_who_could_not_be_asked_is_named_where_a_tool_is_not_found() -> None:
+    async with open_group({"a": Flaky(0), "b": lambda: in_memory("b")}) as group:
+        with pytest.raises(
+            LocalProtocolError, match="no server of the group offers a tool 'a__whoami'; a could not be"
+        ):
+            await group.call_tool("a__whoami")
+        with pytest.raises(LocalProtocolError, match="offers a prompt 'b__x'; a could not be asked"):
+            await group.get_prompt("b__x")
+
+
+async def test_each_configured_server_has_guards_of_its_own_which_outlive_a_connection() -> None:
+    asked: list[str] = []
+
+    def guards(name: str) -> list[Middleware]:
+        asked.append(name)
+        return [RateLimit(calls=Rate(1))] if name == "a" else []
+
+    entry: JsonObject = {"command": sys.executable, "args": ["-c", PROGRAM, "x"]}
+    servers = read_config({"mcpServers": {"a": entry, "b": entry}})
+    async with open_group(configured(servers, middleware=guards), restart=Restart(delay=0)) as group:
+        assert asked == ["a", "b"]
+        for _ in range(2):
+            await group.call_tool("b__whoami")
+        await group.call_tool("a__whoami")
+        await group["a"].client.aclose()
+        with pytest.raises(LimitExceeded, match=r"RateLimit\.calls"):
+            await group.call_tool("a__whoami")
+    assert asked == ["a", "b"]
+
+
+async def test_a_configuration_that_cannot_be_used_is_a_failed_server() -> None:
+    servers = read_config({"mcpServers": {"a": {"command": "x", "env": {"A=B": "c"}}, "b": {"url": "no url"}}})
+    async with open_group(configured(servers)) as group:
+        assert isinstance(group.failed["a"], ConfigError)
+        assert "server 'a': StdioParameters.env has the name 'A=B'" in str(group.failed["a"])
+        assert isinstance(group.failed["b"], LocalProtocolError)

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._group_names import LONGEST_NAME, NameCollision, exposed_names
+from mcp_client._group_names import LONGEST_NAME, NameCollision, Naming, exposed_names
 
 OFFERED = st.dictionaries(st.text(max_size=40), st.lists(st.text(max_size=80), max_size=5), max_size=4)
 USABLE = re.compile(r"[A-Za-z0-9_-]*")
 
 
+@pytest.mark.spec("tools.name-disambiguation")
 @pytest.mark.property
 @given(OFFERED, st.sampled_from(["prefixed", "plain"]))
 def test_each_thing_has_one_name_of_its_own(offered: dict[str, list[str]], naming: str) -> None:
@@ -69,3 +70,11 @@ def test_names_that_no_model_takes_are_made_usable_and_stay_apart() -> None:
     names = exposed_names({"my server": ["a.b", "a/b", "x" * 100]}, "prefixed")
     assert all(USABLE.fullmatch(name) and len(name) <= LONGEST_NAME for name in names)
     assert {meant for _, meant in names.values()} == {"a.b", "a/b", "x" * 100}
+
+
+@pytest.mark.parametrize("naming", ["prefixed", "plain"])
+def test_no_server_hides_a_thing_by_a_name_that_is_made_here(naming: Naming) -> None:
+    plain = {"evil": ["x.y", "x/y"]}
+    made = [name.removeprefix("evil__") for name in exposed_names(plain, naming)]
+    names = exposed_names({"evil": [*plain["evil"], *made]}, naming)
+    assert sorted(own for _, own in names.values()) == sorted([*plain["evil"], *made])

@@ -698,6 +698,7 @@ async def test_a_redirect_within_a_session_repeats_the_request_with_its_session_
     assert server.asked[-1].target == "/mcp"
 
 
+@pytest.mark.spec("security.sanitize-urls")
 async def test_nothing_that_a_server_names_is_asked_at_another_origin() -> None:
     """The addresses that a server can name over HTTP: of a redirect, and of the endpoint of HTTP+SSE."""
     visited: list[str] = []

@@ -99,6 +99,7 @@ def hidden(schema: JsonObject) -> JsonObject:
     return {"type": "object", "properties": {"enum": schema}}
 
 
+@pytest.mark.spec("tools.client-validates-results")
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -127,6 +128,9 @@ def test_a_schema_that_cannot_be_used_does_not_make_its_tool_unusable(
     assert reason in record.getMessage()
 
 
+@pytest.mark.spec(
+    "schema.dialect-default", "schema.dialect-explicit", "schema.explicit-dialect", "schema.dialect-validate"
+)
 @pytest.mark.parametrize(
     "schema",
     [

@@ -244,6 +244,7 @@ def test_an_approval_is_for_these_files_of_this_server() -> None:
 # --- servers that do not -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("capability.extension-data-untrusted")
 async def test_an_entry_that_breaks_the_rules_is_not_loaded() -> None:
     rogue = Rogue()
     rogue.list("../other/SKILL.md", b"")

@@ -18,12 +18,15 @@ from mcp_core.errors import LocalProtocolError, McpError, RequestFailed, Request
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import (
     ELICITATION_CREATE,
+    NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
     SAMPLING_CREATE_MESSAGE,
+    SUBSCRIPTIONS_LISTEN,
     TASKS_CANCEL,
     TASKS_GET,
     TASKS_LIST,
     TASKS_RESULT,
 )
+from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolResult,
@@ -39,6 +42,9 @@ from mcp_core.types import (
     ProgressNotificationParams,
     RequestedSchema,
     SamplingMessage,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
     TaskMetadata,
     TextContent,
 )
@@ -53,8 +59,8 @@ class Name:
     name: str
 
 
-def make_server(policy: TaskPolicy = QUICK) -> Server:
-    server = Server("tasks", version="0", tasks=policy)
+def make_server(policy: TaskPolicy = QUICK, middleware: Sequence[Middleware] = ()) -> Server:
+    server = Server("tasks", version="0", tasks=policy, middleware=middleware)
     stopped: list[str] = []
 
     @server.tool
@@ -179,7 +185,9 @@ async def test_without_the_capability_nothing_is_called_as_a_task() -> None:
             client.task("x")
 
 
-@pytest.mark.spec("tasks.client-fulfils-inputs", "tasks.client-inspects-inputs", "tasks.client-trust-model")
+@pytest.mark.spec(
+    "tasks.client-fulfils-inputs", "tasks.client-inspects-inputs", "tasks.client-trust-model", "tasks.host-trust-model"
+)
 @pytest.mark.spec("tasks.client-dedup", "tasks.client-no-double-answer", "tasks.client-continues-observing")
 @pytest.mark.spec("tasks.input-required-call-result", "tasks.update-request")
 @BOTH
@@ -192,6 +200,7 @@ async def test_what_a_task_asks_is_answered_by_the_handlers_once(
     assert person.asked == ["Who?", "And who else?"]
 
 
+@pytest.mark.spec("tools.client-shows-execution-errors", "tools.client-execution-errors-to-model")
 @BOTH
 async def test_a_tool_that_fails_gives_a_result_and_a_protocol_error_is_raised(
     revision: Revision, autojump_clock: trio.testing.MockClock
@@ -205,7 +214,7 @@ async def test_a_tool_that_fails_gives_a_result_and_a_protocol_error_is_raised(
         assert (failed.value.code, failed.value.data) == (-32000, [1])
 
 
-@pytest.mark.spec("tasks.cancel-method", "cancellation.tasks-use-tasks-cancel")
+@pytest.mark.spec("tasks.cancel-method", "cancellation.tasks-use-tasks-cancel", "tasks.cancel-client-forgets")
 @BOTH
 async def test_cancelling_the_caller_cancels_the_task(
     revision: Revision, autojump_clock: trio.testing.MockClock
@@ -306,6 +315,7 @@ async def test_who_gives_up_waiting_leaves_the_task_alone(
         assert said(await handle.wait()) == "done"
 
 
+@pytest.mark.spec("tasks.cancelled-deleted")
 @BOTH
 async def test_an_unknown_task_says_so(revision: Revision) -> None:
     async with joined(revision, make_server()) as client:
@@ -340,7 +350,12 @@ async def test_an_asynchronous_function_may_show_progress(autojump_clock: trio.t
 # --- the pace of polling ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("tasks.respect-poll-interval", "tasks.poll-interval-respected", "tasks.poll-interval-changes")
+@pytest.mark.spec(
+    "tasks.respect-poll-interval",
+    "tasks.poll-interval-respected",
+    "tasks.poll-interval-changes",
+    "tasks.notification-client-polls",
+)
 @pytest.mark.spec("tasks.status-notification-not-relied-on", "tasks.keep-polling")
 async def test_a_task_is_polled_no_faster_than_the_server_wants(autojump_clock: trio.testing.MockClock) -> None:
     polls: list[float] = []
@@ -356,10 +371,34 @@ async def test_a_task_is_polled_no_faster_than_the_server_wants(autojump_clock: 
     assert [round(later - earlier) for earlier, later in itertools.pairwise(polls)] == [10, 20, 1]
 
 
+@pytest.mark.spec("tasks.client-dedup", "tasks.client-no-double-answer", "tasks.update-eventual")
+async def test_a_question_that_is_still_shown_after_its_answer_is_not_asked_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    form: JsonObject = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+    question: JsonObject = {"method": "elicitation/create", "params": form}
+    asking: JsonObject = {"status": "input_required", "inputRequests": {"who": question}}
+    updates: list[JsonObject] = []
+
+    async def serve(
+        stream: trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream],
+    ) -> None:
+        await _scripted_server(stream, [], [1_000, 1_000, 1_000], asking, updates)
+
+    person = Person("Ann", "somebody else")
+    with trio.fail_after(100):
+        async with open_in_memory(serve, revisions=(R2026_07_28,), handlers=Handlers(elicit=person)) as client:
+            assert said(await client.call_tool("x")) == "there"
+    assert person.asked == ["Who?"]
+    assert updates == [{"who": {"action": "accept", "content": {"name": "Ann"}}}]
+
+
 async def _scripted_server(
     stream: trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream],
     polls: list[float],
     intervals: Sequence[int | None],
+    meanwhile: JsonObject | None = None,
+    updates: list[JsonObject] | None = None,
 ) -> None:
     """Answers a call with a task, which is done when as many polls came as there are intervals."""
     import orjson
@@ -385,9 +424,11 @@ async def _scripted_server(
             elif method == "tasks/get":
                 left = intervals[len(polls) :]
                 polls.append(trio.current_time())
-                result = {**task, **({"pollIntervalMs": left[0]} if left and left[0] else {})}
+                result = {**task, **(meanwhile or {}), **({"pollIntervalMs": left[0]} if left and left[0] else {})}
                 if not left:
                     result |= {"status": "completed", "result": {"content": [{"type": "text", "text": "there"}]}}
+            elif method == "tasks/update" and updates is not None:
+                updates.append(message["params"]["inputResponses"])
             else:
                 error = {"code": -32601, "message": "no"}
                 await stream.send_all(orjson.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}) + b"\n")
@@ -466,7 +507,14 @@ async def test_tasks_over_http(revision: Revision) -> None:
         assert await handle.refresh() == "cancelled"
 
 
-@pytest.mark.spec("tasks.auth-checks", "tasks.bind-context", "tasks.reject-other-context", "tasks.list-own-context")
+@pytest.mark.spec(
+    "tasks.auth-checks",
+    "tasks.bind-context",
+    "tasks.reject-other-context",
+    "tasks.list-own-context",
+    "security.handle-bound-to-user",
+    "security.handle-not-authentication",
+)
 @BOTH
 async def test_the_task_of_somebody_else_does_not_exist(revision: Revision) -> None:
     async with over_http(identify=True) as url:  # noqa: SIM117  # its end is the last of all
@@ -491,6 +539,36 @@ async def test_the_task_of_somebody_else_does_not_exist(revision: Revision) -> N
                 assert listed.task_id == hers.id
 
 
+@pytest.mark.spec("tasks.auth-checks", "tasks.listen-only-requested")
+async def test_nobody_can_listen_to_the_task_of_somebody_else() -> None:
+    granted: dict[str, SubscriptionFilter] = {}
+    both = trio.Event()
+
+    def heard_by(name: str) -> Handlers:
+        def hear(params: SubscriptionsAcknowledgedNotificationParams) -> None:
+            granted[name] = params.notifications
+            if len(granted) == 2:
+                both.set()
+
+        return Handlers(notifications={NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: hear})
+
+    async with over_http(identify=True) as url:  # noqa: SIM117  # its end is the last of all
+        async with (
+            open_http(url, headers={"Authorization": "Ann"}, handlers=heard_by("Ann")) as ann,
+            open_http(url, headers={"Authorization": "Bob"}, handlers=heard_by("Bob")) as bob,
+            trio.open_nursery() as nursery,
+        ):
+            hers = await ann.start_task("must", {"seconds": 1_000})
+            assert hers.id is not None
+            wanted = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(task_ids=(hers.id,)))
+            for client in (ann, bob):
+                nursery.start_soon(client.request, SUBSCRIPTIONS_LISTEN, wanted)
+            await both.wait()
+            nursery.cancel_scope.cancel()
+    assert granted["Ann"].task_ids == (hers.id,)
+    assert not granted["Bob"].task_ids
+
+
 @pytest.mark.spec("tasks.no-list-without-identity", "tasks.list-gated")
 async def test_where_nobody_is_told_apart_over_http_there_is_no_list() -> None:
     async with over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
@@ -498,6 +576,31 @@ async def test_where_nobody_is_told_apart_over_http_there_is_no_list() -> None:
         assert client.capabilities.tasks.list is None
         with pytest.raises(LocalProtocolError, match=r"tasks\.list"):
             await client.request(TASKS_LIST, ListTasksRequestParams())
+
+
+@pytest.mark.spec("tasks.no-related-meta-in-operations", "tasks.requestor-log")
+async def test_what_is_asked_about_a_task_names_it_once_and_its_life_is_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[Passing] = []
+
+    class Watch(Middleware):
+        async def request(self, message: Passing, proceed: Proceed) -> object:
+            asked.append(message)
+            return await proceed(message)
+
+    server = make_server(middleware=(Watch(),))
+    with caplog.at_level("DEBUG", "mcp_client"):
+        async with over_http(server=server) as url, open_http(url, revisions=(R2025_11_25,)) as client:
+            handle = await client.start_task("must")
+            await handle.wait()
+    methods = {each.method for each in asked}
+    assert {"tools/call", "tasks/get", "tasks/result"} <= methods
+    for each in asked:
+        assert "io.modelcontextprotocol/related-task" not in str(each.raw)
+    assert handle.id is not None
+    assert f"task {handle.id[:8]}… is completed" in caplog.text
+    assert handle.id not in caplog.text
 
 
 @pytest.mark.spec("tasks.sse-disconnect")

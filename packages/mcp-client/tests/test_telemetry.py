@@ -112,6 +112,7 @@ def make_server(told: Told) -> Server:
     return server
 
 
+@pytest.mark.spec("tools.client-audit-log", "tools.client-log-usage")
 @BOTH
 async def test_a_call_is_one_trace_of_two_spans(revision: Revision) -> None:
     told = Told()

@@ -110,9 +110,7 @@ async def test_tools_resources_and_prompts(revision: Revision, autojump_clock: t
         assert text((await client.get_prompt("poem", {"of": "rain"})).messages[0].content) == "A poem of rain"
 
 
-@pytest.mark.spec(
-    "logging.client-tolerates-notifications", "logging.before-response", "progress.optional", "progress.server-may-send"
-)
+@pytest.mark.spec("logging.client-tolerates-notifications", "progress.server-may-send")
 @ALL
 async def test_progress_and_log_messages(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
     shown: list[float] = []

@@ -85,7 +85,9 @@ def test_a_message_and_its_bytes_belong_to_each_other(message: Message | Batch, 
     assert decode(memoryview(data.encode())) == message
 
 
-@pytest.mark.spec("jsonrpc.error-id-unreadable", "jsonrpc.error-response-id")
+@pytest.mark.spec(
+    "jsonrpc.error-id-unreadable", "jsonrpc.error-response-id", "schema.error-id-optional", "schema.error-id-required"
+)
 def test_an_error_without_id_is_written_as_the_revision_wants_it() -> None:
     error = ErrorResponse(None, ErrorObject(-32700, "no"))
 

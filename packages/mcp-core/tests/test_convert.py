@@ -63,6 +63,7 @@ def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
             converter(LATEST).structure({**raw, "size": bad}, t.Resource)
 
 
+@pytest.mark.spec("schema.annotations-priority")
 def test_numbers_keep_to_their_bounds_in_both_directions() -> None:
     for priority, problem in ((1.5, "1.5 is more than 1"), (-1, "-1 is less than 0")):
         with pytest.raises(InvalidValue, match=f"priority: {problem}"):
@@ -106,6 +107,7 @@ def test_content_that_a_revision_lacks_is_unknown_there() -> None:
     assert isinstance(new, t.AudioContent)
 
 
+@pytest.mark.spec("schema.sampling-content-kinds-2025-03-26")
 @pytest.mark.parametrize(
     ("revision", "value", "place"),
     [
@@ -149,7 +151,7 @@ def test_a_type_that_a_revision_lacks_is_refused_in_both_directions() -> None:
         converter(R2024_11_05).structure({}, t.AudioContent)
 
 
-@pytest.mark.spec("tools.structured-client-any-json")
+@pytest.mark.spec("tools.structured-client-any-json", "tools.structured-any-json")
 def test_null_is_structured_content_where_any_json_is() -> None:
     raw: JsonObject = {"content": [], "structuredContent": None, "resultType": "complete"}
     assert converter(R2026_07_28).structure(raw, t.CallToolResult).structured_content is None

@@ -94,7 +94,7 @@ def test_each_class_comes_back_as_it_was(revision: Revision, cls: type[t.WireObj
         assert {k: raw[k] for k in again} == again
 
 
-@pytest.mark.spec("schema.result-open", "meta.unknown-keys-ignored", "meta.object")
+@pytest.mark.spec("schema.result-open", "meta.unknown-keys-ignored", "meta.object", "tasks.immediate-response-meta")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
 def test_each_unknown_member_is_kept_and_sent_again(revision: Revision, cls: type[t.WireObject]) -> None:
     raw: JsonObject = {**smallest(cls, revision), "x-unknown": {"deep": [1, None]}}

@@ -319,3 +319,18 @@ def test_cancellations_of_modern_requests_need_no_session() -> None:
     reaction = both.server.receive(Notification("notifications/cancelled", {"requestId": both.call(m.TOOLS_CALL).id}))
     assert both.server.owed == ()
     assert reaction.event.notes == ()
+
+
+@pytest.mark.spec("meta.no-assumptions", "meta.reserved-keys-no-assumptions")
+@pytest.mark.parametrize("value", [None, 5, "x", [], {"a": 1}], ids=str)
+@pytest.mark.parametrize("revision", ALL, ids=str)
+def test_what_a_reserved_key_of_tomorrow_holds_is_no_concern_of_ours(revision: Revision, value: JsonValue) -> None:
+    key = "io.modelcontextprotocol/tomorrow"
+    both = opened(revision)
+    event = both.call(m.TOOLS_CALL, t.CallToolRequestParams(name="x", meta={key: value}))
+    assert isinstance(event.params, t.CallToolRequestParams)
+    assert (event.params.meta or {})[key] == value
+    answer = both.respond(event.id, t.CallToolResult(content=(), meta={key: value}))
+    assert isinstance(answer, AnswerReceived)
+    assert isinstance(answer.result, t.CallToolResult)
+    assert (answer.result.meta or {})[key] == value

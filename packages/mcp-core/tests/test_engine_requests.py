@@ -123,7 +123,9 @@ def test_an_id_that_is_in_flight_is_refused_and_the_first_request_lives_on(revis
     assert isinstance(both.server.receive(raw).event, RequestReceived)
 
 
-@pytest.mark.spec("jsonrpc.request-id-unique", "jsonrpc.request-id-unique-in-flight", "mrtr.retry-new-id")
+@pytest.mark.spec(
+    "jsonrpc.request-id-unique", "jsonrpc.request-id-unique-in-flight", "mrtr.retry-new-id", "tools.retry-new-id"
+)
 @EVERY_REVISION
 def test_our_ids_are_never_used_twice(revision: Revision) -> None:
     both = opened(revision)
@@ -229,7 +231,12 @@ def test_every_result_arrives_as_it_was_given(row: m.Method[object, object], rev
     assert isinstance(event.result, row.result)
 
 
-@pytest.mark.spec("jsonrpc.invalid-params-error", "jsonrpc.invalid-params-code")
+@pytest.mark.spec(
+    "jsonrpc.invalid-params-error",
+    "jsonrpc.invalid-params-code",
+    "tools.malformed-request-protocol-error",
+    "schema.params-object",
+)
 @ERAS
 @pytest.mark.parametrize("params", [{}, {"name": 5}, {"name": "x", "arguments": []}], ids=str)
 def test_parameters_that_cannot_be_read_are_refused(params: JsonObject, revision: Revision) -> None:

@@ -176,7 +176,9 @@ def test_a_result_of_an_unknown_kind_is_no_success(kind: JsonValue) -> None:
     assert "resultType" in event.error.message
 
 
-@pytest.mark.spec("jsonrpc.result-type-absent-is-complete", "compat.client-absent-result-type")
+@pytest.mark.spec(
+    "jsonrpc.result-type-absent-is-complete", "compat.client-absent-result-type", "tools.is-error-default-false"
+)
 @pytest.mark.parametrize("revision", ALL, ids=str)
 def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
     event = raw_answer(opened(revision), {"content": []})
@@ -185,7 +187,10 @@ def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
 
 
 @pytest.mark.spec(
-    "jsonrpc.result-type-accepted-set", "jsonrpc.result-type-not-unadvertised", "jsonrpc.result-type-extension-values"
+    "jsonrpc.result-type-accepted-set",
+    "jsonrpc.result-type-not-unadvertised",
+    "jsonrpc.result-type-extension-values",
+    "tasks.supported-methods",
 )
 def test_a_task_is_a_result_only_for_clients_that_know_tasks() -> None:
     both = opened(R2026_07_28)

@@ -92,7 +92,7 @@ def test_answers_that_cannot_be_read_are_left_out_so_that_those_nobody_asked_for
     assert set(MAPS) == {(t.UpdateTaskRequestParams, "inputResponses")}
 
 
-@pytest.mark.spec("tasks.client-unsupported-request-invalid")
+@pytest.mark.spec("tasks.client-unsupported-request-invalid", "tasks.supported-methods")
 def test_a_task_in_answer_to_anything_but_a_tool_call_is_no_valid_answer() -> None:
     made: dict[str, object] = {
         "resultType": "task",

@@ -7,6 +7,7 @@ import pytest
 from mcp_core import errors
 from mcp_core.errors import (
     Circumstances,
+    ConnectionEnded,
     ErrorCode,
     HeaderMismatch,
     InvalidValue,
@@ -26,6 +27,7 @@ from mcp_core.errors import (
     UrlElicitationRequired,
     request_failed,
 )
+from mcp_core.revisions import R2026_07_28
 
 
 def test_every_error_is_below_one_root() -> None:
@@ -84,6 +86,9 @@ def test_an_invalid_value_says_where() -> None:
         (-32042, UrlElicitationRequired),
         (-32603, RequestFailed),
         (12, RequestFailed),
+        (-32000, RequestFailed),
+        (-32001, RequestFailed),
+        (-32019, RequestFailed),
     ],
 )
 def test_a_received_error_has_the_most_telling_class(code: int, kind: type[RequestFailed]) -> None:
@@ -119,3 +124,17 @@ def test_deadlines_negotiation_and_processes_say_what_failed() -> None:
     failed = NegotiationFailed("nothing in common", ours=["a"], theirs=["b"])
     assert (failed.ours, failed.theirs) == (("a",), ("b",))
     assert ProcessFailed("it ended", exit_code=3).exit_code == 3
+
+
+@pytest.mark.spec("error.legacy-range-no-new-codes", "error.legacy-range-avoid")
+def test_of_the_codes_that_everybody_used_only_that_of_a_missing_resource_is_ours() -> None:
+    assert {code for code in ErrorCode if -32019 <= code <= -32000} == {ErrorCode.RESOURCE_NOT_FOUND}
+    assert R2026_07_28.resource_not_found == ErrorCode.INVALID_PARAMS
+
+
+@pytest.mark.spec("error.local-errors-distinct")
+def test_what_went_wrong_here_is_not_taken_for_an_error_of_the_peer() -> None:
+    for code in range(-32_800, 100):
+        assert isinstance(request_failed(code, "x"), RequestFailed)
+    for local in (LocalProtocolError, RequestTimeout, LimitExceeded, NegotiationFailed, ProcessFailed, ConnectionEnded):
+        assert not issubclass(local, RequestFailed)

@@ -350,6 +350,18 @@ def test_the_answers_to_a_batch_come_together_or_alone() -> None:
     assert exchange.answered
 
 
+@pytest.mark.spec("batch.http-sse-responses", "batch.http-sse-server-messages")
+@pytest.mark.parametrize("message", [Batch((CALL, Request("b", "ping"))), None], ids=["post", "get"])
+def test_an_event_may_hold_several_messages(message: Batch | None) -> None:
+    exchange = exchange_of(message, R2025_03_26)
+    told = b"[" + LOG + b"," + wire(id="q", method="ping") + b"]"
+    answers = b"[" + RESULT + b"," + wire(id="b", result={}) + b"]"
+
+    received = streaming(exchange, encode_event(told), encode_event(answers))
+
+    assert received == [Batch((LOGGED, Request("q", "ping"))), Batch((ANSWER, ResultResponse("b", {})))]
+
+
 def test_an_error_without_id_answers_no_batch() -> None:
     exchange = exchange_of(Batch((CALL, Request(8, "ping"))), R2025_03_26)
     begun(exchange, 400)

@@ -392,6 +392,7 @@ def test_a_request_whose_body_has_no_name_is_left_to_the_reader_of_the_body() ->
     )
 
 
+@pytest.mark.spec("tasks.mcp-name-mismatch")
 def test_a_name_that_only_an_extension_asks_for_may_be_missing_but_not_differ() -> None:
     message = Request(1, "tasks/get", {"taskId": "t", "_meta": META})
     assert _complaint(_headers(method="tasks/get", name=None), message) is None

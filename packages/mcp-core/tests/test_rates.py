@@ -82,3 +82,10 @@ def test_a_rate_is_above_nothing(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"Rate\.seconds must be a finite number above 0"):
         Rate(1, wrong)
     assert str(Rate(60)) == "60 in 60 s"
+
+
+def test_nobody_fills_a_bucket_by_taking_less_than_nothing() -> None:
+    rates = Rates(Rate(10))
+    assert rates.take("a", 0, 10) == 0
+    assert rates.take("a", 0, -1_000) == 0
+    assert rates.take("a", 0, 1) == 6

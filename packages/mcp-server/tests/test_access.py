@@ -126,6 +126,9 @@ def renamed(answer: JsonObject) -> JsonObject:
     "completion.security-access",
     "caching.access-control",
     "caching.scope-not-access-control",
+    "tools.access-control",
+    "prompts.list-by-authorization",
+    "security.access-controls",
 )
 async def test_what_is_not_allowed_is_answered_like_what_does_not_exist(revision: Revision, tmp_path: Path) -> None:
     # On the other server, the secret things are not there at all.
@@ -174,7 +177,7 @@ async def test_who_is_allowed_sees_and_uses_everything(revision: Revision, tmp_p
                 assert "secret" in json.dumps(answer)
 
 
-@pytest.mark.spec("tools.access-controls", "resources.list-by-authorization")
+@pytest.mark.spec("tools.access-controls", "resources.list-by-authorization", "tools.list-by-authorization")
 async def test_lists_differ_by_who_asks() -> None:
     app = make().asgi(identify=identify)
     async with hosted(app, R2026_07_28) as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -548,6 +549,7 @@ async def test_a_directory_is_registered_once_and_can_be_removed(root: Path) -> 
         server.remove_resource("docs://d/")
 
 
+@pytest.mark.spec("schema.annotations-timestamp")
 @pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00Z"), (1e18, None), (-1e18, None)])
 def test_a_time_is_said_where_it_can_be(seconds: float, text: str | None) -> None:
     assert _directory._time(seconds) == text
@@ -559,3 +561,16 @@ def _no_descriptor_is_left_open() -> Iterator[None]:
     before = len(list(folder.iterdir())) if folder.exists() else 0
     yield
     assert not folder.exists() or len(list(folder.iterdir())) <= before
+
+
+async def test_a_directory_that_is_gone_hides_nothing_else(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = make(root)
+
+    @server.resource("other://one")
+    def one() -> str:
+        return "one"
+
+    async with connected(server, R2026_07_28) as client:
+        shutil.rmtree(root)
+        assert [resource["uri"] for resource in await listed(client)] == ["other://one"]
+    assert "the files of docs://d/ cannot be listed" in caplog.text

@@ -31,6 +31,7 @@ def server() -> Server:
     return server
 
 
+@pytest.mark.spec("schema.server-keywords-preserved", "tools.input-schema-any-keyword", "schema.tool-schema-dialect")
 @pytest.mark.parametrize("revision", [R2025_06_18, R2026_07_28], ids=str)
 async def test_the_schema_is_listed_as_it_was_given(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
@@ -67,6 +68,7 @@ def two(a: JsonObject, b: JsonObject) -> None: ...
 def one(arguments: JsonObject) -> None: ...
 
 
+@pytest.mark.spec("tools.input-schema-object", "tools.input-schema-valid")
 @pytest.mark.parametrize(
     ("function", "schema", "words"),
     [

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
-from mcp_client import Client, Handlers
+from mcp_client import Client, Handlers, TaskHandle
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
-from mcp_core.types import CallToolResult, TextContent
+from mcp_core.types import CallToolResult, PromptReference, TextContent
 from mcp_server import Context, Server, serve_stream
 from mcp_server.guards import ConcurrencyLimit, Rate, RateLimit, SizeLimit, TimeLimit
 
@@ -66,14 +66,7 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
-@pytest.mark.spec(
-    "completion.server-rate-limit",
-    "completion.rate-limit",
-    "completion.security-rate-limit",
-    "tools.rate-limit",
-    "tasks.rate-limit",
-    "tasks.poll-rate-limit",
-)
+@pytest.mark.spec("tools.rate-limit")
 @BOTH
 async def test_so_many_requests_and_no_more_until_time_has_passed(
     revision: Revision, autojump_clock: trio.testing.MockClock
@@ -89,6 +82,49 @@ async def test_so_many_requests_and_no_more_until_time_has_passed(
         assert caught.value.data == {"retryAfter": 5}
         await trio.sleep(5)
         await client.list_tools()
+
+
+@pytest.mark.spec("completion.server-rate-limit", "completion.rate-limit", "completion.security-rate-limit")
+@pytest.mark.spec("tasks.rate-limit", "tasks.poll-rate-limit")
+@BOTH
+async def test_completions_and_polls_are_requests_like_others(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = Server("guarded", version="1", middleware=[RateLimit(Rate(5, 1_000))])
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        return name
+
+    @server.completion(prompt="greet", argument="name")
+    async def names(value: str) -> list[str]:
+        return ["Ada"]
+
+    @server.tool(task="required")
+    async def work() -> str:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def refused(ask: Callable[[Client], Awaitable[object]]) -> int:
+        async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
+            for answered in range(10):
+                try:
+                    await ask(client)
+                except RequestFailed as failure:
+                    assert "too many requests: 5 in 1000 s" in failure.message
+                    return answered
+        raise AssertionError("nothing was refused")
+
+    handles: list[TaskHandle] = []
+
+    async def poll(client: Client) -> None:
+        if not handles:
+            handles.append(await client.start_task("work"))
+        await handles[0].refresh()
+
+    assert await refused(lambda client: client.complete(PromptReference(name="greet"), "name", "A")) == 5
+    await trio.sleep(1_000)
+    assert await refused(poll) >= 3
 
 
 @pytest.mark.spec("tools.rate-limit")
@@ -174,3 +210,28 @@ async def test_arguments_and_results_are_bounded(revision: Revision) -> None:
 def test_a_time_limit_is_above_nothing(wrong: float) -> None:
     with pytest.raises(ValueError, match="a time limit must be a number of seconds above 0"):
         TimeLimit(wrong)
+
+
+@BOTH
+async def test_numbers_beyond_64_bits_are_counted_as_they_are_written(revision: Revision) -> None:
+    server = Server("guarded", version="1", middleware=[SizeLimit(argument_bytes=400, output_bytes=400)])
+
+    @server.tool
+    async def next_one(number: int) -> int:
+        return number + 1
+
+    async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
+        assert str(2**70 + 1) in text_of(await client.call_tool("next_one", {"number": 2**70}))
+
+
+@BOTH
+async def test_that_a_task_began_is_no_output(revision: Revision) -> None:
+    server = Server("guarded", version="1", middleware=[SizeLimit(output_bytes=10)])
+
+    @server.tool(task="optional")
+    async def work() -> str:
+        return "done"
+
+    async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
+        task = await client.start_task("work")
+        assert text_of(await task.result()) == "done"

@@ -75,6 +75,31 @@ async def test_a_subscription_is_a_stream_of_its_notices(id: JsonValue, hooked: 
         assert reply.headers["x-accel-buffering"] == "no"
 
 
+@HOOKED
+async def test_a_plain_function_tells_of_changes_from_its_worker_thread(hooked: bool) -> None:
+    server = Server("plain", version="1")
+
+    @server.resource("memo://x")
+    def memo() -> str:
+        return "a memo"
+
+    @server.tool
+    def change() -> str:
+        """Changes the memo, and what is there to be called."""
+        server.resource_updated("memo://x")
+        server.add_tool(lambda: None, name="another")
+        return "changed"
+
+    async with hosted(server.asgi(), hooked=hooked) as client:
+        reply = listen(client, toolsListChanged=True, resourceSubscriptions=["memo://x"])
+        await reply.message()
+        await trio.testing.wait_all_tasks_blocked()
+        call = client.post(client.request("tools/call", {"name": "change", "arguments": {}}))
+        assert "isError" not in as_object((await call.json())["result"])
+        assert await told(reply) == ("notifications/resources/updated", "s")
+        assert await told(reply) == ("notifications/tools/list_changed", "s")
+
+
 @pytest.mark.spec("subscription.server-multiple-concurrent", "subscription.server-stops-after-cancel")
 async def test_each_subscription_is_told_until_its_client_leaves() -> None:
     gate = Gate()

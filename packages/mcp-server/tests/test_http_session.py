@@ -52,6 +52,7 @@ async def identify(request: HttpRequest) -> str | None:
     "http.single-endpoint",
     "compat.server-dual-initialize",
     "compat.legacy-behaviour-by-revision",
+    "security.session-id-nondeterministic",
 )
 async def test_initialize_opens_a_session_in_any_legacy_revision(revision: Revision) -> None:
     app = Gate().server.asgi()

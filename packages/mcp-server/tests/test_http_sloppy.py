@@ -256,6 +256,7 @@ async def test_members_that_are_null_or_unknown_do_no_harm(members: JsonObject, 
         assert text_of(answer_of(answer)) == "nothing"
 
 
+@pytest.mark.spec("tools.call-arguments-optional")
 async def test_no_arguments_are_none(autojump_clock: Clock) -> None:
     async with place_of() as place:
         assert text_of(answer_of(await place.wire.ask(modern(asking("tools/call", {"name": "echo"}))))) == "nothing"

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from mcp_client import Client, open_http
 from mcp_client.testing import open_in_memory
@@ -197,3 +198,58 @@ async def test_the_state_has_the_class_that_is_asked_for() -> None:
 def test_nothing_works_in_the_background_of_a_server_that_is_not_running() -> None:
     with pytest.raises(NotRunning, match=r"'living' is not running: serve it with .* `async with server.running\(\):`"):
         counting([])._service.life.nursery  # noqa: B018
+
+
+async def test_those_who_come_while_it_begins_or_ends_wait_for_that(autojump_clock: trio.testing.MockClock) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncIterator[None]:
+        events.append("begins")
+        await trio.sleep(1)
+        yield
+        await trio.sleep(1)
+        events.append("ended")
+
+    server = Server("slow", version="1", lifespan=lifespan)
+
+    async def use(after: float) -> None:
+        await trio.sleep(after)
+        async with server.running():
+            assert server._service.life.running
+            events.append("used")
+            await trio.sleep(1)
+
+    async with trio.open_nursery() as nursery:
+        # The second comes while it begins, the third when it ends.
+        for after in (0, 0.5, 2.5):
+            nursery.start_soon(use, after)
+    assert events == ["begins", "used", "used", "ended", "begins", "used", "ended"]
+
+
+async def test_whoever_waited_for_a_beginning_that_failed_begins_it_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    begun: list[float] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncIterator[None]:
+        begun.append(trio.current_time())
+        await trio.sleep(1)
+        if len(begun) == 1:
+            raise OSError("no database")
+        yield
+
+    server = Server("slow", version="1", lifespan=lifespan)
+
+    async def first() -> None:
+        with pytest.raises(OSError, match="no database"):
+            async with server.running():
+                pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first)
+        await trio.sleep(0.5)
+        async with server.running():
+            assert server._service.life.running
+    assert len(begun) == 2

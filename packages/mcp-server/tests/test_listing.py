@@ -212,6 +212,7 @@ async def test_a_cursor_is_of_one_list(revision: Revision) -> None:
                     assert (await client.fail(other, {"cursor": cursor}))["code"] == ErrorCode.INVALID_PARAMS
 
 
+@pytest.mark.spec("security.handle-bound-to-user", "security.handle-not-authentication")
 async def test_a_cursor_is_of_use_to_whom_it_was_given_only() -> None:
     async def identify(request: HttpRequest) -> str | None:
         return request.headers.get("authorization")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 import pytest
+import trio
 
 from mcp_client import Handlers
 from mcp_client.testing import open_in_memory
@@ -255,3 +256,26 @@ async def test_of_itself_it_lets_everything_pass() -> None:
     assert await around([Middleware(), Middleware()], message, last) is message
     assert passed([Middleware()], message) is message
     assert passed([], message) is message
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+async def test_one_that_forgets_the_result_leaves_no_client_waiting(
+    revision: Revision, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Forgetful(Middleware):
+        async def request(self, message: Passing, proceed: Proceed) -> object:
+            result = await proceed(message)
+            return None if message.method == "tools/call" else result
+
+    server = Server("forgetful", version="1", middleware=[Forgetful()])
+
+    @server.tool
+    async def echo() -> str:
+        return "x"
+
+    async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
+        with trio.fail_after(5), pytest.raises(RequestFailed, match="Internal error"):
+            await client.call_tool("echo")
+        async with client.listen(tools=True) as changes:
+            assert changes.granted.tools_list_changed
+    assert "tools/call was answered with nothing" in caplog.text

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_client import ChangeKind, Client, Handlers
 from mcp_client.testing import open_in_memory
@@ -15,8 +16,10 @@ from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
+from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
 from mcp_core.types import (
+    CallToolRequestParams,
     CallToolResult,
     PromptReference,
     ResourceTemplateReference,
@@ -326,3 +329,137 @@ def test_what_only_the_whole_can_have_is_refused_in_a_part() -> None:
     house().mount(late, prefix="late")
     with pytest.raises(RegistrationError, match="'notes' is mounted on 'house': tools that run as tasks"):
         late.tool(task="optional")(slow)
+
+
+async def test_the_access_of_the_whole_decides_by_one_form_of_a_uri() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def access(request: AccessRequest) -> bool:
+        asked.append((request.kind, request.name))
+        return request.name not in {"note://secret/text", "secret://{name}", "note://secret"}
+
+    server, part = Server("house", version="1", access=access), notes()
+
+    @part.resource("secret://{name}")
+    def secret(name: str) -> str:
+        return name
+
+    @part.completion(resource="secret://{name}", argument="name")
+    def secrets(value: str) -> list[str]:
+        return ["hunter2"]
+
+    middle = Server("middle", version="1")
+    middle.mount(part)
+    server.mount(middle)
+    async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
+        for uri in ("note://secret/text", "note://%73ecret/text", "note://%73%65cret/text", "secret://one"):
+            with pytest.raises(ResourceNotFound):
+                await client.read_resource(uri)
+        async with client.listen(uris=["note://%73ecret/text", "secret://one", "note://open/text"]) as changes:
+            assert changes.granted.resource_subscriptions == ("note://open/text",)
+        with pytest.raises(RequestFailed, match="unknown resource template"):
+            await client.complete(ResourceTemplateReference(uri="secret://{name}"), "name", "")
+        asked.clear()
+        await client.read_resource("note://%6Fpen/text")
+        assert asked == [("template", "note://{name}/text"), ("resource", "note://open/text")]
+
+
+async def test_what_a_proxied_server_is_asked_for_is_decided_by_one_form_of_a_uri() -> None:
+    asked: list[str] = []
+
+    async def access(request: AccessRequest) -> bool:
+        asked.append(request.name)
+        return "secret" not in request.name
+
+    server = Server("proxy", version="1", access=access)
+    async with open_in_memory(lambda stream: serve_stream(notes(), stream)) as behind:
+        server.mount_remote(behind, prefix="notes")
+        async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
+            for uri in ("note://secret/text", "note://%73ecret/text", "note://a%2fb%C3%A4%7e/other"):
+                with pytest.raises(ResourceNotFound):
+                    await client.read_resource(uri)
+    assert asked == ["note://secret/text", "note://secret/text", "note://a%2Fb%C3%A4~/other"]
+
+
+async def test_a_server_that_is_gone_does_not_hide_the_resources_of_the_next() -> None:
+    first, second, server = notes(), Server("second", version="1"), Server("proxy", version="1")
+
+    @second.resource("second://one")
+    def one() -> str:
+        return "of the second"
+
+    async with AsyncExitStack() as stack:
+        for behind, prefix in ((first, "first"), (second, "second")):
+            client = await stack.enter_async_context(
+                open_in_memory(lambda stream, behind=behind: serve_stream(behind, stream))  # type: ignore[misc]  # bound
+            )
+            server.mount_remote(client, prefix=prefix)
+            if behind is first:
+                await client.aclose()
+        client = await stack.enter_async_context(open_in_memory(lambda stream: serve_stream(server, stream)))
+        assert "of the second" in repr(await client.read_resource("second://one"))
+        with pytest.raises(RequestFailed, match="the server behind this one did not answer") as caught:
+            await client.read_resource("first://one")
+        assert not isinstance(caught.value, ResourceNotFound)
+
+
+@BOTH
+async def test_a_trace_and_what_extensions_say_goes_on_to_a_proxied_server(revision: Revision) -> None:
+    heard: list[JsonObject] = []
+    behind = Server("behind", version="1")
+
+    @behind.tool
+    async def listen(context: Context) -> str:
+        heard.append(context.meta)
+        return "heard"
+
+    server = Server("proxy", version="1")
+    said: JsonObject = {
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "com.example/search": {"deep": True},
+    }
+    async with open_in_memory(lambda stream: serve_stream(behind, stream), revisions=[revision]) as remote:
+        server.mount_remote(remote, prefix="b")
+        async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
+            await client.with_meta(said).call_tool("b_listen", on_progress=lambda _: None)
+            row, params = TOOLS_CALL, CallToolRequestParams(name="b_listen", meta={"traceparent": "nonsense"})
+            await client.request(row, params)
+    ours = [{key: value for key, value in meta.items() if key in said} for meta in heard]
+    assert ours == [said, {}]
+
+
+async def test_a_page_of_a_proxied_list_does_not_cost_the_whole_list() -> None:
+    asked: list[object] = []
+
+    class Counting(Middleware):
+        async def request(self, message: Passing, proceed: Proceed) -> object:
+            asked.append(message.method)
+            return await proceed(message)
+
+    behind = Server("behind", version="1", middleware=[Counting()])
+    for number in range(9):
+        behind.add_tool(lambda: "", name=f"tool{number}", description="One of them.")
+    server = house()
+    async with open_in_memory(lambda stream: serve_stream(behind, stream)) as remote:
+        server.mount_remote(remote, prefix="b")
+        async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
+            for number in (9, 10):
+                asked.clear()
+                assert len(await client.list_tools()) == 1 + number
+                assert asked == ["tools/list"]
+                behind.add_tool(lambda: "", name=f"more{number}", description="One more.")
+
+
+async def test_a_middleware_that_fails_does_not_end_the_server_that_a_proxy_is_on() -> None:
+    class Failing(Middleware):
+        async def request(self, message: Passing, proceed: Proceed) -> object:
+            if message.method == "subscriptions/listen":
+                raise ValueError("a mistake")
+            return await proceed(message)
+
+    server = house()
+    async with open_in_memory(lambda stream: serve_stream(notes(), stream), middleware=[Failing()]) as remote:
+        server.mount_remote(remote, prefix="b")
+        async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            assert text_of(await client.call_tool("search", {"query": "x"})) == "house found x"

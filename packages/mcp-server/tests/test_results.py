@@ -221,6 +221,7 @@ def test_a_function_without_annotation_gives_text() -> None:
     assert compiled.to_result([Level.LOW]).content == (TextContent(text='["low"]'),)
 
 
+@pytest.mark.spec("tools.embedded-resource", "tools.embedded-resources")
 def test_bytes_are_an_embedded_resource() -> None:
     (block,) = results(returning(bytes)).to_result(b"\x00\xff").content
     assert isinstance(block, EmbeddedResource)

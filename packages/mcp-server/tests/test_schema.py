@@ -68,14 +68,14 @@ def test_a_huge_value_is_not_repeated_in_the_message() -> None:
     assert len(problem.message) < 400
 
 
-@pytest.mark.spec("schema.default-dialect-2020-12")
+@pytest.mark.spec("schema.default-dialect-2020-12", "schema.dialect-default")
 def test_a_schema_without_dialect_is_read_as_2020_12() -> None:
     validator = compile_schema(PAIR)
     assert validator.validate([1, "a"]) == ()
     assert validator.validate([1, "a", "more"]) != ()
 
 
-@pytest.mark.spec("schema.validate-by-dialect")
+@pytest.mark.spec("schema.validate-by-dialect", "schema.dialect-validate")
 def test_validation_follows_the_declared_dialect() -> None:
     validator = compile_schema(DRAFT_7_PAIR)
     assert validator.validate([1, "a"]) == ()
@@ -99,7 +99,7 @@ def test_each_known_dialect_is_accepted_with_and_without_the_empty_fragment(dial
         assert compile_schema({"$schema": spelling, "type": "string"}).validate(1) != ()
 
 
-@pytest.mark.spec("schema.unsupported-dialect-error")
+@pytest.mark.spec("schema.unsupported-dialect-error", "schema.dialect-unsupported-error")
 @pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "urn:mine", "", 7, None])
 def test_an_unknown_dialect_is_an_error_that_names_it(dialect: JsonValue) -> None:
     with pytest.raises(UnknownDialect) as caught:
@@ -108,7 +108,7 @@ def test_an_unknown_dialect_is_an_error_that_names_it(dialect: JsonValue) -> Non
     assert "2020-12" in str(caught.value)
 
 
-@pytest.mark.spec("schema.no-network-ref", "schema.unresolved-ref-rejected")
+@pytest.mark.spec("schema.no-network-ref", "schema.unresolved-ref-rejected", "schema.network-ref-opt-in-off")
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$recursiveRef"])
 @pytest.mark.parametrize(
     "reference",
@@ -180,7 +180,7 @@ def test_data_within_a_schema_is_no_schema() -> None:
         ({"pattern": "("}, "#/pattern"),
     ],
 )
-@pytest.mark.spec("schema.valid-schemas")
+@pytest.mark.spec("schema.valid-schemas", "schema.dialect-valid", "tools.input-schema-valid")
 def test_an_invalid_schema_is_refused_with_the_place_of_the_fault(schema: JsonObject, path: str) -> None:
     with pytest.raises(InvalidSchema) as caught:
         compile_schema(schema)

@@ -300,7 +300,7 @@ async def test_a_server_that_was_told_its_names_goes_by_them(
         await client.aclose()
 
 
-@pytest.mark.spec("http.bind-localhost")
+@pytest.mark.spec("http.bind-localhost", "security.local-server-access", "security.local-server-hardening")
 async def test_a_server_is_reached_from_this_machine_only_unless_told_otherwise() -> None:
     server, _ = made()
     with socket.create_server(("127.0.0.1", 0)) as probe:

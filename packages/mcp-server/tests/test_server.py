@@ -246,7 +246,13 @@ async def test_a_crash_tells_the_client_nothing_and_the_log_everything(
 
 
 @ALL
-@pytest.mark.spec("tools.resource-link", "schema.content-block-types")
+@pytest.mark.spec(
+    "tools.resource-link",
+    "schema.content-block-types",
+    "schema.tool-content-kinds-2024-11-05",
+    "schema.tool-content-kinds-2025-03-26",
+    "schema.tool-content-kinds-2025-06-18",
+)
 async def test_content_that_a_revision_lacks_becomes_text(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         blocks = [as_object(block) for block in as_list((await client.tool("mixed"))["content"])]
@@ -377,7 +383,14 @@ async def test_an_error_put_together_by_hand_needs_no_structured_content() -> No
         assert (await client.tool("forecast"))["isError"] is True
 
 
-@pytest.mark.spec("tools.name-length", "tools.name-charset", "tools.name-characters", "tools.name-unique")
+@pytest.mark.spec(
+    "tools.name-length",
+    "tools.name-charset",
+    "tools.name-characters",
+    "tools.name-unique",
+    "tools.name-no-special",
+    "tools.name-unique-identifier",
+)
 def test_names_of_tools_are_checked_when_they_are_registered() -> None:
     server = Server("s", version="0")
 

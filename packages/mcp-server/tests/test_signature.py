@@ -310,7 +310,7 @@ TYPES: list[tuple[object, JsonValue]] = [
 ]
 
 
-@pytest.mark.spec("schema.valid-schemas", "schema.recommended-2020-12")
+@pytest.mark.spec("schema.valid-schemas", "schema.recommended-2020-12", "schema.dialect-recommended")
 @pytest.mark.parametrize(("hint", "schema"), TYPES)
 def test_each_type_has_its_schema(hint: object, schema: JsonValue) -> None:
     compiled = one(hint)
@@ -485,6 +485,7 @@ def test_a_flood_of_problems_is_shortened_in_the_text() -> None:
     assert "and 80 more" in str(caught.value)
 
 
+@pytest.mark.spec("tools.input-schema-object", "tools.input-schema-valid")
 def test_a_function_without_parameters_takes_nothing() -> None:
     def nothing() -> None: ...
 

@@ -47,6 +47,7 @@ EVERY = pytest.mark.parametrize("check", TASK_STORE_CHECKS, ids=_name)
 DURABLE = pytest.mark.parametrize("check", TASK_STORE_CHECKS + DURABLE_TASK_STORE_CHECKS, ids=_name)
 
 
+@pytest.mark.spec("tasks.consistency-wait")
 @EVERY
 async def test_tasks_in_memory_keep_the_contract(check: TaskStoreCheck) -> None:
     async def open_store(limits: Limits) -> TaskStore:
@@ -55,6 +56,7 @@ async def test_tasks_in_memory_keep_the_contract(check: TaskStoreCheck) -> None:
     await check(open_store)
 
 
+@pytest.mark.spec("tasks.consistency-wait")
 @DURABLE
 async def test_tasks_in_a_file_keep_the_contract(check: TaskStoreCheck, tmp_path: Path) -> None:
     async def open_store(limits: Limits) -> TaskStore:
@@ -274,11 +276,15 @@ class _Slow(MemoryTaskStore):
         await trio.sleep_forever()
 
 
+@pytest.mark.spec("tasks.durable-before-create", "tasks.consistency-wait")
 async def test_a_call_that_is_cancelled_while_its_task_is_made_leaves_none_behind() -> None:
     store = _Slow()
     async with client_of(make_server(Gates(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
         id = await client.start("tools/call", {"name": "must"})
         await store.reached.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        # It is not answered as long as the store is not done.
+        assert not any(isinstance(line, dict) and line.get("id") == id for line in client.lines)
         await client.notify("notifications/cancelled", {"requestId": id})
         await trio.testing.wait_all_tasks_blocked()
         assert repr(store) == "<MemoryTaskStore of 0 tasks>"

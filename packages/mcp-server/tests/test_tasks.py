@@ -131,7 +131,7 @@ async def test_a_call_is_answered_with_a_task_before_its_work_is_done(server: Se
         assert "requestState" not in now
 
 
-@pytest.mark.spec("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable")
+@pytest.mark.spec("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable", "security.handle-random")
 @IN_BOTH
 async def test_ids_are_long_random_and_never_the_same(server: Server, revision: Revision) -> None:
     async with client_of(server, revision) as client:

@@ -22,6 +22,7 @@ from mcp_client import Client, Handlers, open_http, open_stdio
 from mcp_client.testing import Options, open_in_memory
 from mcp_core import types as t
 from mcp_core.engine.events import NotificationReceived, Outgoing, Reaction
+from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonValue, Message, Notification, Request
 from mcp_core.methods import NOTIFICATIONS, AnyMethod, AnyNotification, Role
 from mcp_core.revisions import Revision
@@ -148,7 +149,7 @@ class Party:
         if params.system_prompt == "slow":
             await self._until_cancelled()
         model = "plain" if params.tools is None else params.tools[0].name
-        return t.CreateMessageResult(role="assistant", content=(t.TextContent(text="hi"),), model=model)
+        return t.CreateMessageResult(role="assistant", content=t.TextContent(text="hi"), model=model)
 
     async def _until_cancelled(self) -> None:
         try:
@@ -192,11 +193,15 @@ def _by_stdio(place: Place, options: Options) -> AbstractAsyncContextManager[Cli
     return open_stdio([sys.executable, _PROGRAM, "full" if place.server else "bare"], **options)  # type: ignore[misc]  # it has no name
 
 
+async def _everybody(_: HttpRequest) -> str:
+    return "ada"
+
+
 @asynccontextmanager
 async def _over_http(place: Place, options: Options) -> AsyncIterator[Client]:
     server = make_server(declares=place.server)
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, server, "127.0.0.1:0", legacy_sse=True, identify=lambda _: "ada", grace=0.1)
+        serve = partial(serve_http, server, "127.0.0.1:0", legacy_sse=True, identify=_everybody, grace=0.1)
         (url,) = await nursery.start(serve)
         if place.revision.http_sse:
             url = url.removesuffix("/mcp") + "/sse"

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from mcp_client._filled_in import why_unfit
 from mcp_client._handlers import check_roots
-from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.conversation import why_no_answer, why_no_conversation
+from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
 from mcp_core.methods import ELICITATION_CREATE, NOTIFICATIONS_MESSAGE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.types import (
     CreateMessageRequestParams,
@@ -26,7 +28,7 @@ from mcp_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_client._handlers import Handlers
+    from mcp_client._handlers import Handlers, SampleHandler
     from mcp_client._passage import Passage
     from mcp_core.engine.events import NotificationReceived, RequestReceived
     from mcp_core.types import InputRequest, InputResponse
@@ -104,13 +106,23 @@ class Answering:
             listed = await handlers.roots() if callable(handlers.roots) else handlers.roots
             return ListRootsResult(roots=check_roots(listed))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
-            return _checked(await handlers.elicit(params), ElicitResult)
+            return _fitting(params, _checked(await handlers.elicit(params), ElicitResult))
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
-            return _checked(await handlers.elicit_url(params), ElicitResult)
+            return _fitting(params, _checked(await handlers.elicit_url(params), ElicitResult))
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
-            return _checked(await handlers.sample(params), CreateMessageResult)
+            return await self._sample(handlers.sample, params)
         # Not reached as long as the engine refuses what was not declared, in a request or in a result.
         raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
+
+    async def _sample(self, sample: SampleHandler, params: CreateMessageRequestParams) -> CreateMessageResult:
+        problem = why_no_conversation(params.messages)
+        if problem is not None:
+            raise RequestFailed(f"no conversation with a model: {problem}", code=ErrorCode.INVALID_PARAMS)
+        answer = _checked(await sample(params), CreateMessageResult)
+        problem = why_no_answer(params, answer)
+        if problem is not None:
+            raise LocalProtocolError(f"what `Handlers.sample` gave is not sent: {problem}", anchor="client/sampling")
+        return answer
 
     def notified(self, event: NotificationReceived) -> None:
         """A notification goes to the function that takes it; a log message to the application, or to a logger."""
@@ -133,6 +145,13 @@ class Answering:
             self._handlers.log(params)
         except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
             _log.exception("the handler of log messages failed")
+
+
+def _fitting(params: ElicitRequestFormParams | ElicitRequestURLParams, answer: ElicitResult) -> ElicitResult:
+    problem = why_unfit(params, answer)
+    if problem is not None:
+        raise LocalProtocolError(f"what the user was asked is not answered: {problem}", anchor="client/elicitation")
+    return answer
 
 
 def _checked(answer: object, wanted: type[T]) -> T:

@@ -18,6 +18,7 @@ from mcp_core.errors import (
     RemoteProtocolError,
     RequestFailed,
 )
+from mcp_core.revisions import Era
 from mcp_core.types import (
     CallToolRequestParams,
     GetPromptRequestParams,
@@ -164,8 +165,8 @@ async def all_pages(
                 continue
             pages.append(page)
             cursor = page.next_cursor
-            # An empty cursor leads back to the first page; servers that send it mean that there is no next one.
-            if not cursor:
+            # Legacy servers that send an empty cursor mean that there is no next page. In 2026-07-28 it is one like others.
+            if cursor is None or (not cursor and link.server.revision.era is Era.LEGACY):
                 return pages
             if cursor in seen:
                 raise RemoteProtocolError(f"the pages of {row.name} do not end: the cursor {cursor!r} came twice")

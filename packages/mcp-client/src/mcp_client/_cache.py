@@ -23,6 +23,7 @@ import trio
 
 from mcp_client._http_headers import Complete
 from mcp_core.convert import converter
+from mcp_core.jsonrpc.text import write
 from mcp_core.metadata import TRACE_KEYS
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
@@ -240,7 +241,8 @@ class Caching:
         # A result that asks a question is of no such class.
         if not isinstance(result, CacheableResult) or result.ttl_ms <= 0:
             return
-        size = len(orjson.dumps(converter(revision).unstructure(result)))
+        # Numbers beyond 64 bits are counted as well.
+        size = len(write(converter(revision).unstructure(result)))
         store, key = (self._shared, public) if result.cache_scope == "public" else (self._own, own)
         store.put(key, result, size, result.ttl_ms / 1_000)
 

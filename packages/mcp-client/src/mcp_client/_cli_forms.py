@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import trio
 
@@ -43,7 +44,7 @@ class Forms:
 
     async def elicit_url(self, params: ElicitRequestURLParams) -> ElicitResult:
         """A page."""
-        text = f"The server asks to visit a page: {params.message}\n  {params.url}"
+        text = f"The server asks to visit a page: {params.message}\n  {params.url}\n{_whose(params.url)}"
         if not self._screen.interactive:
             self._screen.note(f"{text}\nNobody can be asked here, so it is declined.")
             return ElicitResult(action="decline")
@@ -94,6 +95,25 @@ class Forms:
                 return _read(text, field, options)
             except ValueError as error:
                 self._screen.note(f"  {harmless(str(error))}")
+
+
+def _whose(url: str) -> str:
+    """Where a page leads, on a line of its own, and what may deceive about that."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return "  This is no proper URL."
+    if not host:
+        return "  It names no host."
+    said = f"  It leads to: {host}"
+    if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
+        said += "\n  The name has letters that may look like others."
+    if parts.username is not None:
+        said += "\n  What stands before the @ is not where it leads."
+    if parts.scheme != "https":
+        said += f"\n  The way there is not secured: {parts.scheme}."
+    return said
 
 
 def _options(field: JsonObject) -> list[str]:

@@ -6,17 +6,18 @@ That one of them cannot be reached is data, no error: the others work.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypedDict, TypeVar
 
 import attrs
 import trio
 
 from mcp_client._deadlines import DEFAULT_DEADLINES
+from mcp_client._group_member import MakeOpening, Member, Restart
 from mcp_client._group_names import exposed_names
+from mcp_client._host_config import ConfigError
 from mcp_client._nursery import open_private_nursery
 from mcp_client._open import DEFAULT_INFO, NO_HANDLERS, Opening, open_stdio
 from mcp_client._open_http import open_http
@@ -34,32 +35,13 @@ if TYPE_CHECKING:
     from mcp_client._host_config import ServerConfig
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.limits import Limits
+    from mcp_core.middleware import Middleware
     from mcp_core.types import CallToolResult, GetPromptResult, Implementation, Prompt, Resource, ResourceTemplate, Tool
 
 __all__ = ["ClientGroup", "Listed", "Member", "Named", "Restart", "configured", "open_group"]
 
-_log: Final = logging.getLogger("mcp_client")
-
 T = TypeVar("T")
 L = TypeVar("L")
-
-MakeOpening: TypeAlias = Callable[[], Opening]
-"""Makes a connection to one server, each time anew: `lambda: open_stdio(["weather-server"])`."""
-
-
-@attrs.frozen(kw_only=True)
-class Restart:
-    """When a connection that was lost is made again.
-
-    One that could not be made in the first place is not tried again by itself: see `Member.reconnect`.
-    """
-
-    times: int = 3
-    """How often, within `within` seconds; 0: never."""
-    within: float = 60.0
-    """Seconds after which earlier losses are forgotten."""
-    delay: float = 0.5
-    """Seconds before the first attempt; twice as long before each further one."""
 
 
 @attrs.frozen
@@ -84,124 +66,11 @@ class Listed(Generic[T]):
     """The servers that did not, and why."""
 
 
-class Member:
-    """One server of a group.
-
-    Args:
-        name: What it is called in the group.
-        make: Makes a connection to it.
-        restart: When a lost one is made again.
-    """
-
-    def __init__(self, name: str, make: MakeOpening, restart: Restart) -> None:
-        self.name: Final = name
-        """What it is called in the group."""
-        self._make: Final = make
-        self._restart: Final = restart
-        self._client: Client | None = None
-        self._error: McpError | None = None
-        self._wanted = trio.Event()
-        self._settled = trio.Event()
-        self._dismissed = False
-        self._again = False
-
-    def __repr__(self) -> str:
-        return f"<Member {self.name!r}, {self.state}>"
-
-    @property
-    def state(self) -> Literal["connecting", "connected", "failed"]:
-        """How it stands. `connecting` also while a lost connection is made again."""
-        if self._client is not None:
-            return "connected"
-        return "failed" if self._settled.is_set() else "connecting"
-
-    @property
-    def error(self) -> McpError | None:
-        """Why it is not connected, or why it was not before; `None` when it always was."""
-        return self._error
-
-    @property
-    def client(self) -> Client:
-        """Its client. Raises `ConnectionEnded` while there is none, with the reason as its cause."""
-        if self._client is None:
-            raise ConnectionEnded(f"there is no connection to {self.name!r} ({self.state})") from self._error
-        return self._client
-
-    async def connected(self) -> Client:
-        """Its client, once an attempt that goes on has ended. Raises as `client` does."""
-        await self._settled.wait()
-        return self.client
-
-    def reconnect(self) -> None:
-        """Tries again, if there is no connection: at once, or when an attempt that goes on has failed."""
-        if self._client is None:
-            self._dismissed = False
-            self._again = True
-            if self._settled.is_set():
-                self._settled = trio.Event()
-            self._wanted.set()
-
-    async def aclose(self) -> None:
-        """Ends its connection, which is not made again but by `reconnect`."""
-        self._dismissed = True
-        if self._client is not None:
-            await self._client.aclose()
-        else:
-            await trio.lowlevel.checkpoint()
-
-    async def run(self) -> None:
-        """Keeps the connection, until this is cancelled."""
-        lost: list[float] = []
-        while True:
-            was_connected = await self._connection()
-            if self._again:
-                lost.clear()
-            elif was_connected and not self._dismissed and self._may_again(lost):
-                pause = self._restart.delay * 2 ** (len(lost) - 1)
-                _log.warning(
-                    "the connection to %s was lost and is made again in %g s: %s", self.name, pause, self._error
-                )
-                await trio.sleep(pause)
-            else:
-                self._settled.set()
-                self._wanted = trio.Event()
-                await self._wanted.wait()
-                lost.clear()
-
-    def _may_again(self, lost: list[float]) -> bool:
-        """Whether it has not been lost too often lately. Notes when it was."""
-        now = trio.current_time()
-        lost[:] = [moment for moment in lost if moment > now - self._restart.within]
-        if len(lost) >= self._restart.times:
-            return False
-        lost.append(now)
-        return True
-
-    async def _connection(self) -> bool:
-        """One connection, from its beginning to its end. Returns whether there was one."""
-        self._again = False
-        try:
-            async with self._make() as client:
-                self._client = client
-                self._settled.set()
-                try:
-                    await client.wait_ended()
-                finally:
-                    self._client = None
-                    # What follows is not known before the connection has been taken down.
-                    self._settled = trio.Event()
-                self._error = ConnectionEnded(f"the connection to {self.name!r} was closed, or lost")
-                return True
-        except McpError as error:
-            self._error = error
-        except OSError as error:
-            self._error = ConnectionEnded(f"{self.name!r} cannot be reached: {error}")
-            self._error.__cause__ = error
-        return False
-
-
 class ClientGroup:
     """Several servers. Made by `open_group`.
+
+    What is listed is complete when each server has answered or failed: one that is silent is waited for as long as the
+    `Deadlines` of its own connection say.
 
     Iterating gives their names, and `group["weather"]` the `Member`.
 
@@ -280,16 +149,21 @@ class ClientGroup:
         """Asks all servers at once. What one of them does wrong is its own affair."""
         found: dict[str, tuple[L, ...]] = {}
         failed: dict[str, McpError] = {}
+        broken: list[Exception] = []
 
         async def one(member: Member) -> None:
             try:
                 found[member.name] = await ask(await member.connected())
             except McpError as error:
                 failed[member.name] = error
+            except Exception as error:  # noqa: BLE001  a middleware of the user: raised below, where no nursery wraps it
+                broken.append(error)
 
         async with trio.open_nursery() as nursery:
             for member in self._members.values():
                 nursery.start_soon(one, member)
+        if broken:
+            raise broken[0]
         return {name: found[name] for name in self._members if name in found}, failed
 
     # --- using it --------------------------------------------------------------------------------------------------
@@ -336,13 +210,14 @@ class ClientGroup:
 
     async def _find(self, kind: Literal["tool", "prompt"], name: str) -> tuple[str, str]:
         table = self._tools if kind == "tool" else self._prompts
-        if name not in table:
-            # It may have been added since, or nobody has asked yet.
-            await (self.list_tools() if kind == "tool" else self.list_prompts())
-            table = self._tools if kind == "tool" else self._prompts
-        found = table.get(name)
+        if name in table:
+            return table[name]
+        # It may have been added since, or nobody has asked yet.
+        listed = await (self.list_tools() if kind == "tool" else self.list_prompts())
+        found = (self._tools if kind == "tool" else self._prompts).get(name)
         if found is None:
-            raise LocalProtocolError(f"no server of the group offers a {kind} {name!r}")
+            silent = f"; {', '.join(listed.failed)} could not be asked" if listed.failed else ""
+            raise LocalProtocolError(f"no server of the group offers a {kind} {name!r}{silent}")
         return found
 
 
@@ -353,6 +228,7 @@ def configured(
     info: Implementation = DEFAULT_INFO,
     deadlines: Deadlines = DEFAULT_DEADLINES,
     limits: Limits = CLIENT_LIMITS,
+    middleware: Callable[[str], Iterable[Middleware]] | None = None,
 ) -> dict[str, MakeOpening]:
     """What `open_group` takes, from what `read_config` gives. Disabled servers are left out.
 
@@ -362,25 +238,35 @@ def configured(
         info: Who we are.
         deadlines: How long to wait for what.
         limits: The bounds that hold here, for each of them.
+        middleware: Gives what stands around the messages of a server, by its name: guards, as those of
+            `mcp_client.guards`. A connection that is made again has the same, so that no server gets rid of a bound by
+            dying.
     """
+    around = {} if middleware is None else {name: tuple(middleware(name)) for name in servers}
 
     def opening(server: ServerConfig) -> Opening:
         own = handlers(server.name) if callable(handlers) else handlers
-        if server.url is not None:
-            return open_http(
-                server.url, headers=server.headers, handlers=own, info=info, deadlines=deadlines, limits=limits
-            )
-        return open_stdio(
-            server.command,
-            env=server.env,
-            cwd=server.cwd,
-            handlers=own,
-            info=info,
-            deadlines=deadlines,
-            limits=limits,
+        common = _Common(
+            handlers=own, info=info, deadlines=deadlines, limits=limits, middleware=around.get(server.name, ())
         )
+        try:
+            if server.url is not None:
+                return open_http(server.url, headers=server.headers, **common)
+            return open_stdio(server.command, env=server.env, cwd=server.cwd, **common)
+        except ValueError as error:
+            raise ConfigError(f"server {server.name!r}: {error}") from error
 
     return {name: partial(opening, server) for name, server in servers.items() if not server.disabled}
+
+
+class _Common(TypedDict):
+    """What all connections take."""
+
+    handlers: Handlers
+    info: Implementation
+    deadlines: Deadlines
+    limits: Limits
+    middleware: Sequence[Middleware]
 
 
 async def _none() -> tuple[()]:

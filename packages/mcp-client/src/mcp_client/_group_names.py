@@ -7,13 +7,14 @@ them at most. Which server a name belongs to is kept in a table, never read out 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from mcp_core.errors import McpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 __all__ = ["LONGEST_NAME", "NameCollision", "Naming", "exposed_names"]
 
@@ -74,14 +75,22 @@ def exposed_names(offered: Mapping[str, Iterable[str]], naming: Naming) -> dict[
             prefixed = naming == "prefixed" or len(servers) > 1
             shown = _usable(f"{server}{_SEPARATOR}{name}" if prefixed else name)
             wanted.setdefault(shown, []).append((server, name))
-    found: dict[str, tuple[str, str]] = {}
+    found = {shown: meant[0] for shown, meant in wanted.items() if len(meant) == 1}
     for shown, meant in wanted.items():
-        if len(meant) == 1:
-            found[shown] = meant[0]
-        else:
+        if len(meant) > 1:
             # They differ in what had to be replaced only.
-            found.update({_marked(shown, *each): each for each in meant})
+            for each in meant:
+                found[_free(shown, each, found)] = each
     return found
+
+
+def _free(shown: str, meant: tuple[str, str], taken: Container[str]) -> str:
+    """A marked name that is not taken. Servers choose their names, and may have chosen one that is made here."""
+    return next(
+        name
+        for name in (_marked(shown, *meant, *["again"] * times) for times in itertools.count())
+        if name not in taken
+    )
 
 
 def _usable(name: str) -> str:

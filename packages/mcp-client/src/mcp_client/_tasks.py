@@ -317,6 +317,8 @@ class TaskHandle:
 
     def _take(self, task: Task | GetTaskResult | ExtensionTask) -> None:
         wire = converter(self._link.server.revision).unstructure(task)
+        if self._told is None or task.status != self.status:
+            _log.debug("task %s… is %s", task.task_id[:8], task.status)
         self.status, self.message = task.status, task.status_message
         interval, ttl = wire.get("pollInterval", wire.get("pollIntervalMs")), wire.get("ttl", wire.get("ttlMs"))
         self._interval = max(interval / 1000, _LEAST) if isinstance(interval, int) else _INTERVAL

@@ -15,12 +15,20 @@
      │   └─ ResourceNotFound            -32002, or -32602 on revision 2026-07-28
      ├─ RequestTimeout                  one of the named deadlines fired
      ├─ NegotiationFailed               no revision or era in common
-     └─ TransportError                  the channel to the peer
-         ├─ ConnectionEnded             the peer is gone; what waited for it ends with this
-         │   └─ SessionExpired          an HTTP server no longer knows the session
-         ├─ ProcessFailed               a child process did not start, or ended by itself
-         └─ HttpFailure                 an HTTP answer that is no answer of the protocol
-             └─ AccessDenied            401 or 403
+     ├─ TransportError                  the channel to the peer
+     │   ├─ ConnectionEnded             the peer is gone; what waited for it ends with this
+     │   │   └─ SessionExpired          an HTTP server no longer knows the session
+     │   ├─ ProcessFailed               a child process did not start, or ended by itself
+     │   └─ HttpFailure                 an HTTP answer that is no answer of the protocol
+     │       └─ AccessDenied            401 or 403
+     └─ AuthorizationError              no token was got; names every URL that was tried
+         ├─ DiscoveryFailed             it is not known where to ask
+         │   └─ UnsafeUrl               a URL from a peer leads where it must not
+         ├─ IssuerMismatch              somebody speaks for another authorization server
+         ├─ RegistrationFailed          there is no client id
+         ├─ AuthorizationRefused        the user or the authorization server said no
+         ├─ TokenRefused                the token endpoint gave no token
+         └─ InsufficientScope           the token does not suffice, and another one was not got
 
 Blame is explicit: *Local* is the caller's fault, *Remote* the peer's. It is decided once, where a
 message crosses the boundary.
@@ -44,12 +52,18 @@ if TYPE_CHECKING:
 __all__ = [
     "EXCERPT_BYTES",
     "AccessDenied",
+    "Attempt",
+    "AuthorizationError",
+    "AuthorizationRefused",
     "Circumstances",
     "ConnectionEnded",
+    "DiscoveryFailed",
     "ErrorCode",
     "HeaderMismatch",
     "HttpFailure",
+    "InsufficientScope",
     "InvalidValue",
+    "IssuerMismatch",
     "LimitExceeded",
     "LocalProtocolError",
     "MalformedMessage",
@@ -59,12 +73,15 @@ __all__ = [
     "Phase",
     "ProcessFailed",
     "ProtocolError",
+    "RegistrationFailed",
     "RemoteProtocolError",
     "RequestFailed",
     "RequestTimeout",
     "ResourceNotFound",
     "SessionExpired",
+    "TokenRefused",
     "TransportError",
+    "UnsafeUrl",
     "UnsupportedProtocolVersion",
     "UrlElicitationRequired",
     "request_failed",
@@ -412,3 +429,98 @@ class ProcessFailed(TransportError):
         super().__init__(message)
         self.exit_code: int | None = exit_code
         """The exit status, negative for a signal as in `subprocess`; `None` when it never ran."""
+
+
+@attrs.frozen
+class Attempt:
+    """One URL that was tried on the way to a token."""
+
+    url: str
+    """The URL, without its query where that has secrets."""
+    why: str
+    """What it was tried for."""
+    verdict: str
+    """What came of it."""
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.why}): {self.verdict}"
+
+
+class AuthorizationError(McpError):
+    """No token was got. Neither the sentence nor the attempts have secrets in them. Spec: basic/authorization"""
+
+    def __init__(self, message: str, *, attempts: Sequence[Attempt] = ()) -> None:
+        super().__init__(message)
+        self.attempts: tuple[Attempt, ...] = tuple(attempts)
+        """Every URL that was tried, in order, with what came of it; filled in by the flow."""
+
+    def _label(self) -> str:
+        return "".join(f"\n  {attempt}" for attempt in self.attempts)
+
+
+class DiscoveryFailed(AuthorizationError):
+    """The authorization server was not found, or its metadata cannot be used."""
+
+
+class UnsafeUrl(DiscoveryFailed):
+    """A URL that came from a peer, or is to be opened, leads where it must not."""
+
+    def __init__(self, url: str, reason: str, *, what: str) -> None:
+        super().__init__(f"{what} {url[:200]!a} is not used: {reason}")
+        self.url: str = url
+        """The URL, as it came."""
+        self.reason: str = reason
+        """What is wrong with it."""
+        self.what: str = what
+        """What it was meant for, as `token_endpoint`."""
+
+
+class IssuerMismatch(AuthorizationError):
+    """Somebody speaks for another authorization server than was asked. Spec: RFC 8414 section 3.3, RFC 9207"""
+
+    def __init__(self, message: str, *, expected: str, received: str | None) -> None:
+        super().__init__(message)
+        self.expected: str = expected
+        """The issuer that was to answer."""
+        self.received: str | None = received
+        """The issuer that is named in the answer; `None` when there is none."""
+
+
+class _OAuthRefusal(AuthorizationError):
+    """An error answer of OAuth (RFC 6749 section 5.2)."""
+
+    def __init__(
+        self, message: str, *, error: str | None = None, description: str | None = None, status: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.error: str | None = error
+        """The code that came, as `invalid_grant`."""
+        self.description: str | None = description
+        """What the authorization server says of it, cut to a line. It is the word of a stranger."""
+        self.status: int | None = status
+        """The HTTP status; `None` when it came through the browser, or no answer came."""
+
+
+class RegistrationFailed(_OAuthRefusal):
+    """The client has no client id at this authorization server, and got none. Spec: basic/authorization#client-registration"""
+
+
+class AuthorizationRefused(_OAuthRefusal):
+    """The browser came back without a code: the user or the authorization server said no."""
+
+
+class TokenRefused(_OAuthRefusal):
+    """The token endpoint gave no token that can be used."""
+
+
+class InsufficientScope(AuthorizationError):
+    """The token does not suffice for what was tried, and asking again is of no use. Spec: basic/authorization#step-up"""
+
+    def __init__(self, message: str, *, required: Sequence[str] = (), granted: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.required: tuple[str, ...] = tuple(required)
+        """The scopes that the server wants; empty when it does not say."""
+        self.granted: tuple[str, ...] = tuple(granted)
+        """The scopes that the token has, as far as known."""
+        self.authorization_url: str | None = None
+        """Where a person can grant them; `None` where that is not known."""

@@ -68,12 +68,14 @@ class Rates:
         Args:
             key: Whom it is counted for.
             now: The time in seconds, by a clock that never goes back.
-            amount: How much is taken at once, such as tokens of a model.
+            amount: How much is taken at once, such as tokens of a model. Less than nothing counts as nothing: a peer
+                that names the amount must not fill its own bucket.
 
         Returns:
             0 when it may; otherwise the seconds after which it may, and nothing was counted. `inf`: it never may, since it
             is more than a full bucket holds.
         """
+        amount = max(0.0, amount)
         bucket = self._buckets.pop(key, None)
         rate = self.rate
         if bucket is None:

@@ -13,7 +13,6 @@ Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -44,6 +43,12 @@ TRANSITIONS: Final[Mapping[TaskStatus, frozenset[TaskStatus]]] = MappingProxyTyp
 
 T = TypeVar("T", bound="WireObject")
 W = TypeVar("W", bound="WireObject")
+
+_ERA: Final = 146_097
+"""Days in 400 years."""
+
+_EPOCH: Final = 719_468
+"""Days from 1 March of the year 0 to 1 January 1970."""
 
 _TOOL_FAILED: Final = "the tool reported an error, which is in the result"
 
@@ -116,8 +121,21 @@ class TaskState:
 
 
 def timestamp(seconds: float) -> str:
-    """A time in ISO 8601, in UTC, to the millisecond. `seconds` are since the epoch."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """A time in ISO 8601, in UTC, to the millisecond. `seconds` are since the epoch, and not before it."""
+    # `datetime` could do it, but it could also ask a clock, which nothing here may.
+    minutes, millis = divmod(int(seconds * 1000), 60_000)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    # Counted from 1 March of the year 0, so that the day of a leap year is the last of its year; 400 years repeat.
+    era, day = divmod(days + _EPOCH, _ERA)
+    year = (day - day // 1_460 + day // 36_524 - day // (_ERA - 1)) // 365
+    day -= 365 * year + year // 4 - year // 100
+    # From March on, five months have 153 days.
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    month += 3 if month < 10 else -9
+    year += 400 * era + (month <= 2)
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{millis // 1000:02}.{millis % 1000:03}Z"
 
 
 def as_task(state: TaskState, kind: type[T]) -> T:

@@ -6,12 +6,16 @@ import secrets
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
+from urllib.parse import urlsplit
 
 import attrs
 import orjson
 import trio
 
+from mcp_core.conversation import why_no_conversation
+from mcp_core.http.origin import is_loopback
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from mcp_core.revisions import R2025_11_25, between
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -51,6 +55,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Asks"]
 
+_CONTEXT_DECLARED: Final = between(R2025_11_25)
+"""Where a client says whether a model may be shown what servers told."""
+
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
@@ -60,6 +67,21 @@ R = TypeVar("R")
 def _form(kind: Hashable) -> Form:
     """Forms are compiled once; the bound is for classes that are made while the server runs."""
     return form_schema(kind)
+
+
+def _check_page(url: str) -> None:
+    """Raises `ValueError` for what no user should be sent to."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as bad:
+        raise ValueError(f"{url!r} is no URL of a page: {bad}") from None
+    if not host or parts.scheme not in {"http", "https"} or any(char <= " " or char == "\x7f" for char in url):
+        raise ValueError(f"{url!r} is no URL of a page; one begins with https:// and a host, and has no blanks")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("the URL of a page must not have a user or a password: everybody on the way sees it")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ValueError(f"{url!r} has to begin with https://; http:// is for pages of this machine")
 
 
 @attrs.define
@@ -156,7 +178,7 @@ class Asks(ABC):
         """Asks the user to visit a page: for a payment, a consent, or anything that must not pass through the client.
 
         Args:
-            url: The page.
+            url: The page, by https, or by http on this machine. Others see it: it must not have secrets or let anybody in.
             message: What the user is told.
             elicitation_id: What `notifications/elicitation/complete` will name, in 2025-11-25; made up by default.
             key: What the question is called on 2026-07-28, see `elicit`.
@@ -165,8 +187,10 @@ class Asks(ABC):
             `Accepted` when the user agreed to go there, which does not mean that they are done; `Declined` or `Dismissed`.
 
         Raises:
+            ValueError: That is no URL of a page that a user can be sent to: https, or http on the server's own machine.
             LocalProtocolError: The client's revision has no such question.
         """
+        _check_page(url)
         elicitation_id = elicitation_id or secrets.token_urlsafe(16)
         params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
         outcome = await self._elicit(params, key)
@@ -198,11 +222,12 @@ class Asks(ABC):
         """Asks the client's model. Spec: client/sampling
 
         Args:
-            messages: The conversation; a text stands for one message of the user.
+            messages: The conversation; a text stands for one message of the user. What the assistant called is followed
+                by the results.
             max_tokens: The most tokens that the answer may have.
             system_prompt: The system prompt that the server would like.
             model_preferences: What matters when the client chooses the model.
-            include_context: Which servers' context the model shall see.
+            include_context: Which servers' context the model shall see; left out where the client declares no such thing.
             temperature: The temperature.
             stop_sequences: Where the model shall stop.
             metadata: For the provider of the model.
@@ -214,16 +239,21 @@ class Asks(ABC):
             What the model says. Its `content` is one block, or a tuple of them.
 
         Raises:
+            ValueError: Calls of tools and their results do not belong to each other.
             LocalProtocolError: The client's revision has no tools in sampling, or no such content.
         """
         if isinstance(messages, str):
             messages = SamplingMessage(role="user", content=TextContent(text=messages))
+        conversation = (messages,) if isinstance(messages, SamplingMessage) else tuple(messages)
+        problem = why_no_conversation(conversation)
+        if problem is not None:
+            raise ValueError(f"no conversation with a model: {problem}")
         params = CreateMessageRequestParams(
-            messages=(messages,) if isinstance(messages, SamplingMessage) else tuple(messages),
+            messages=conversation,
             max_tokens=max_tokens,
             system_prompt=system_prompt,
             model_preferences=model_preferences,
-            include_context=include_context,
+            include_context=include_context if self._knows_context() else None,
             temperature=temperature,
             stop_sequences=None if stop_sequences is None else tuple(stop_sequences),
             metadata=metadata,
@@ -231,6 +261,12 @@ class Asks(ABC):
             tool_choice=tool_choice,
         )
         return await self.ask(SAMPLING_CREATE_MESSAGE, params, key=key)
+
+    def _knows_context(self) -> bool:
+        """Whether the client may be asked to show a model what servers told; before 2025-11-25 nobody says so."""
+        peer = self.peer
+        sampling = peer.capabilities.sampling
+        return peer.revision not in _CONTEXT_DECLARED or (sampling is not None and sampling.context is not None)
 
     async def list_roots(self, *, key: str | None = None) -> tuple[Root, ...]:
         """Asks the client for the folders that the server may work in. Spec: client/roots

@@ -18,6 +18,7 @@ from mcp_core.types import Annotations, BlobResourceContents, Resource, TextReso
 from mcp_server._errors import RegistrationError
 from mcp_server._files import Files
 from mcp_server._listing import Item
+from mcp_server._options import check_text
 from mcp_server._uri_template import InvalidTemplate, UriTemplate
 
 if TYPE_CHECKING:
@@ -54,12 +55,15 @@ class Directory:
     """
 
     def __init__(self, path: str | os.PathLike[str], uri: str, *, hidden: bool, host: Host) -> None:
+        check_text("the URI of a directory", uri)
+        if not isinstance(path, (str, os.PathLike)):
+            raise RegistrationError(f"the directory of {uri!r} is a path, not {path!r}")
         if not uri.endswith("/") or "{" in uri:
             raise RegistrationError(f"the URI of a directory ends in a slash and has no variables, but not {uri!r}")
         try:
             root = Path(path).resolve(strict=True)
             self.template: Final = UriTemplate(f"{uri}{{+path}}")
-        except (OSError, InvalidTemplate) as error:
+        except (OSError, ValueError, InvalidTemplate) as error:
             raise RegistrationError(f"the directory {os.fspath(path)!r} cannot be {uri!r}: {error}") from error
         if not root.is_dir():
             raise RegistrationError(f"{os.fspath(path)!r} is no directory")
@@ -89,7 +93,12 @@ class Directory:
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
         """See `Source.after`. A place is a path."""
         behind = place.split("/") if isinstance(place, str) else []
-        return await self._in_thread(lambda: self._items(behind, count))
+        try:
+            return await self._in_thread(lambda: self._items(behind, count))
+        except OSError as error:
+            # That it is gone, or may not be looked into any more, is no reason to list nothing at all.
+            _log.warning("the files of %s cannot be listed: %s", self.uri, error)
+            return []
 
     def _items(self, behind: list[str], count: int) -> list[Item]:
         items: list[Item] = []

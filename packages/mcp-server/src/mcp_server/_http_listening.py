@@ -143,8 +143,8 @@ class Subscription:
         """See `Audience.publish`."""
         self._notices[row.name, key] = (row, params)
         if self._pause is not None and not self._called:
-            self._called = True
             self._herald.call(self)
+            self._called = True
 
     def tell(self) -> None:
         """Writes what waits if that is possible without waiting, and else has the task do it."""

@@ -42,6 +42,8 @@ class Life:
         self._nursery: trio.Nursery | None = None
         self._users = 0
         self._unused = trio.Event()
+        self._occupied = False
+        self._turned = trio.Event()
         self._needed = lifespan is not None
         self.parts: Final[list[Life]] = []
         """The lives of servers that are a part of this one: they go on within it."""
@@ -86,7 +88,13 @@ class Life:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Runs it, or joins it where it runs already: it ends when the block of the first, and all others, have ended."""
+        """Runs it, or joins it where it runs already: it ends when the block of the first, and all others, have ended.
+
+        Where the block of the first is cancelled or fails, it ends for all.
+        """
+        while self._occupied and self._nursery is None:
+            # It begins, or ends. The author's context manager need not stand to be entered twice.
+            await self._turned.wait()
         if self._nursery is not None:
             self._users += 1
             try:
@@ -96,14 +104,25 @@ class Life:
                 if not self._users:
                     self._unused.set()
             return
-        async with AsyncExitStack() as stack:
-            for part in self.parts:
-                await stack.enter_async_context(part.run())
-            state = None
-            if self._lifespan is not None:
-                state = await stack.enter_async_context(self._lifespan(self._server))
-            await stack.enter_async_context(self._begun(state))
-            yield
+        self._occupied = True
+        try:
+            async with AsyncExitStack() as stack:
+                for part in self.parts:
+                    await stack.enter_async_context(part.run())
+                state = None
+                if self._lifespan is not None:
+                    state = await stack.enter_async_context(self._lifespan(self._server))
+                await stack.enter_async_context(self._begun(state))
+                self._turn()
+                yield
+        finally:
+            self._occupied = False
+            self._turn()
+
+    def _turn(self) -> None:
+        """Wakes those who wait for its beginning, or its end."""
+        self._turned.set()
+        self._turned = trio.Event()
 
     @asynccontextmanager
     async def _begun(self, state: object) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import attrs
 
-from mcp_core.errors import ResourceNotFound
+from mcp_core.errors import RequestFailed, ResourceNotFound
 from mcp_core.methods import (
     COMPLETION_COMPLETE,
     PROMPTS_GET,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mcp_core.http.param_headers import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import WireObject
+    from mcp_server._access import AccessKind
     from mcp_server._answering import Call
     from mcp_server._listing import Item, Source
     from mcp_server._service import Handler, ServerService
@@ -64,6 +65,9 @@ class Mounted(Protocol):
     @property
     def completions(self) -> JsonObject | None:
         """What it declares of completions; `None`: it has none."""
+
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """By what the access to a resource is decided, as `AccessRequest` has it; nothing: it has no such resource."""
 
     async def exists(self, call: Call, uri: str) -> bool:
         """Whether it has a resource, whose changes it tells of."""
@@ -174,7 +178,9 @@ class Mounts:
         if not self._service.resources.knows(ref.uri):
             for mounted in self._mounted.values():
                 if mounted.has("template", ref.uri):
-                    return await mounted.answer(call)
+                    if await self._service.guard.allows(call, "template", ref.uri):
+                        return await mounted.answer(call)
+                    break
         return await self._own[COMPLETION_COMPLETE.name](call)
 
     async def _forward(self, call: Call, kind: str, name: str, renamed: Callable[[str], WireObject]) -> object:
@@ -188,16 +194,28 @@ class Mounts:
     async def _read(self, call: Call) -> object:
         try:
             return await self._own[RESOURCES_READ.name](call)
-        except ResourceNotFound:
-            params = cast("ReadResourceRequestParams", call.request.params)  # the engine reads them by the row
-            if not await self._service.guard.allows(call, "resource", params.uri):
-                raise
+        except ResourceNotFound as nowhere:
+            uri = cast("ReadResourceRequestParams", call.request.params).uri  # the engine reads them by the row
+            failure: RequestFailed = nowhere
             for mounted in self._mounted.values():
+                if not await self._allowed(call, mounted, uri):
+                    continue
                 try:
                     return await mounted.answer(call)
                 except ResourceNotFound:
                     continue
-            raise
+                except RequestFailed as failed:
+                    if isinstance(mounted, LocalServer):
+                        raise
+                    # Not every other server has the right error for what it has not, and one may be gone.
+                    failure = failed
+            raise failure from None
+
+    async def _allowed(self, call: Call, mounted: Mounted, uri: str) -> bool:
+        """Whether a mounted server may have a resource, and the client use it."""
+        decided_by = mounted.decided_by(uri)
+        allows = self._service.guard.allows
+        return bool(decided_by) and all([await allows(call, kind, name) for kind, name in decided_by])
 
     async def _subscribe(self, call: Call) -> object:
         params = cast("SubscribeRequestParams", call.request.params)  # the engine reads them by the row
@@ -215,12 +233,14 @@ class Mounts:
         """Whether one of them has a tool or prompt of that name, as far as is known."""
         return self._find(kind, name) is not None
 
+    def decided_by(self, uri: str) -> list[tuple[AccessKind, str]]:
+        """By what the access to a resource of theirs is decided. Any of them may be the one that has it."""
+        return [each for mounted in self._mounted.values() for each in mounted.decided_by(uri)]
+
     async def exists(self, call: Call, uri: str) -> bool:
         """Whether one of them has a resource, whose changes it tells of."""
-        if not self._mounted or not await self._service.guard.allows(call, "resource", uri):
-            return False
         for mounted in self._mounted.values():
-            if await mounted.exists(call, uri):
+            if await self._allowed(call, mounted, uri) and await mounted.exists(call, uri):
                 return True
         return False
 
@@ -253,6 +273,10 @@ class LocalServer:
     def headers(self, tool: str) -> tuple[ParamHeader, ...]:
         """See `Mounted.headers`."""
         return self.service.designated(tool)
+
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """See `Mounted.decided_by`."""
+        return [*self.service.resources.decided_by(uri), *self.service.mounts.decided_by(uri)]
 
     async def exists(self, call: Call, uri: str) -> bool:
         """See `Mounted.exists`."""

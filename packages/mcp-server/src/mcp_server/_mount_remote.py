@@ -8,11 +8,13 @@ left out.
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import trio
 
-from mcp_core.errors import ErrorCode, McpError, RequestFailed, ResourceNotFound
+from mcp_core.errors import ErrorCode, LocalProtocolError, McpError, RequestFailed, ResourceNotFound
+from mcp_core.metadata import check_members
 from mcp_core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 from mcp_core.types import (
     CallToolRequestParams,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         ServerCapabilities,
         Tool,
     )
+    from mcp_server._access import AccessKind
     from mcp_server._answering import Call
     from mcp_server._context import Context
     from mcp_server._listing import Source
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["ProxiedServer", "RemoteServer"]
 
 _log: Final = logging.getLogger("mcp_server")
+
+_TRIPLET: Final = re.compile("%([0-9A-Fa-f]{2})")
 
 
 class _Kind(Protocol):
@@ -77,6 +82,9 @@ class RemoteServer(Protocol):
     @property
     def capabilities(self) -> ServerCapabilities:
         """What the server offers."""
+
+    def with_meta(self, members: JsonObject) -> RemoteServer:
+        """The same connection, with members of its own in the `_meta` of each request."""
 
     async def list_tools(self) -> tuple[Tool, ...]:
         """All tools."""
@@ -130,27 +138,37 @@ class RemoteServer(Protocol):
 
 
 class _Remote:
-    """What another server lists of one kind: asked anew for each page, since it may have changed."""
+    """What another server lists of one kind: asked anew by whoever begins at the first page, since it may have changed."""
 
     def __init__(self, fetch: Callable[[], Awaitable[Sequence[Tool | Prompt | Resource | ResourceTemplate]]]) -> None:
         self._fetch: Final = fetch
+        self._items: Sequence[Item] = ()
+        self._behind: Mapping[JsonValue, int] = {}
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
         """See `Source.after`."""
-        try:
-            listed = await self._fetch()
-        except McpError as error:
-            # That it is gone is no reason to list nothing at all.
-            _log.warning("a mounted server cannot be asked what it offers: %s", error)
-            return []
-        items = [Item(name, value, name) for value in listed for name in [_name(value)]]
+        # The pages of one listing are parts of one answer: else each of them would cost all pages of the other server.
+        if place not in self._behind:
+            try:
+                listed = await self._fetch()
+            except McpError as error:
+                # That it is gone is no reason to list nothing at all.
+                _log.warning("a mounted server cannot be asked what it offers: %s", error)
+                return []
+            self._items = [Item(name, value, name) for value in listed for name in [_name(value)]]
+            self._behind = {item.name: number for number, item in enumerate(self._items, 1)}
         if place is None:
-            return items[:count]
-        names = [item.place for item in items]
-        if place not in names:
+            return self._items[:count]
+        start = self._behind.get(place)
+        if start is None:
             raise RequestFailed("invalid params: the list has changed; begin again", code=ErrorCode.INVALID_PARAMS)
-        start = names.index(place) + 1
-        return items[start : start + count]
+        return self._items[start : start + count]
+
+
+def _needless(triplet: re.Match[str]) -> str:
+    """What stands for a percent-encoded character that need not be: itself."""
+    character = chr(int(triplet[1], 16))
+    return character if character.isascii() and (character.isalnum() or character in "-._~") else triplet[0].upper()
 
 
 def _name(value: Tool | Prompt | Resource | ResourceTemplate) -> str:
@@ -159,6 +177,18 @@ def _name(value: Tool | Prompt | Resource | ResourceTemplate) -> str:
         if isinstance(found, str):
             return found
     raise AssertionError("all of them have a name")
+
+
+def _members(meta: JsonObject) -> JsonObject:
+    """What goes on of the `_meta` of a request: a trace, and what extensions say; not what is about one connection."""
+    found: JsonObject = {}
+    for key, value in meta.items():
+        try:
+            check_members({key: value})
+        except LocalProtocolError:
+            continue
+        found[key] = value
+    return found
 
 
 class ProxiedServer:
@@ -197,6 +227,10 @@ class ProxiedServer:
         """See `Mounted.headers`."""
         return ()
 
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """See `Mounted.decided_by`. Another spelling of the same URI (RFC 3986 section 6.2.2.2) is decided as that one."""
+        return [("resource", _TRIPLET.sub(_needless, uri))]
+
     async def exists(self, call: Call, uri: str) -> bool:  # noqa: ARG002  # for each client alike
         """See `Mounted.exists`: the changes of single resources are not passed on."""
         await trio.lowlevel.checkpoint()
@@ -219,7 +253,8 @@ class ProxiedServer:
         async def on_progress(told: ProgressNotificationParams) -> None:
             await context.progress(told.progress, told.total, told.message)
 
-        params, remote = call.request.params, self._remote
+        params, members = call.request.params, _members(context.meta)
+        remote = self._remote.with_meta(members) if members else self._remote
         if call.request.row is TOOLS_CALL:
             tool = cast("CallToolRequestParams", params)  # the engine reads them by the row of the method
             return await remote.call_tool(tool.name, tool.arguments, on_progress=on_progress)
@@ -250,3 +285,5 @@ class ProxiedServer:
                         told()
         except McpError as error:
             _log.warning("the changes of a mounted server are no longer heard of: %s", error)
+        except Exception:  # noqa: BLE001 -- a middleware of its client: that is no reason for this server to end
+            _log.exception("the changes of a mounted server are no longer heard of")

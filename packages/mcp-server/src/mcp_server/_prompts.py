@@ -25,6 +25,7 @@ from mcp_server._context import Context
 from mcp_server._errors import InvalidResult, RegistrationError
 from mcp_server._fitting import fit_prompt
 from mcp_server._listing import Listing, unknown
+from mcp_server._options import PromptOptions, check_listed, check_options
 from mcp_server._prompt_arguments import PromptParameters, prompt_arguments
 from mcp_server._results import Audio, File, Image
 from mcp_server._run import Runner, described, named
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._options import PromptOptions
     from mcp_server._run import Host
     from mcp_server._service import Handler
 
@@ -81,6 +81,7 @@ class Prompts:
 
     def add(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
         """See `Server.add_prompt`."""
+        check_options(label(function), options, PromptOptions.__optional_keys__)
         read = prompt_arguments(function, injected=(Context,))
         name = named(function, options)
         if not name:
@@ -97,6 +98,7 @@ class Prompts:
             icons=tuple(options.get("icons", ())) or None,
             meta=options.get("meta"),
         )
+        check_listed(label(function), prompt)
         run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         self._entries[name] = _Entry(prompt, run, read)
         self.listing.add(name, prompt)

@@ -14,12 +14,16 @@ from mcp_core.methods import (
     NOTIFICATIONS_RESOURCES_UPDATED,
     PING,
     SERVER_DISCOVER,
+    Method,
+    NotificationRow,
+    Role,
 )
 from mcp_core.types import ResourceUpdatedNotificationParams
 from mcp_server._dependencies import Provider
 from mcp_server._errors import RegistrationError
 from mcp_server._hints import Function as AnyFunction
 from mcp_server._mount import LocalServer
+from mcp_server._options import check_text
 from mcp_server._run import is_async
 from mcp_server._signature import label
 
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import Icon
     from mcp_server._answering import Call
     from mcp_server._context import Context
@@ -162,7 +165,11 @@ class Registration:
         self._service.resources.remove(uri)
 
     def resource_updated(self, uri: str) -> None:
-        """Tells those who subscribed to a resource that it has changed. Never waits; call it from any trio task."""
+        """Tells those who subscribed to a resource that it has changed.
+
+        Never waits for a client. Call it from any trio task, or from a function that trio runs in a worker thread; from
+        another thread by `trio.from_thread.run_sync`, with the token of trio.
+        """
         self._service.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
 
     # --- prompts ---------------------------------------------------------------------------------------------------
@@ -252,6 +259,8 @@ class Registration:
         def register(
             function: Callable[[P, Context], Awaitable[R | JsonObject]],
         ) -> Callable[[P, Context], Awaitable[R | JsonObject]]:
+            if not isinstance(row, Method):
+                raise RegistrationError(f"{label(function)}: a method is registered by its row, not {row!r}")
             if row in _OURS:
                 raise RegistrationError(f"{row.name} cannot be replaced: the connection has to answer it")
             if not is_async(function):
@@ -292,12 +301,17 @@ class Registration:
             The decorator; it returns the function unchanged.
 
         Raises:
-            RegistrationError: The function is a coroutine function, or there is one for this notification.
+            RegistrationError: The function is a coroutine function, or there is one for this notification, or clients do not
+                send it.
         """
 
         def register(function: Callable[[P], None]) -> Callable[[P], None]:
             service = self._service
-            if is_async(function):
+            if not isinstance(row, NotificationRow):
+                raise RegistrationError(f"{label(function)}: a notification is registered by its row, not {row!r}")
+            if row in NOTIFICATIONS and Role.CLIENT not in row.sender:
+                raise RegistrationError(f"{label(function)}: a client does not send {row.name}, which is the server's")
+            if is_async(function) or not callable(cast("object", function)):
                 raise RegistrationError(f"{label(function)}: a notification is taken without waiting; write `def`")
             if row.name in service.listeners:
                 raise RegistrationError(f"{label(function)}: there is already a function for {row.name}")
@@ -323,6 +337,10 @@ class Registration:
             RegistrationError: The prefix cannot be one, or is not told apart from another one; or the other server has tools
                 that run as tasks, or an `access` of its own, or is this one, or a part of which this one is.
         """
+        if not isinstance(other, Registration):
+            raise RegistrationError(f"what is mounted is a server, not {other!r}; see also mount_remote")
+        if prefix is not None:
+            check_text("a prefix", prefix)
         service, theirs = self._service, other._service
         if service in theirs.everywhere():
             raise RegistrationError(f"{theirs.name!r} cannot be mounted on {service.name!r}, which is a part of it")
@@ -361,6 +379,7 @@ class Registration:
         """
         from mcp_server._mount_remote import ProxiedServer  # lazy: few servers are proxies
 
+        check_text("a prefix", prefix)
         service = self._service
         proxied = ProxiedServer(remote, service)
         service.mounts.add(proxied, prefix)
@@ -403,6 +422,9 @@ class Registration:
         Raises:
             RegistrationError: That is no name of an extension: a reversed domain, a slash, and a name.
         """
+        check_text("the name of an extension", identifier)
+        if not isinstance(settings, dict | None):
+            raise RegistrationError(f"the settings of {identifier!r} are a dict, not {settings!r}")
         if _IDENTIFIER.fullmatch(identifier) is None:
             raise RegistrationError(
                 f"{identifier!r} is no name of an extension: it is a domain that is yours, reversed, a slash and a name,"

@@ -36,6 +36,7 @@ from mcp_server._directory import Directory
 from mcp_server._errors import InvalidResult, RegistrationError
 from mcp_server._hints import Scope
 from mcp_server._listing import Listing
+from mcp_server._options import ResourceOptions, check_listed, check_options, check_text
 from mcp_server._results import Audio, File, Image
 from mcp_server._run import Runner, described, named
 from mcp_server._shape import Mismatch, Shape
@@ -49,10 +50,10 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import Icon, ResourceContents
+    from mcp_server._access import AccessKind
     from mcp_server._answering import Call
     from mcp_server._cache_hint import CacheHint
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._options import ResourceOptions
     from mcp_server._run import Host
     from mcp_server._service import Handler
     from mcp_server._uri_match import Found
@@ -172,8 +173,10 @@ class Resources:
 
     def add(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
         """See `Server.add_resource`."""
-        read = parameters(function, injected=(Context,))
         where = label(function)
+        check_options(where, options, ResourceOptions.__optional_keys__)
+        check_text(f"{where}: the URI of a resource", uri)
+        read = parameters(function, injected=(Context,))
         if uri in self._static or uri in self._templates:
             raise RegistrationError(f"{where}: there is already a resource {uri!r}")
         if _SCHEME.match(uri) is None:
@@ -185,12 +188,14 @@ class Resources:
         if "{" in uri:
             template = _template(where, uri, read.schema, members)
             listed = said.template(where, uri)
+            check_listed(where, listed)
             self._templates[uri] = _Entry(listed, run, read, dump, template, _numbers(members), hint)
             self.template_listing.add(uri, listed)
         elif members:
             raise RegistrationError(f"{where}: {uri!r} has no variables, but the function takes {', '.join(members)}")
         else:
             resource = said.resource(uri)
+            check_listed(where, resource)
             self._static[uri] = _Entry(resource, run, read, dump, hint=hint)
             self.listing.add(uri, resource)
         self._changed()
@@ -253,6 +258,13 @@ class Resources:
         """Whether there is such a resource, or a template that it matches, for the client that `call` comes from."""
         return await self._find(call, uri) is not None
 
+    def decided_by(self, uri: str) -> list[tuple[AccessKind, str]]:
+        """By what the access to a resource is decided, where this server is a part of another one, which decides."""
+        for entry, name, _ in self._matches(uri):
+            template = entry.template
+            return [("resource", name)] if template is None else [("template", template.template), ("resource", name)]
+        return []
+
     async def _find(self, call: Call, uri: str) -> tuple[_Entry, dict[str, object]] | None:
         """What reads a resource for a client, and the arguments."""
         allows = self._host.guard.allows
@@ -286,9 +298,7 @@ class Resources:
             yield entry, entry.uri(found), arguments
 
     async def _read(self, call: Call) -> ReadResourceResult:
-        params = cast(
-            "ReadResourceRequestParams", call.request.params
-        )  # the engine reads them by the row of the method
+        params = cast("ReadResourceRequestParams", call.request.params)  # the engine reads them by the row
         found = await self._find(call, params.uri)
         if found is None:
             raise ResourceNotFound.of(params.uri)
@@ -347,11 +357,7 @@ def _numbers(members: JsonObject) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, member in members.items():
         options = member.get("anyOf", [member]) if isinstance(member, dict) else []
-        kinds = (
-            {option.get("type") for option in options if isinstance(option, dict)}
-            if isinstance(options, list)
-            else set()
-        )
+        kinds = {each.get("type") for each in options if isinstance(each, dict)} if isinstance(options, list) else set()
         for kind in kinds & _PARSED:
             if isinstance(kind, str) and "string" not in kinds:
                 found[name] = kind

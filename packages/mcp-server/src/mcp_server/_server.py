@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,13 +20,15 @@ from mcp_core.types import (
     evolve,
 )
 from mcp_server._access import Guard
+from mcp_server._cache_hint import CacheHint
 from mcp_server._lifespan import Life
+from mcp_server._options import check_kinds, check_listed
 from mcp_server._registration import Registration
 from mcp_server._seal import InputPolicy
 from mcp_server._service import ServerService
+from mcp_server._task_policy import TaskPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from mcp_core.http.policy import EndpointPolicy
@@ -33,11 +36,9 @@ if TYPE_CHECKING:
     from mcp_core.middleware import Middleware
     from mcp_core.types import Icon, WireObject
     from mcp_server._access import Access
-    from mcp_server._cache_hint import CacheHint
     from mcp_server._http_endpoint import HttpEndpoint, Identify, Template
     from mcp_server._lifespan import Lifespan
     from mcp_server._stores import SessionStore
-    from mcp_server._task_policy import TaskPolicy
 
 __all__ = ["Server"]
 
@@ -73,6 +74,7 @@ class Server(Registration):
 
     Raises:
         ValueError: It is to speak no revision at all.
+        RegistrationError: An argument is of another kind than it has to be.
     """
 
     def __init__(
@@ -95,6 +97,20 @@ class Server(Registration):
         tasks: TaskPolicy | None = None,
         cache: CacheHint | None = None,
     ) -> None:
+        check_kinds(
+            f"the server {name!r}",
+            revisions=(revisions, Iterable),
+            icons=(icons, Iterable),
+            middleware=(middleware, Iterable),
+            instructions=(instructions, str),
+            limits=(limits, Limits),
+            input_policy=(input_policy, InputPolicy),
+            tasks=(tasks, TaskPolicy),
+            cache=(cache, CacheHint),
+            lifespan=(lifespan, Callable),
+            access=(access, Callable),
+            redact=(redact, Callable),
+        )
         life = Life(self, lifespan)
         policy, around = input_policy or InputPolicy(), tuple(middleware)
         super().__init__(
@@ -119,6 +135,11 @@ class Server(Registration):
         """What takes out of log messages what clients must not see."""
         if not self.revisions:
             raise ValueError("a server has to speak at least one revision")
+        for revision in self.revisions:
+            check_kinds(f"the server {name!r}", revisions=(revision, Revision))
+        for layer in around:
+            check_kinds(f"the server {name!r}", middleware=(layer, Callable))
+        check_listed(f"the server {name!r}", self.info)
         self._made: Final[dict[bool, tuple[int, Template]]] = {}
         self._life: Final = life
 
@@ -204,6 +225,13 @@ class Server(Registration):
         from mcp_server._http_sse_2024 import SsePair  # lazy: likewise
         from mcp_server._store_memory import MemoryStore  # lazy: likewise
 
+        check_kinds(
+            f"the endpoint of {self.info.name!r}",
+            path=(path, str),
+            policy=(policy, EndpointPolicy),
+            identify=(identify, Callable),
+            healthz=(healthz, str),
+        )
         policy = policy or EndpointPolicy()
         pair = None
         if legacy_sse:

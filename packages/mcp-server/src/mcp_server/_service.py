@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import attrs
+import trio
 
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
@@ -28,7 +29,7 @@ from mcp_server._answering import Call
 from mcp_server._cache_hint import hinted
 from mcp_server._completion import Completions
 from mcp_server._context import Context
-from mcp_server._errors import RegistrationError
+from mcp_server._errors import InvalidResult, RegistrationError
 from mcp_server._mount import Mounts
 from mcp_server._prompts import Prompts
 from mcp_server._resources import Resources
@@ -38,8 +39,6 @@ from mcp_server._seal import InputPolicy, KeyRing
 from mcp_server._tools import Tools
 
 if TYPE_CHECKING:
-    import trio
-
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.param_headers import ParamHeader
@@ -166,9 +165,17 @@ class ServerService:
     async def answer(self, call: Call) -> object:
         """See `Service.answer`."""
         # The engine lets only methods through that are offered, and those have a handler.
-        handler = self.handlers[call.request.method]
-        if not self._middleware:
-            return await handler(call)
+        handler, request = self.handlers[call.request.method], call.request
+        result = await (self._around(handler, call) if self._middleware else handler(call))
+        # A subscription may go on by itself. Of anything else the client would never hear again.
+        if result is None and request.row is not SUBSCRIPTIONS_LISTEN:
+            raise InvalidResult(
+                f"{request.method} was answered with nothing: a middleware, or what is registered for it, returned no result"
+            )
+        return result
+
+    def _around(self, handler: Handler, call: Call) -> Awaitable[object]:
+        """Takes a request through the middleware to its handler."""
         request = call.request
 
         def last(message: Passing) -> Awaitable[object]:
@@ -185,7 +192,7 @@ class ServerService:
             id=request.id,
             principal=call.link.principal,
         )
-        return await around(self._middleware, message, last)
+        return around(self._middleware, message, last)
 
     def input_required(self, call: Call) -> object | None:
         """See `Service.input_required`."""
@@ -282,6 +289,13 @@ class ServerService:
                 other.publish(row, params, key)
         if not self._links:
             return
+        if trio.lowlevel.in_trio_run():
+            self._publish(row, params, key)
+        else:
+            # A plain function, in its worker thread. The connections belong to the thread of trio.
+            trio.from_thread.run_sync(self._publish, row, params, key)
+
+    def _publish(self, row: NotificationRow[object], params: object, key: str) -> None:
         params = self.told(row, params, None)
         if params is None:
             return

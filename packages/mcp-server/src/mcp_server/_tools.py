@@ -29,7 +29,7 @@ from mcp_server._errors import InvalidResult, RegistrationError, ToolError
 from mcp_server._fitting import fit_result
 from mcp_server._given_schema import GivenParameters, given_parameters
 from mcp_server._listing import Listing, unknown
-from mcp_server._options import TaskSupport
+from mcp_server._options import TaskSupport, ToolOptions, check_listed, check_options
 from mcp_server._results import Results, results
 from mcp_server._run import Runner, described, named
 from mcp_server._schema import compile_schema
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from mcp_core.http.param_headers import ParamHeader
     from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
-    from mcp_server._options import ToolOptions
     from mcp_server._run import Host
     from mcp_server._schema import Validator
     from mcp_server._service import Handler
@@ -132,6 +131,7 @@ class Tools:
 
     def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
         """See `Server.add_tool`."""
+        check_options(label(function), options, ToolOptions.__optional_keys__)
         schema = options.get("input_schema")
         read = (
             parameters(function, injected=(Context,))
@@ -161,10 +161,11 @@ class Tools:
         support = options.get("task", "forbidden")
         if support not in _SUPPORT:
             raise RegistrationError(f"{label(function)}: `task` is one of {', '.join(_SUPPORT)}, and not {support!r}")
+        check_listed(label(function), tool)
+        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         if support != "forbidden":
             self._host.offer_tasks()
             tool = evolve(tool, execution=ToolExecution(task_support=support))
-        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         self._entries[name] = _Entry(
             tool,
             run,

@@ -5,22 +5,32 @@
 Each refusal is an error that names what was too much and the setting; it ends no connection. Clients are told apart by
 their principal. Where nobody is told apart, as on stdio or in an open server, all of them are counted together.
 
+A call that becomes a task is bounded until the task has begun. What goes on in the background has bounds of its own:
+`Limits.running_tasks`, the time to live of `TaskPolicy`, and what its store keeps.
+
 Spec: server/tools#security-considerations
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-import orjson
 import trio
 
 from mcp_core.convert import converter
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.jsonrpc.text import write
 from mcp_core.middleware import Middleware
 from mcp_core.rates import Rate, Rates
-from mcp_core.types import CallToolRequestParams, CallToolResult, TextContent, WireObject
+from mcp_core.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    CreateExtensionTaskResult,
+    CreateTaskResult,
+    TextContent,
+    WireObject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,7 +191,9 @@ class SizeLimit(Middleware):
                     code=ErrorCode.INVALID_PARAMS,
                 )
         result = await proceed(message)
-        if self._output is not None and message.revision is not None:
+        # That a task has begun is no output.
+        is_task = isinstance(result, CreateTaskResult | CreateExtensionTaskResult)
+        if self._output is not None and message.revision is not None and not is_task:
             wire = converter(message.revision).unstructure(result) if isinstance(result, WireObject) else result
             size = _bytes(wire)
             if size > self._output:
@@ -197,8 +209,8 @@ def _tool(message: Passing) -> str | None:
     return message.params.name if isinstance(message.params, CallToolRequestParams) else None
 
 
-def _bytes(value: JsonValue | object) -> int:
-    return len(orjson.dumps(value))
+def _bytes(value: object) -> int:
+    return len(write(cast("JsonValue", value)))  # what it is not, the connection could not send either
 
 
 def _failed(text: str) -> CallToolResult:

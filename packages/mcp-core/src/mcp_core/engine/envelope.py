@@ -5,7 +5,7 @@ Spec: basic#meta, basic/versioning (2026-07-28).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -21,9 +21,11 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PRO
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
-    from mcp_core.types import LoggingLevel
+    from mcp_core.types import LoggingLevel, WireObject
 
 __all__ = ["EnvelopeReader", "missing_member", "read_server_info", "write_envelope"]
+
+W = TypeVar("W", bound="WireObject")
 
 _MEMBERS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL)
 
@@ -63,17 +65,20 @@ class EnvelopeReader:
         if revision is None or revision not in self.revisions:
             raise UnsupportedProtocolVersion.of(version, self.supported)
         info = facts.get(CLIENT_INFO)
-        try:
-            known, _ = tolerance.receive(revision, capabilities, ClientCapabilities)
-            implementation = None if info is None else tolerance.receive(revision, info, Implementation)[0]
-        except InvalidValue as bad:
-            raise RequestFailed(f"invalid params: _meta: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
         return ClientPeer(
             revision=revision,
-            capabilities=known,
-            implementation=implementation,
+            capabilities=_member(revision, CLIENT_CAPABILITIES, capabilities, ClientCapabilities),
+            implementation=None if info is None else _member(revision, CLIENT_INFO, info, Implementation),
             log_level=_log_level(facts.get(LOG_LEVEL)),
         )
+
+
+def _member(revision: Revision, key: str, value: JsonValue, cls: type[W]) -> W:
+    """A member of the envelope. Raises `RequestFailed`, which names it."""
+    try:
+        return tolerance.receive(revision, value, cls)[0]
+    except InvalidValue as bad:
+        raise RequestFailed(f"invalid params: _meta[{key!r}]: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
 
 
 def write_envelope(revision: Revision, info: Implementation, capabilities: ClientCapabilities) -> JsonObject:

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_client._filled_in import why_unfit
+from mcp_core.convert import converter
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.revisions import LATEST
+from mcp_core.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, RequestedSchema
+
+FIELDS: dict[str, JsonObject] = {
+    "text": {"type": "string", "minLength": 2, "maxLength": 4},
+    "free": {"type": "string"},
+    "whole": {"type": "integer", "minimum": 1, "maximum": 5},
+    "number": {"type": "number", "minimum": 0.5},
+    "sure": {"type": "boolean"},
+    "one": {"type": "string", "enum": ["a", "b"]},
+    "named": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]},
+    "titled": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]},
+    "some": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2},
+    "several": {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}},
+}
+
+
+def form(*names: str, required: tuple[str, ...] = ()) -> ElicitRequestFormParams:
+    raw: JsonObject = {"type": "object", "properties": {name: FIELDS[name] for name in names}}
+    schema = converter(LATEST).structure({**raw, "required": [*required]}, RequestedSchema)
+    return ElicitRequestFormParams(message="Well?", requested_schema=schema)
+
+
+def accepted(**content: object) -> ElicitResult:
+    return ElicitResult(action="accept", content=content)  # type: ignore[arg-type]  # what a careless application gives
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("text", "a", "text has less than 2 characters"),
+        ("text", "abcde", "text has more than 4 characters"),
+        ("text", 5, "text has to be a text"),
+        ("whole", 1.5, "whole has to be a whole number"),
+        ("whole", 0, "whole is less than 1"),
+        ("whole", 6, "whole is more than 5"),
+        ("whole", True, "whole has to be a number"),
+        ("whole", "1", "whole has to be a number"),
+        ("sure", 1, "sure has to be true or false"),
+        ("one", "c", "one is none of: a, b"),
+        ("named", "A", "named is none of: a, b"),
+        ("titled", "A", "titled is none of: a"),
+        ("some", "a", "some has to be a list of texts"),
+        ("some", 1, "some has to be a list of texts"),
+        ("some", ("a", "c"), "some is none of: a, b"),
+        ("some", (), "some has less than 1 choices"),
+        ("some", ("a", "b", "a"), "some has more than 2 choices"),
+        ("several", ("b",), "several is none of: a"),
+    ],
+)
+@pytest.mark.spec("elicitation.client-validates", "elicitation.client-validates-content", "elicitation.validate-both")
+def test_what_does_not_fit_its_field_is_told(name: str, value: object, problem: str) -> None:
+    assert why_unfit(form(name), accepted(**{name: value})) == problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("text", "ab"),
+        ("text", "abcd"),
+        ("whole", 1),
+        ("whole", 5),
+        ("whole", 2.0),
+        ("number", 0.5),
+        ("sure", False),
+        ("one", "b"),
+        ("some", ("a",)),
+        ("some", ("a", "b")),
+        ("several", ()),
+    ],
+)
+def test_what_just_fits_is_sent(name: str, value: object) -> None:
+    assert why_unfit(form(name), accepted(**{name: value})) is None
+
+
+def test_a_field_that_has_to_be_filled_in_is_missed() -> None:
+    assert why_unfit(form("text", "free", required=("free",)), accepted(text="ab")) == "free is missing"
+    assert why_unfit(form("free", required=("free",)), ElicitResult(action="accept")) == "free is missing"
+    assert why_unfit(form("free"), ElicitResult(action="accept")) is None
+
+
+def test_what_was_not_accepted_need_not_fit() -> None:
+    for action in ("decline", "cancel"):
+        assert why_unfit(form("free", required=("free",)), ElicitResult(action=action)) is None
+
+
+@pytest.mark.spec("elicitation.url-accept-no-content", "elicitation.accept-url-no-content")
+def test_a_page_gives_no_content() -> None:
+    page = ElicitRequestURLParams(message="Pay.", url="https://example.com/")
+    assert why_unfit(page, ElicitResult(action="accept")) is None
+    assert why_unfit(page, accepted(paid=True)) == "a page that is visited gives no content"
+
+
+VALUES: st.SearchStrategy[JsonValue] = st.one_of(
+    st.text("ab", max_size=5), st.integers(-1, 7), st.floats(-1, 7), st.booleans(), st.lists(st.sampled_from("abc"))
+)
+
+
+@pytest.mark.property
+@given(st.sampled_from(sorted(FIELDS)), VALUES)
+def test_it_fits_exactly_when_json_schema_says_so(name: str, value: JsonValue) -> None:
+    given_value = tuple(value) if isinstance(value, list) else value
+    fits = why_unfit(form(name), accepted(**{name: given_value})) is None
+    assert fits == jsonschema_rs.is_valid(FIELDS[name], value)
