@@ -10,6 +10,7 @@ import ast
 import json
 import tomllib
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ import attrs
 from official_schemas import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["Citation", "Reasons", "Requirement", "citations", "cited", "reasons", "requirements"]
 
@@ -109,22 +110,32 @@ def _requirement(row: Mapping[str, object]) -> Requirement:
 
 def cited(source: str) -> dict[str, list[str]]:
     """The ids in `@pytest.mark.spec("...")` of a module, and the tests that they stand on."""
-    tree = ast.parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    owners = {mark: each.name for each in functions for mark in each.decorator_list}
     found: dict[str, list[str]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "spec":
-            for each in node.args:
-                if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                    found.setdefault(each.value, []).append(owners.get(node, ""))
+    for test, place in _places(ast.parse(source).body):
+        for node in ast.walk(place):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "spec":
+                for each in node.args:
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                        found.setdefault(each.value, []).append(test)
     return found
 
 
-def citations(places: Iterable[str] = _PLACES) -> dict[str, list[Citation]]:
-    """Which tests cite which requirements, by id, in the order of files and lines."""
+def _places(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+    """Where a mark may stand: on a test, or anywhere outside of functions."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from ((node.name, decorator) for decorator in node.decorator_list)
+        elif isinstance(node, ast.ClassDef):
+            yield from _places(node.body)
+        else:
+            yield "", node
+
+
+@cache
+def citations() -> Mapping[str, Sequence[Citation]]:
+    """Which tests cite which requirements, by id, in the order of files and lines. The tests are read once."""
     found: dict[str, list[Citation]] = {}
-    for path in sorted(path for place in places for path in (ROOT / place).rglob("test_*.py")):
+    for path in sorted(path for place in _PLACES for path in (ROOT / place).rglob("test_*.py")):
         for name, tests in cited(path.read_text(encoding="utf-8")).items():
             found.setdefault(name, []).extend(Citation(path.relative_to(ROOT).as_posix(), test) for test in tests)
     return found

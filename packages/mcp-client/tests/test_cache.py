@@ -15,6 +15,7 @@ from zoo import ELICIT, LIST_FIELDS, Answer, Asked, Reply, decline, modern, serv
 
 from mcp_client import Client, Handlers, ResponseCache, open_http
 from mcp_client._cache import _Key, _Store
+from mcp_client.guards import ToolFilter
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -22,7 +23,7 @@ from mcp_core.methods import TOOLS_LIST
 from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import R2025_11_25
 from mcp_core.types import ListToolsRequestParams, TextResourceContents
-from mcp_server import CacheHint, Server, serve_stream
+from mcp_server import CacheHint, Server, serve_http, serve_stream
 
 DAY = 24 * 60 * 60
 
@@ -488,3 +489,17 @@ async def test_a_result_with_numbers_beyond_64_bits_is_kept() -> None:
             (tool,) = await client.list_tools()
             assert tool.meta == {"com.example/count": 2**70}
     assert asked == ["tools/list"]
+
+
+async def test_what_clients_share_goes_through_the_middleware_of_each() -> None:
+    server, shared = Server("tools", version="1", cache=CacheHint(60, "public")), ResponseCache()
+    for name in ("read", "delete"):
+        server.add_tool(lambda: "", name=name)
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(lambda task_status: serve_http(server, "127.0.0.1:0", task_status=task_status))
+        for deny, names in (["delete"], ["read"]), ([], ["read", "delete"]), (["read"], ["delete"]):
+            async with open_http(url, cache=shared, middleware=[ToolFilter(deny=deny)]) as client:
+                assert [tool.name for tool in await client.list_tools()] == names
+                assert [tool.name for tool in await client.list_tools()] == names
+        nursery.cancel_scope.cancel()
+    assert len(shared) == 1

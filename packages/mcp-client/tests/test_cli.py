@@ -507,15 +507,33 @@ def test_progress_is_drawn_and_taken_away(run: Run, monkeypatch: pytest.MonkeyPa
     "elicitation.clear-purpose",
     "elicitation.accept-form-content",
     "elicitation.accept-content",
+    "elicitation.ui-server",
+    "elicitation.ui-server-should",
+    "elicitation.client-ui-identify-server",
+    "elicitation.ui-review",
+    "elicitation.ui-review-should",
+    "elicitation.client-ui-review",
 )
 def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = "\n  Ada \n\nx\n1.5\nperhaps\nyes\ngreen\nred\napple, plum\napple, pear\n"
+    filled = "\n  Ada \n\nx\n1.5\nperhaps\nyes\ngreen\nred\napple, plum\napple, pear\n"
+    typed = filled.replace("Ada", "Eve") + "what\nc\n" + filled + "\n"
     code, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
     content: JsonObject = {
         "name": "Ada", "age": 7, "size": 1.5, "sure": True, "colour": "red", "fruit": ["apple", "pear"],
     }  # fmt: skip
     assert (code, data(out)) == (0, {"action": "accept", "content": content})
-    for expected in ("Who?", "As on the passport.", "Your name: ", "age [7]: ", "(optional)", "one of: red, blue"):
+    assert "\n  name: Eve\n" in err
+    assert "\n  name: Ada\n" in err
+    assert err.count("Send it? [Y/n, c to change it] ") == 3
+    for expected in (
+        f"{sys.executable} ",
+        " asks: Who?",
+        "As on the passport.",
+        "Your name: ",
+        "age [7]: ",
+        "(optional)",
+        "one of: red, blue",
+    ):
         assert expected in err
     for complaint in ("something is needed", "could not convert", "yes or no?", "one of: red", "'plum' is none of"):
         assert complaint in err
@@ -531,6 +549,14 @@ def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatc
 def test_the_end_of_input_declines_a_form(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, out, _ = on_terminal(run, monkeypatch, "Ada\n12\n", "call", "ask")
     assert data(out) == {"action": "decline"}
+
+
+@pytest.mark.spec("elicitation.ui-decline", "elicitation.allow-decline", "elicitation.client-ui-decline")
+def test_a_form_that_was_filled_in_may_still_be_declined(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "Ada\n\n1\nyes\nred\napple\nn\n"
+    _, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
+    assert data(out) == {"action": "decline"}
+    assert "To be sent:" in err
 
 
 @pytest.mark.spec(

@@ -11,8 +11,9 @@ import trio
 from mcp_client import Client, Handlers
 from mcp_client.guards import Consent, NotAllowed, Rate, RateLimit, ToolFilter
 from mcp_client.testing import open_in_memory
+from mcp_core.convert import converter
 from mcp_core.errors import LimitExceeded
-from mcp_core.middleware import Middleware
+from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolRequestParams,
@@ -24,6 +25,7 @@ from mcp_core.types import (
     Root,
     TextContent,
     ToolAnnotations,
+    WireObject,
     evolve,
 )
 from mcp_server import Context, RequestFailed, Server, serve_stream
@@ -282,3 +284,46 @@ async def test_what_a_server_may_ask_for_is_bounded(autojump_clock: trio.testing
         )
         assert await said(client, "visit") == "['Accepted']"
         assert "too many elicitations" in await said(client, "visit")
+
+
+class Wired(Middleware):
+    """Gives all results in their wire form."""
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        result = await proceed(message)
+        assert isinstance(result, WireObject)
+        assert message.revision is not None
+        return converter(message.revision).unstructure(result)
+
+
+class Wrong(Middleware):
+    """Gives something else instead of what a guard has to look at."""
+
+    async def request(self, message: Passing, proceed: Proceed) -> object:
+        return "nothing" if message.incoming else await proceed(message)
+
+
+@BOTH
+async def test_nothing_passes_a_guard_because_it_is_in_its_wire_form(revision: Revision) -> None:
+    async def consent(root: Root) -> bool:
+        return ".ssh" not in root.uri
+
+    async def after(_: CreateMessageRequestParams, result: CreateMessageResult) -> CreateMessageResult:
+        assert "hunter2" in repr(result.content)
+        return evolve(result, content=TextContent(text="nothing"))
+
+    guards = (ToolFilter(deny=["delete_*"]), Consent(root=consent, sampled=after), Wired())
+    async with opened(*guards, revision=revision) as client:
+        assert "delete_everything" not in {tool.name for tool in await client.list_tools()}
+        assert (await client.call_tool("roots")).structured_content == {"result": [OPEN.uri]}
+        assert await said(client, "sample") == "['nothing']"
+
+
+async def test_what_a_guard_cannot_read_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    async def consent(_: Root) -> bool:
+        return True
+
+    async with opened(Consent(root=consent), Wrong(), revision=LEGACY[-1]) as client:
+        with pytest.raises(RequestFailed, match="Internal error"):
+            await client.call_tool("roots")
+    assert "the result of roots/list is str, and no ListRootsResult" in caplog.text

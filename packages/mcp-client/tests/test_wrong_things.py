@@ -7,16 +7,17 @@ method, and the next call is answered.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Final, TypeAlias
 
-import attrs
 import jsonschema_rs
 import pytest
 import trio
+import trio.testing
 
 from mcp_client import Client, Handlers
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
@@ -68,7 +69,9 @@ RIGHT: Final[dict[str, JsonObject]] = {
     "tools/call": {"content": BLOCKS, "isError": False, "structuredContent": {"a": 1}},
     "resources/list": {"resources": [RESOURCE]},
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "a://{b}", "name": "b", "title": "B"}]},
-    "resources/read": {"contents": [{"uri": "a://b", "text": "x", "mimeType": "x/y"}, {"uri": "a://c", "blob": "AAAA"}]},
+    "resources/read": {
+        "contents": [{"uri": "a://b", "text": "x", "mimeType": "x/y"}, {"uri": "a://c", "blob": "AAAA"}]
+    },
     "prompts/list": {
         "prompts": [{"name": "p", "title": "P", "arguments": [{"name": "a", "description": "x", "required": True}]}]
     },
@@ -145,8 +148,12 @@ def wrong_results(method: str, revision: Revision) -> list[tuple[Path, JsonValue
     assert validator(method, revision).is_valid(whole)
     candidates: list[tuple[Path, JsonValue]] = []
     for path in paths(whole):
-        candidates.append((path, changed(whole, path)))
-        candidates.extend((path, changed(whole, path, kind)) for kind in KINDS)
+        without = changed(whole, path)
+        candidates.append((path, without))
+        # Where a member may be missing, many servers write null, which is taken for that.
+        optional = validator(method, revision).is_valid(without)
+        kinds = [kind for kind in KINDS if kind is not None or not optional]
+        candidates.extend((path, changed(whole, path, kind)) for kind in kinds)
     return [(path, result) for path, result in candidates if not validator(method, revision).is_valid(result)]
 
 
@@ -156,8 +163,12 @@ class Server:
     def __init__(self, revision: Revision) -> None:
         self.revision: Final = revision
         self.next: JsonValue = None
+        self.answers: list[JsonObject] = []
+        self.answered: Final = trio.Event()
+        self.peer: ScriptedPeer | None = None
 
     async def follow(self, peer: ScriptedPeer) -> None:
+        self.peer = peer
         if self.revision.result_type:
             await peer.discover(**CAPABILITIES)
         else:
@@ -166,23 +177,16 @@ class Server:
             line = await peer.receive_line()
             if line is None:
                 return
-            request = attrs.asdict(_Line.of(line))["message"]
+            request: JsonObject = json.loads(line)
             if "id" not in request:
+                continue
+            if "method" not in request:
+                self.answers.append(request)
+                self.answered.set()
                 continue
             result = self.next if self.next is not None else right(str(request["method"]), self.revision)
             self.next = None
             await peer.answer(request, result)
-
-
-@attrs.frozen
-class _Line:
-    message: JsonObject
-
-    @classmethod
-    def of(cls, line: bytes) -> _Line:
-        import json
-
-        return cls(json.loads(line))
 
 
 @asynccontextmanager
@@ -191,6 +195,15 @@ async def joined(revision: Revision, handlers: Handlers | None = None) -> AsyncI
     options = Handlers() if handlers is None else handlers
     async with open_in_memory(scripted(server.follow), revisions=[revision], handlers=options, cache=False) as client:
         yield client, server
+
+
+async def failure_of(call: Awaitable[object]) -> McpError | None:
+    """The error that a call ends with, if it does; any that is not typed fails the test."""
+    try:
+        await call
+    except McpError as error:
+        return error
+    return None
 
 
 async def alive(client: Client) -> None:
@@ -211,18 +224,16 @@ async def test_a_result_with_a_wrong_member_is_an_error_that_names_it_or_is_surv
         for path, result in wrong:
             server.next = result
             caplog.clear()
-            try:
-                await CALLS[method](client)
-            except McpError as error:
-                refused += 1
-                names = [str(key) for key in path if isinstance(key, str)]
-                text = str(error)
-                assert isinstance(error, RemoteProtocolError), (path, result, error)
-                assert any(name in text for name in names), (path, text)
-                assert method in text, text
-            else:
+            error = await failure_of(CALLS[method](client))
+            if error is None:
                 # A mistake that can be made up for: of a list the rest can be used, without the one that is wrong.
                 assert "survived" in caplog.text, (path, result)
+            else:
+                refused += 1
+                assert isinstance(error, RemoteProtocolError), (path, result, error)
+                text = str(error)
+                assert any(key in text for key in path if isinstance(key, str)), (path, text)
+                assert method in text, text
             await alive(client)
     assert len(wrong) > 20
     assert refused > 5
@@ -240,3 +251,167 @@ async def test_a_result_that_is_no_object_is_an_error(
                 await call(client)
             assert method in str(caught.value)
             await alive(client)
+
+
+# --- the application -------------------------------------------------------------------------------------------------
+
+FORM: Final[JsonObject] = {
+    "message": "Who?",
+    "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+}
+MESSAGES: Final[JsonObject] = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}],
+    "maxTokens": 5,
+}
+
+QUESTIONS: Final[dict[str, JsonObject]] = {
+    "elicitation/create": FORM,
+    "sampling/createMessage": MESSAGES,
+    "roots/list": {},
+}
+
+_TEXT: Final = t.TextContent(text="hi")
+
+WRONG_ANSWERS: Final[dict[str, tuple[object, ...]]] = {
+    "elicitation/create": (
+        *(None, 5, "accept", [], object(), _TEXT),
+        t.ElicitResult(action="accept"),
+        t.ElicitResult(action="accept", content={"n": "x"}),
+        t.ElicitResult(action="accept", content={"m": 1}),
+        t.ElicitResult(action="maybe"),  # type: ignore[arg-type]  # wrong on purpose
+        {"action": "accept"},
+        {"content": 5},
+        {},
+        ValueError("secret"),
+    ),
+    "sampling/createMessage": (
+        *(None, 5, "hi", [], object(), _TEXT),
+        t.CreateMessageResult(role="system", content=_TEXT, model="m"),  # type: ignore[arg-type]  # likewise
+        t.CreateMessageResult(role="assistant", content=5, model="m"),  # type: ignore[arg-type]  # likewise
+        t.CreateMessageResult(role="assistant", content=_TEXT, model=5),  # type: ignore[arg-type]  # likewise
+        t.CreateMessageResult(role="assistant", content=t.TextContent(text="\ud800"), model="m"),
+        {"role": "assistant"},
+        {},
+        ValueError("secret"),
+    ),
+    "roots/list": (
+        *(None, 5, [5], ["file:///x"], object()),
+        [t.Root(uri="https://example.com")],
+        [t.Root(uri=5)],  # type: ignore[arg-type]  # likewise
+        [t.Root(uri="file:///a/../b")],
+        [t.Root(uri="file:///a", name=5)],  # type: ignore[arg-type]  # likewise
+        ValueError("secret"),
+    ),
+}
+
+
+def application(method: str, answer: object) -> Handlers:
+    """One that answers everything wrong."""
+
+    async def give(*_: object) -> object:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return Handlers(elicit=give, sample=give, roots=give)  # type: ignore[arg-type]  # likewise
+
+
+@pytest.mark.parametrize("method", WRONG_ANSWERS)
+async def test_a_wrong_answer_of_the_application_is_an_error_of_that_question_alone(
+    method: str, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for answer in WRONG_ANSWERS[method]:
+        async with joined(R2025_11_25, application(method, answer)) as (client, server):
+            caplog.clear()
+            assert server.peer is not None
+            await server.peer.send({"jsonrpc": "2.0", "id": "q", "method": method, "params": QUESTIONS[method]})
+            await server.answered.wait()
+            (told,) = server.answers
+            assert told["error"] == {"code": -32603, "message": "Internal error"}, (answer, told)
+            assert method in caplog.text, (answer, caplog.text)
+            await alive(client)
+
+
+def wrong_questions() -> Iterator[tuple[str, JsonValue]]:
+    """Parameters that no question has."""
+    kinds: tuple[JsonValue, ...] = (5, "x", [5], {"a": []})
+    for method, params in QUESTIONS.items():
+        for path in paths(params):
+            yield from ((method, changed(params, path, kind)) for kind in kinds)
+        yield from ((method, kind) for kind in kinds[:3])
+
+
+@BOTH
+async def test_a_wrong_question_of_a_server_does_no_harm(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def elicit(_: t.ElicitRequestFormParams) -> t.ElicitResult:
+        return t.ElicitResult(action="decline")
+
+    async def sample(_: t.CreateMessageRequestParams) -> t.CreateMessageResult:
+        return t.CreateMessageResult(role="assistant", content=_TEXT, model="m")
+
+    asked = list(wrong_questions())
+    async with joined(revision, Handlers(elicit=elicit, sample=sample, roots=())) as (client, server):
+        assert server.peer is not None
+        for number, (method, params) in enumerate(asked):
+            if revision.server_requests:
+                await server.peer.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+                await alive(client)
+                continue
+            question: JsonObject = {"method": method, "params": params}
+            server.next = {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"}
+            error = await failure_of(client.call_tool("dice"))
+            assert error is None or "tools/call" in str(error)
+            await alive(client)
+        await trio.testing.wait_all_tasks_blocked()
+        # Each was answered, and once.
+        expected = set(range(len(asked))) if revision.server_requests else set()
+        assert {answer["id"] for answer in server.answers} == expected
+        assert len(server.answers) == len(expected)
+    assert len(asked) > 30
+
+
+WRONG_HANDLERS: Final[dict[str, Callable[[], object]]] = {
+    "a root elsewhere": lambda: Handlers(roots=[t.Root(uri="https://example.com")]),
+    "a root that is a text": lambda: Handlers(roots=["file:///x"]),  # type: ignore[list-item]  # likewise
+    "an extension without a name": lambda: Handlers(extensions={"x": {}}),
+    "a method of the specification": lambda: Handlers(methods=dict.fromkeys(methods(R2025_11_25).values(), _nothing)),
+}
+
+
+async def _nothing(_: object) -> JsonObject:
+    return {}
+
+
+@pytest.mark.parametrize("what", WRONG_HANDLERS)
+def test_wrong_handlers_are_refused_where_they_are_given(what: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        WRONG_HANDLERS[what]()
+
+
+ARGUMENTS: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
+    "a tool that is a number": lambda client: client.call_tool(5),  # type: ignore[arg-type]  # likewise
+    "arguments in a list": lambda client: client.call_tool("dice", [1]),  # type: ignore[arg-type]  # likewise
+    "arguments without names": lambda client: client.call_tool("dice", {5: 1}),  # type: ignore[dict-item]  # likewise
+    "arguments of objects": lambda client: client.call_tool("dice", {"a": object()}),  # type: ignore[dict-item]  # likewise
+    "arguments with a NaN": lambda client: client.call_tool("dice", {"a": float("nan")}),
+    "arguments with half of a pair": lambda client: client.call_tool("dice", {"a": "\ud800"}),
+    "a URI that is a number": lambda client: client.read_resource(5),  # type: ignore[arg-type]  # likewise
+    "a prompt that is None": lambda client: client.get_prompt(None),  # type: ignore[arg-type]  # likewise
+    "arguments of a prompt that are numbers": lambda client: client.get_prompt("p", {"a": 5}),  # type: ignore[dict-item]  # likewise
+    "a completion of nothing": lambda client: client.complete(5, "a", "x"),  # type: ignore[arg-type]  # likewise
+    "a completion by a number": lambda client: client.complete(t.PromptReference(name="p"), "a", 5),  # type: ignore[arg-type]  # likewise
+    "no log level": lambda client: client.set_log_level("loud"),  # type: ignore[arg-type]  # likewise
+}
+
+
+@BOTH
+@pytest.mark.parametrize("what", ARGUMENTS)
+async def test_what_cannot_be_asked_is_refused_before_it_is_sent(
+    what: str, revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with joined(revision) as (client, _):
+        with pytest.raises(LocalProtocolError):
+            await ARGUMENTS[what](client)
+        await alive(client)

@@ -27,6 +27,7 @@ from mcp_core.errors import (
     UrlElicitationRequired,
     request_failed,
 )
+from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
 
 
@@ -138,3 +139,9 @@ def test_what_went_wrong_here_is_not_taken_for_an_error_of_the_peer() -> None:
         assert isinstance(request_failed(code, "x"), RequestFailed)
     for local in (LocalProtocolError, RequestTimeout, LimitExceeded, NegotiationFailed, ProcessFailed, ConnectionEnded):
         assert not issubclass(local, RequestFailed)
+
+
+def test_the_capabilities_that_are_missing_are_named_as_people_write_them() -> None:
+    needed: JsonObject = {"sampling": {"tools": {}}, "roots": {}, "elicitation": {"url": {}, "form": {}}}
+    error = MissingRequiredClientCapability.of(needed, "it")
+    assert error.message.endswith("not declared: sampling.tools, roots, elicitation.url, elicitation.form")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.http.event_log import EventLog, LoggedEvent, LoggedStream, Replay, event_id, parse_event_id
-from mcp_core.jsonrpc.messages import RequestId
+from mcp_core.jsonrpc.codec import encode
+from mcp_core.jsonrpc.messages import Notification, RequestId
 from mcp_core.limits import Limits
 
 
@@ -73,6 +76,20 @@ def test_what_followed_an_event_comes_again_in_its_order() -> None:
     assert events.after(1, 1) == Replay((LoggedEvent(2, b"one"), LoggedEvent(3, b"two", 7)), 0)
     assert events.after(1, 3) == Replay((), 0)
     assert data_after(events, 1) == [b"", b"one", b"two"]
+
+
+def test_a_short_event_takes_little_room() -> None:
+    events = log(events=1_000, size=1_000_000)
+    events.begin(1, [7])
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            events.append(1, encode(Notification("notifications/progress", {"progress": number}), null_id=False))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(events) == 1_000
+    assert taken < 1_000_000
 
 
 @pytest.mark.spec("resume.no-cross-stream")

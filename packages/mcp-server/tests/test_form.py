@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NotRequired, T
 import attrs
 import pytest
 
+from mcp_core.convert import converter
+from mcp_core.errors import InvalidValue
 from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.revisions import R2025_06_18
 from mcp_core.types.elicitation import (
     BooleanSchema,
+    ElicitRequestFormParams,
     EnumItems,
     EnumOption,
     LegacyTitledEnumSchema,
@@ -102,13 +106,23 @@ def test_a_class_is_a_form() -> None:
 @pytest.mark.spec("elicitation.enum-names-legacy")
 def test_the_names_of_choices_are_told_in_the_old_way_to_the_old_revision_only() -> None:
     legacy = form_schema(Booking).legacy_schema
-    assert legacy is not None
     assert legacy.properties["color"] == LegacyTitledEnumSchema(
         enum=("red", "blue"), enum_names=("Dark red", "Blue"), default="blue"
     )
     assert not any(
         isinstance(field, LegacyTitledEnumSchema) for field in form_schema(Booking).schema.properties.values()
     )
+
+
+def test_the_error_names_the_field_that_the_old_revision_cannot_have() -> None:
+    @attrs.frozen
+    class Mixed:
+        color: Color
+        menus: frozenset[Literal["a", "b"]]
+
+    params = ElicitRequestFormParams(message="?", requested_schema=form_schema(Mixed).legacy_schema)
+    with pytest.raises(InvalidValue, match="menus"):
+        converter(R2025_06_18).unstructure(params)
 
 
 def test_several_values_can_be_chosen_but_not_in_the_old_revision() -> None:
@@ -119,7 +133,7 @@ def test_several_values_can_be_chosen_but_not_in_the_old_revision() -> None:
         ),
         "menus": UntitledMultiSelectEnumSchema(items=EnumItems(enum=("a", "b")), default=("a",)),
     }
-    assert form.legacy_schema is None
+    assert form.legacy_schema == form.schema
     assert form.load({"colors": ("red",), "menus": ["b"]}) == Many([Color.DARK_RED], frozenset({"b"}))
 
 

@@ -14,8 +14,8 @@ from mcp_client import Client, open_http
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import LocalProtocolError, McpError
 from mcp_core.types import TextContent
+from mcp_server import Context, NotRunning, RegistrationError, Server, serve_http, serve_stream
 from mcp_server._asgi_types import Message
-from mcp_server import Context, NotRunning, Server, serve_http, serve_stream
 
 
 @attrs.frozen
@@ -103,9 +103,12 @@ async def test_http_has_one_life_for_all_its_clients() -> None:
 
 
 async def test_what_it_raises_comes_out_as_it_is() -> None:
+    reachable = False
+
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncIterator[None]:
-        raise OSError("no database")
+        if not reachable:
+            raise OSError("no database")
         yield
 
     server = Server("dead", version="1", lifespan=lifespan)
@@ -253,3 +256,18 @@ async def test_whoever_waited_for_a_beginning_that_failed_begins_it_again(
         async with server.running():
             assert server._service.life.running
     assert len(begun) == 2
+
+
+async def test_a_part_whose_life_would_not_begin_is_refused() -> None:
+    events: list[str] = []
+    whole, part = Server("whole", version="1"), counting(events)
+    async with whole.running():
+        with pytest.raises(RegistrationError, match="'living' has a `lifespan`, which begins with that of 'whole'"):
+            whole.mount(part)
+        assert whole.capabilities.tools is None
+        whole.mount(Server("plain", version="1"), prefix="plain")
+        async with part.running():
+            whole.mount(part, prefix="part")
+            async with open_in_memory(lambda stream: serve_stream(whole, stream)) as client:
+                await client.call_tool("part_note", {"text": "used"})
+    assert events == ["begin living", "used", "end"]

@@ -17,7 +17,6 @@ from walk_server import ROWS, AnyRow, sample, wire_sample
 from walk_world import Party, Place, World
 
 from mcp_core.errors import ErrorCode, LocalProtocolError, MissingRequiredClientCapability, RequestFailed
-from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.methods import (
     INITIALIZE,
     NOTIFICATIONS_INITIALIZED,
@@ -26,7 +25,6 @@ from mcp_core.methods import (
     Role,
 )
 from mcp_core.revisions import REVISIONS, Revision
-from mcp_core.types import ListPromptsRequestParams
 
 TRANSPORTS: Final = ("memory", "stdio", "http")
 
@@ -156,9 +154,7 @@ async def refused_to_client(party: Party, case: Case) -> None:
     row = case.row
     with pytest.raises(LocalProtocolError, match=row.name) as caught:
         await (
-            party.client.request(row, sample(row))
-            if isinstance(row, Method)
-            else party.client.notify(row, sample(row))
+            party.client.request(row, sample(row)) if isinstance(row, Method) else party.client.notify(row, sample(row))
         )
     _names_what_is_missing(caught.value.message, party, case)
     assert await party.server_heard() == []
@@ -173,7 +169,7 @@ async def refused_to_client(party: Party, case: Case) -> None:
         return
     with pytest.raises(RequestFailed) as answered:
         await party.ask_unchecked(row, wire_sample(row))
-    expected = ErrorCode.METHOD_NOT_FOUND
+    expected = int(ErrorCode.METHOD_NOT_FOUND)
     if case.may_send and not party.place.client:
         expected = case.revision.missing_client_capability
     assert answered.value.code == expected

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import trio
-from walk_server import PAGE, ROWS, AnyRow
+from walk_server import ROWS, AnyRow
 from walk_world import Party
 
 from mcp_client.skills import get_skill, list_skills, read_directory
@@ -84,7 +84,9 @@ async def listen_to_resource(party: Party) -> None:
         assert (await anext(changes)).uri == URI
     # Nobody listens any more.
     await party.do("change", what=URI)
-    assert [line for line in party.heard if "updated" in line] == ["notifications/resources/updated NotificationReceived"]
+    assert [line for line in party.heard if "updated" in line] == [
+        "notifications/resources/updated NotificationReceived"
+    ]
 
 
 async def listen_to_lists(party: Party) -> None:

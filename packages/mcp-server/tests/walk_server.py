@@ -42,7 +42,19 @@ from mcp_core.types.skills import GetSkillRequestParams, ListSkillsRequestParams
 from mcp_server import Context, Server, ask_as_task, serve_stdio
 from mcp_server.skills import Skills
 
-__all__ = ["DO", "EXTENSIONS", "FORM", "PAGE", "ROWS", "SAMPLES", "SAMPLING", "WalkServer", "make_server", "sample", "wire_sample"]
+__all__ = [
+    "DO",
+    "EXTENSIONS",
+    "FORM",
+    "PAGE",
+    "ROWS",
+    "SAMPLES",
+    "SAMPLING",
+    "WalkServer",
+    "make_server",
+    "sample",
+    "wire_sample",
+]
 
 AnyRow: TypeAlias = AnyMethod | AnyNotification
 

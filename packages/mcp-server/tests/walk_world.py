@@ -16,12 +16,12 @@ from typing import Final, TypeVar
 
 import attrs
 import trio
-from walk_server import DO, EXTENSIONS, ROWS, AnyRow, make_server
+from walk_server import DO, EXTENSIONS, make_server
 
 from mcp_client import Client, Handlers, open_http, open_stdio
 from mcp_client.testing import Options, open_in_memory
 from mcp_core import types as t
-from mcp_core.engine.events import NotificationReceived, Outgoing, Reaction
+from mcp_core.engine.events import Outgoing, Reaction
 from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonValue, Message, Notification, Request
 from mcp_core.methods import NOTIFICATIONS, AnyMethod, AnyNotification, Role
@@ -205,7 +205,8 @@ async def _over_http(place: Place, options: Options) -> AsyncIterator[Client]:
         (url,) = await nursery.start(serve)
         if place.revision.http_sse:
             url = url.removesuffix("/mcp") + "/sse"
-        async with open_http(url, **options) as client:
+        options.pop("name", None)
+        async with open_http(url, **options) as client:  # type: ignore[misc]  # it has no name
             yield client
         nursery.cancel_scope.cancel()
 
@@ -270,7 +271,9 @@ class World:
 
     async def _hold(self, place: Place, task_status: trio.TaskStatus[Party]) -> None:
         party = Party(place)
-        options = Options(revisions=[place.revision], handlers=party.handlers(), extensions=EXTENSIONS, log_level="info")
+        options = Options(
+            revisions=[place.revision], handlers=party.handlers(), extensions=EXTENSIONS, log_level="info"
+        )
         started = False
         try:
             async with _WAYS[place.transport](place, options) as client:

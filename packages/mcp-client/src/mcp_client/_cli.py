@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -14,7 +15,7 @@ import mcp_client
 from mcp_client._cli_arguments import UsageError, command_first, headers_of, is_url, pairs, server_among
 from mcp_client._cli_commands import COMMANDS, Invocation
 from mcp_client._cli_forms import Forms
-from mcp_client._cli_screen import Screen
+from mcp_client._cli_screen import Screen, one_line
 from mcp_client._deadlines import Deadlines
 from mcp_client._handlers import Handlers
 from mcp_client._open import open_stdio
@@ -224,7 +225,7 @@ class _Remarks(logging.Handler):
 
 async def _run(options: argparse.Namespace, server: Sequence[str], screen: Screen) -> int:
     env = pairs(options.env, "--env")
-    forms = Forms(screen)
+    forms = Forms(screen, _called(server))
 
     def log(params: LoggingMessageNotificationParams) -> None:
         if options.log_level is not None:
@@ -257,6 +258,11 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
             raise
         screen.note(f"error: {error}")
         return FAILED
+
+
+def _called(server: Sequence[str]) -> str:
+    """What the user calls a server: its URL without the query, or the command."""
+    return one_line(server[0].partition("?")[0] if is_url(server[0]) else shlex.join(server))
 
 
 def _open_command(

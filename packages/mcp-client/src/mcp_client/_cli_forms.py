@@ -27,24 +27,26 @@ class Forms:
 
     Args:
         screen: The terminal.
+        server: What the user calls the server: it may call itself anything.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, server: str) -> None:
         self._screen: Final = screen
+        self._server: Final = server
         # Two forms at once on one terminal would be answered into each other.
         self._one_at_a_time: Final = trio.Lock()
 
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         """A form."""
         if not self._screen.interactive:
-            self._screen.note(f"The server asks: {params.message}\nNobody can be asked here, so it is declined.")
+            self._screen.note(f"{self._server} asks: {params.message}\nNobody can be asked here, so it is declined.")
             return ElicitResult(action="decline")
         async with self._one_at_a_time:
             return await trio.to_thread.run_sync(self._fill_in, params, abandon_on_cancel=True)
 
     async def elicit_url(self, params: ElicitRequestURLParams) -> ElicitResult:
         """A page."""
-        text = f"The server asks to visit a page: {params.message}\n  {params.url}\n{_whose(params.url)}"
+        text = f"{self._server} asks to visit a page: {params.message}\n  {params.url}\n{_whose(params.url)}"
         if not self._screen.interactive:
             self._screen.note(f"{text}\nNobody can be asked here, so it is declined.")
             return ElicitResult(action="decline")
@@ -60,23 +62,40 @@ class Forms:
         return ElicitResult(action="accept" if agreed else "decline")
 
     def _fill_in(self, params: ElicitRequestFormParams) -> ElicitResult:
-        self._screen.note(
-            f"The server asks: {params.message}\n(An empty line takes the default or leaves it out, Ctrl-D declines.)"
-        )
         schema = converter(LATEST).unstructure(params.requested_schema)
         properties, required = schema.get("properties"), schema.get("required")
         fields = properties if isinstance(properties, dict) else {}
         needed = required if isinstance(required, list) else []
+        agreed: bool | None = None
         content: JsonObject = {}
         try:
-            for name, field in fields.items():
-                value = self._field(name, field if isinstance(field, dict) else {}, needed=name in needed)
-                if value is not None:
-                    content[name] = value
+            while agreed is None:
+                self._screen.note(
+                    f"{self._server} asks: {params.message}\n(An empty line takes the default or leaves it out, Ctrl-D declines.)"
+                )
+                values = {
+                    name: self._field(name, field if isinstance(field, dict) else {}, needed=name in needed)
+                    for name, field in fields.items()
+                }
+                content = {name: value for name, value in values.items() if value is not None}
+                agreed = self._reviewed(content)
         except EOFError:
+            agreed = False
+        if not agreed:
             return ElicitResult(action="decline")
         # The values are those that the fields allow: strings, numbers, booleans, lists of strings.
         return converter(LATEST).structure({"action": "accept", "content": content}, ElicitResult)
+
+    def _reviewed(self, content: JsonObject) -> bool | None:
+        """Whether the answer is to be sent; `None`: it is to be changed first."""
+        lines = [f"\n  {name}: {value}" for name, value in content.items()]
+        self._screen.note(f"To be sent:{''.join(lines) or ' nothing'}")
+        while True:
+            answer = self._screen.ask("Send it? [Y/n, c to change it] ").strip().lower()
+            if answer in {"c", "change"}:
+                return None
+            if not answer or answer in _YES:
+                return _YES.get(answer, True)
 
     def _field(self, name: str, field: JsonObject, *, needed: bool) -> JsonValue:
         """The value of one field; `None` when it is left out. Asks until it makes sense."""

@@ -349,16 +349,17 @@ class Features:
         Returns:
             The result.
         """
-        link, caching = self._link, self._caching
-        revision = link.server.revision
-
-        async def ask(extras: Extras) -> R:
-            return await link.passage.ask(row, params, extras, on_progress=on_progress, deadlines=deadlines)
-
+        link = self._link
         # A connection that is over gives nothing, not even what was kept.
-        if caching is None or revision not in row.cacheable or link.ended is not None:
-            return await ask(self._extras)
-        return await caching.answer(row, self._extras.put(params), self._extras, revision, ask)
+        kept = link.server.revision in row.cacheable and link.ended is None
+        return await link.passage.ask(
+            row,
+            params,
+            self._extras,
+            on_progress=on_progress,
+            deadlines=deadlines,
+            caching=self._caching if kept else None,
+        )
 
     async def _pages(self, row: Method[ListParams, PageT], params: ParamsOf[ListParams]) -> list[PageT]:
         forget = None if self._caching is None else partial(self._caching.forget, row)

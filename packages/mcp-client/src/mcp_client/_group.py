@@ -6,7 +6,6 @@ That one of them cannot be reached is data, no error: the others work.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypedDict, TypeVar
@@ -15,7 +14,7 @@ import attrs
 import trio
 
 from mcp_client._deadlines import DEFAULT_DEADLINES
-from mcp_client._group_member import MakeOpening, Member, Restart
+from mcp_client._group_member import DEFAULT_RESTART, Member, Restart
 from mcp_client._group_names import exposed_names
 from mcp_client._host_config import ConfigError
 from mcp_client._nursery import open_private_nursery
@@ -25,11 +24,12 @@ from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
 from mcp_core.limits import CLIENT_LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from mcp_client._call import ProgressHandler
     from mcp_client._client import Client
     from mcp_client._deadlines import Deadlines
+    from mcp_client._group_member import MakeOpening
     from mcp_client._group_names import Naming
     from mcp_client._handlers import Handlers
     from mcp_client._host_config import ServerConfig
@@ -298,7 +298,7 @@ async def open_group(
     servers: Mapping[str, MakeOpening],
     *,
     naming: Naming = "prefixed",
-    restart: Restart = Restart(),  # frozen
+    restart: Restart = DEFAULT_RESTART,
 ) -> AsyncIterator[ClientGroup]:
     """Connects to several servers at once, and keeps the connections as long as the block runs.
 

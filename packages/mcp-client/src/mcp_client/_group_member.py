@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Literal, TypeAlias
 
 import attrs
 import trio
 
-from mcp_client._open import Opening
+from mcp_client._client import Client
 from mcp_core.errors import ConnectionEnded, McpError
 
-if TYPE_CHECKING:
-    from mcp_client._client import Client
-
-__all__ = ["MakeOpening", "Member", "Restart"]
+__all__ = ["DEFAULT_RESTART", "MakeOpening", "Member", "Restart"]
 
 _log: Final = logging.getLogger("mcp_client")
 
-MakeOpening: TypeAlias = Callable[[], Opening]
-"""Makes a connection to one server, each time anew: `lambda: open_stdio(["weather-server"])`."""
+MakeOpening: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
+"""Makes a connection to one server, each time anew: `lambda: open_stdio(["weather-server"])`, or any other."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +34,10 @@ class Restart:
     """Seconds after which earlier attempts are forgotten."""
     delay: float = 0.5
     """Seconds before the first attempt; twice as long before each further one."""
+
+
+DEFAULT_RESTART: Final = Restart()
+"""What holds unless something else is asked for."""
 
 
 class Member:

@@ -16,6 +16,7 @@ from mcp_core.middleware import Passing, around, passed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from mcp_client._cache import Caching
     from mcp_client._call import ProgressHandler
     from mcp_client._deadlines import Deadlines
     from mcp_client._extras import Extras
@@ -64,6 +65,7 @@ class Passage:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
         on_id: Callable[[RequestId], None] | None = None,
+        caching: Caching | None = None,
     ) -> R:
         """Takes a request of ours to the server.
 
@@ -74,6 +76,8 @@ class Passage:
             on_progress: See `Link.request`.
             deadlines: See `Link.request`.
             on_id: See `Link.request`.
+            caching: May know the result. It stands behind the middleware, which sees, and may change, what several clients
+                share.
 
         Returns:
             The result.
@@ -83,10 +87,15 @@ class Passage:
         """
 
         async def send(params: P) -> R:
-            result, _ = await self._link.request(
-                row, params, on_progress=on_progress, deadlines=deadlines, headers=extras.headers, on_id=on_id
-            )
-            return result
+            async def fetch(extras: Extras) -> R:
+                result, _ = await self._link.request(
+                    row, params, on_progress=on_progress, deadlines=deadlines, headers=extras.headers, on_id=on_id
+                )
+                return result
+
+            if caching is None:
+                return await fetch(extras)
+            return await caching.answer(row, params, extras, self._link.server.revision, fetch)
 
         params = extras.put(params)
         if not self._middleware or row is PING:

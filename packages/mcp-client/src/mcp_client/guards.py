@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import attrs
 import trio
 
+from mcp_core.convert import converter
 from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
+from mcp_core.methods import ROOTS_LIST, TOOLS_LIST
 from mcp_core.middleware import Middleware
 from mcp_core.rates import Rate, Rates
 from mcp_core.types import (
@@ -33,6 +35,7 @@ from mcp_core.types import (
     ListRootsResult,
     ListToolsResult,
     Root,
+    WireObject,
     evolve,
 )
 
@@ -53,6 +56,8 @@ __all__ = [
     "SampledConsent",
     "ToolFilter",
 ]
+
+W = TypeVar("W", bound=WireObject)
 
 _USER_REJECTED: Final = -1
 """What the specification's examples answer when the user does not want a model to be asked."""
@@ -106,7 +111,8 @@ class ToolFilter(Middleware):
         if isinstance(message.params, CallToolRequestParams) and not self.allows(message.params.name):
             raise NotAllowed(f"the tool {message.params.name!r} is not allowed here; the setting is ToolFilter")
         result = await proceed(message)
-        if isinstance(result, ListToolsResult):
+        if message.method == TOOLS_LIST.name:
+            result = _read(result, ListToolsResult, message)
             return evolve(result, tools=tuple(tool for tool in result.tools if self.allows(tool.name)))
         return result
 
@@ -118,7 +124,8 @@ class Consent(Middleware):
         call: Before a tool is called. Refused: `NotAllowed` is raised, and nothing was sent. In a call of several rounds it
             is asked once for each.
         sample: Before a model is asked on behalf of the server. Refused: the server gets an error.
-        sampled: Before the server gets what the model said. Refused: likewise.
+        sampled: Before the server gets what the model said. Refused: likewise. On 2026-07-28 no question can be answered by
+            an error: there the call that the question belongs to ends, and raises it.
         elicit: Before the user is asked something on behalf of the server. Refused: the server is told that it was declined.
         root: Before the server learns of a directory. Refused: it does not stand in the list.
     """
@@ -154,7 +161,8 @@ class Consent(Middleware):
         ):
             return ElicitResult(action="decline")
         result = await proceed(message)
-        if isinstance(result, ListRootsResult) and self._root is not None:
+        if message.method == ROOTS_LIST.name and self._root is not None:
+            result = _read(result, ListRootsResult, message)
             return evolve(result, roots=tuple([root for root in result.roots if await self._root(root)]))
         return result
 
@@ -165,12 +173,21 @@ class Consent(Middleware):
         if asked is None:
             raise _rejected()
         result = await proceed(attrs.evolve(message, params=asked))
-        if self._sampled is None or not isinstance(result, CreateMessageResult):
+        if self._sampled is None:
             return result
-        given = await self._sampled(asked, result)
+        given = await self._sampled(asked, _read(result, CreateMessageResult, message))
         if given is None:
             raise _rejected()
         return given
+
+
+def _read(result: object, expected: type[W], message: Passing) -> W:
+    """A result, also where a handler or another middleware gave it in its wire form. Raises where it is none."""
+    if isinstance(result, dict) and message.revision is not None:
+        result = converter(message.revision).structure(result, expected)
+    if not isinstance(result, expected):
+        raise TypeError(f"the result of {message.method} is {type(result).__name__}, and no {expected.__name__}")
+    return result
 
 
 def _rejected() -> RequestFailed:

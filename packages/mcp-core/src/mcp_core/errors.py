@@ -303,6 +303,15 @@ class UnsupportedProtocolVersion(RequestFailed):
         return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
 
 
+def _dotted(capabilities: Mapping[str, JsonValue]) -> list[str]:
+    """What people write for capabilities: `elicitation.url`."""
+    found: list[str] = []
+    for name, inner in capabilities.items():
+        below = _dotted(inner) if isinstance(inner, dict) else []
+        found += [f"{name}.{each}" for each in below] or [name]
+    return found
+
+
 class MissingRequiredClientCapability(RequestFailed):
     """The request needs a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
 
@@ -312,7 +321,8 @@ class MissingRequiredClientCapability(RequestFailed):
     def of(cls, required: Mapping[str, JsonValue], what: str) -> MissingRequiredClientCapability:
         """The error for `what` was tried, with the capabilities that it `required`."""
         return cls(
-            f"{what} needs a client capability that was not declared", data={"requiredCapabilities": dict(required)}
+            f"{what} needs a client capability that was not declared: {', '.join(_dotted(required))}",
+            data={"requiredCapabilities": dict(required)},
         )
 
 

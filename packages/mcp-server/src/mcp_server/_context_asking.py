@@ -13,7 +13,6 @@ import orjson
 import trio
 
 from mcp_core.conversation import why_no_conversation
-from mcp_core.http.origin import is_loopback
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.revisions import R2025_11_25, between
 from mcp_core.types import (
@@ -76,10 +75,12 @@ def _check_page(url: str) -> None:
         host = parts.hostname
     except ValueError as bad:
         raise ValueError(f"{url!r} is no URL of a page: {bad}") from None
-    if not host or parts.scheme not in {"http", "https"} or any(char <= " " or char == "\x7f" for char in url):
-        raise ValueError(f"{url!r} is no URL of a page; one begins with https:// and a host, and has no blanks")
     if parts.username is not None or parts.password is not None:
         raise ValueError("the URL of a page must not have a user or a password: everybody on the way sees it")
+    if not host or parts.scheme not in {"http", "https"} or any(char <= " " or char == "\x7f" for char in url):
+        raise ValueError(f"{url!r} is no URL of a page; one begins with https:// and a host, and has no blanks")
+    from mcp_core.http.origin import is_loopback  # lazy: few tools send anybody anywhere, and stdio needs no HTTP
+
     if parts.scheme == "http" and not is_loopback(host):
         raise ValueError(f"{url!r} has to begin with https://; http:// is for pages of this machine")
 
@@ -168,7 +169,7 @@ class Asks(ABC):
 
     def _said(self, form: Form) -> RequestedSchema:
         """The form as the client's revision says it, or the converter says what cannot be said."""
-        if form.legacy_schema is not None and self.peer.revision not in TitledSingleSelectEnumSchema.__wire__.alive:
+        if self.peer.revision not in TitledSingleSelectEnumSchema.__wire__.alive:
             return form.legacy_schema
         return form.schema
 

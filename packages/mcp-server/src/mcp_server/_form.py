@@ -55,8 +55,8 @@ class Form:
 
     schema: RequestedSchema
     """The form, for the revisions since 2025-11-25."""
-    legacy_schema: RequestedSchema | None
-    """The form for 2025-06-18, which tells the names of choices in another way; `None` when it cannot have the form."""
+    legacy_schema: RequestedSchema
+    """The form for 2025-06-18, which tells the names of choices in another way. Fields that it cannot have are as above."""
     _load: Callable[[JsonValue], object]
 
     def load(self, content: Mapping[str, JsonValue | tuple[str, ...]]) -> object:
@@ -122,7 +122,7 @@ def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object]
         fields[member.name] = _field(member, compiler)
     steps = plan({member.name: (fields[member.name].shape, member.required) for member in members})
     required = tuple(member.name for member in members if member.required) or None
-    legacy = {name: field.legacy for name, field in fields.items() if field.legacy is not None}
+    legacy = {name: field.legacy or field.schema for name, field in fields.items()}
 
     def load(content: JsonValue) -> object:
         values = load_members(steps, content, "an object with the fields of the form")
@@ -133,7 +133,7 @@ def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object]
 
     return Form(
         schema=RequestedSchema(properties={name: field.schema for name, field in fields.items()}, required=required),
-        legacy_schema=RequestedSchema(properties=legacy, required=required) if len(legacy) == len(fields) else None,
+        legacy_schema=RequestedSchema(properties=legacy, required=required),
         load=load,
     )
 

@@ -280,7 +280,9 @@ class Registration:
             service = self._service
             service.handlers[row.name] = handle
             service.registered += 1
-            if row not in METHODS:
+            if row in METHODS:
+                service.replaced.update((row.server_capability or ())[:1])
+            else:
                 service.methods[row.name] = row
                 if row.extension is not None:
                     service.extensions.setdefault(row.extension, {})
@@ -335,7 +337,8 @@ class Registration:
 
         Raises:
             RegistrationError: The prefix cannot be one, or is not told apart from another one; or the other server has tools
-                that run as tasks, or an `access` of its own, or is this one, or a part of which this one is.
+                that run as tasks, or an `access` of its own, or is this one, or a part of which this one is; or a
+                `lifespan` that would not begin any more, since this one is served already.
         """
         if not isinstance(other, Registration):
             raise RegistrationError(f"what is mounted is a server, not {other!r}; see also mount_remote")
@@ -351,6 +354,11 @@ class Registration:
         if theirs.tasks is not None:
             raise RegistrationError(
                 f"{theirs.name!r} has tools that run as tasks, which only the server can have that clients talk to"
+            )
+        if service.life.running and theirs.life.needed and not theirs.life.running:
+            raise RegistrationError(
+                f"{theirs.name!r} has a `lifespan`, which begins with that of {service.name!r}, and that has begun; mount"
+                " it before, or in a block of `async with other.running():`"
             )
         service.mounts.add(LocalServer(theirs), prefix)
         theirs.mounted_on.append(service)
@@ -410,7 +418,13 @@ class Registration:
             else:
                 overrides[provider] = before
 
-    def extension(self, identifier: str, settings: JsonObject | None = None) -> None:
+    def extension(
+        self,
+        identifier: str,
+        settings: JsonObject | None = None,
+        *,
+        sends: Iterable[Method[object, object] | NotificationRow[object]] = (),
+    ) -> None:
         """Declares that the server supports an extension. Spec: basic/index#extension-negotiation (2026-07-28)
 
         Methods that name their extension declare it by themselves, without settings.
@@ -418,9 +432,11 @@ class Registration:
         Args:
             identifier: Its name, as `com.example/search`.
             settings: What there is to say about the support; an empty object by default.
+            sends: What this server asks and tells clients by it, with `Context.ask` and `Context.notify`.
 
         Raises:
-            RegistrationError: That is no name of an extension: a reversed domain, a slash, and a name.
+            RegistrationError: That is no name of an extension: a reversed domain, a slash, and a name. Or what shall be
+                sent is the specification's, or what only clients send.
         """
         check_text("the name of an extension", identifier)
         if not isinstance(settings, dict | None):
@@ -430,5 +446,11 @@ class Registration:
                 f"{identifier!r} is no name of an extension: it is a domain that is yours, reversed, a slash and a name,"
                 " as 'com.example/search'"
             )
-        self._service.extensions[identifier] = {} if settings is None else settings
-        self._service.registered += 1
+        service, rows = self._service, tuple(sends)
+        for row in rows:
+            if row in METHODS or row in NOTIFICATIONS or Role.SERVER not in row.sender:
+                raise RegistrationError(f"{row.name} is no row of {identifier!r} that a server sends")
+        service.methods.update({row.name: row for row in rows if isinstance(row, Method)})
+        service.notifications.update({row.name: row for row in rows if isinstance(row, NotificationRow)})
+        service.extensions[identifier] = {} if settings is None else settings
+        service.registered += 1

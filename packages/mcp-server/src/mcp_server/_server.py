@@ -10,12 +10,16 @@ from mcp_core.engine.connection import Extensions
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.methods import METHODS
+from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import (
     Implementation,
+    PromptsCapability,
+    ResourcesCapability,
     ServerCapabilities,
     ServerTaskRequests,
     ServerTasksCapability,
+    ToolsCapability,
     ToolTaskRequests,
     evolve,
 )
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.middleware import Middleware
     from mcp_core.types import Icon, WireObject
     from mcp_server._access import Access
     from mcp_server._http_endpoint import HttpEndpoint, Identify, Template
@@ -138,7 +141,7 @@ class Server(Registration):
         for revision in self.revisions:
             check_kinds(f"the server {name!r}", revisions=(revision, Revision))
         for layer in around:
-            check_kinds(f"the server {name!r}", middleware=(layer, Callable))
+            check_kinds(f"the server {name!r}", middleware=(layer, Middleware))
         check_listed(f"the server {name!r}", self.info)
         self._made: Final[dict[bool, tuple[int, Template]]] = {}
         self._life: Final = life
@@ -154,12 +157,14 @@ class Server(Registration):
         if service.tasks is not None:
             requests = ServerTaskRequests(tools=ToolTaskRequests(call={}))
             tasks = ServerTasksCapability(list={}, cancel={}, requests=requests)
+        # Who answers the methods of something by himself offers it.
+        has = service.replaced.__contains__
         return ServerCapabilities(
             tasks=tasks,
-            tools=service.tools.capability,
-            resources=service.resources.capability,
-            prompts=service.prompts.capability,
-            completions=service.completes,
+            tools=service.tools.capability or (ToolsCapability() if has("tools") else None),
+            resources=service.resources.capability or (ResourcesCapability() if has("resources") else None),
+            prompts=service.prompts.capability or (PromptsCapability() if has("prompts") else None),
+            completions={} if service.completes is None and has("completions") else service.completes,
             logging={},
             extensions=dict(service.extensions) or None,
         )

@@ -111,6 +111,8 @@ class ServerService:
         """How often something was registered or taken away: what was computed of it before is out of date."""
         self.methods: Final[dict[str, Method[object, object]]] = {}
         """Methods beyond those of the specification."""
+        self.replaced: Final[set[str]] = set()
+        """The capabilities of which a method of the specification is answered by a function of the author."""
         self.notifications: Final[dict[str, NotificationRow[object]]] = {}
         """Notifications beyond those of the specification, that clients may send."""
         self.listeners: Final[dict[str, Callable[[object], None]]] = {}

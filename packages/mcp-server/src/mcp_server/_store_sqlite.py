@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteStore"]
 
+
 class SqliteStore:
     """A `SessionStore` in a file, which only one process may have open at a time.
 
