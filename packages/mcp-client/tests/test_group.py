@@ -396,3 +396,42 @@ async def test_a_configuration_that_cannot_be_used_is_a_failed_server() -> None:
         assert isinstance(group.failed["a"], ConfigError)
         assert "server 'a': StdioParameters.env has the name 'A=B'" in str(group.failed["a"])
         assert isinstance(group.failed["b"], LocalProtocolError)
+
+
+async def test_an_attempt_that_fails_is_followed_by_the_one_that_was_asked_for(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    make = Flaky(1, slow=(1,))
+    async with open_group({"a": make}) as group:
+        member = group["a"]
+        await member.aclose()
+        member.reconnect()
+        await trio.sleep(0.5)
+        member.reconnect()
+        assert (await member.connected()).server_info is not None
+        assert make.made == 3
+
+
+async def test_whatever_the_system_says_is_why_a_server_cannot_be_reached() -> None:
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[Client]:
+        async with in_memory("a") as client:
+            if client.server_info is not None:
+                raise OSError("no such device")
+            yield client
+
+    async with open_group({"a": broken}) as group:
+        assert isinstance(group.failed["a"], ConnectionEnded)
+        assert group.failed["a"].message == "'a' cannot be reached: no such device"
+
+
+async def test_of_connecting_and_closing_before_anything_happened_the_last_holds() -> None:
+    make = Flaky()
+    async with open_group({"a": make}) as group:
+        member = group["a"]
+        await member.aclose()
+        member.reconnect()
+        await member.aclose()
+        member.reconnect()
+        assert (await member.connected()).server_info is not None
+        assert make.made == 2

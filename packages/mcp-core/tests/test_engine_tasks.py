@@ -124,7 +124,7 @@ def test_each_form_is_declared_in_its_own_revision_only() -> None:
 @pytest.mark.spec("tasks.not-under-2025-11-25")
 def test_the_extension_is_not_declared_to_a_legacy_server() -> None:
     extensions: dict[str, JsonObject] = {TASKS_EXTENSION: {}}
-    others: list[dict[str, JsonValue]] = [{}, {"com.example/other": {}}]
+    others: list[dict[str, JsonObject]] = [{}, {"com.example/other": {}}]
     for more in others:
         client = make_client(R2025_11_25, capabilities=t.ClientCapabilities(extensions={**extensions, **more}))
         params = wire_of(client.open())["params"]

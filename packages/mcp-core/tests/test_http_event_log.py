@@ -92,6 +92,14 @@ def test_a_short_event_takes_little_room() -> None:
     assert taken < 1_000_000
 
 
+@pytest.mark.parametrize("size", [0, 1, 2048, 2049, 9_000])
+def test_an_event_comes_again_as_it_was_whatever_its_size(size: int) -> None:
+    events = log()
+    events.begin(1, [7])
+    events.append(1, b"x" * size)
+    assert data_after(events, 1) == [b"x" * size]
+
+
 @pytest.mark.spec("resume.no-cross-stream")
 def test_a_stream_has_nothing_of_another_one() -> None:
     events = log()

@@ -590,3 +590,12 @@ def test_headers_of_another_call_agree_only_if_they_say_the_same(
 )
 def test_no_header_makes_the_comparison_fail(pairs: list[tuple[str, str]], message: Request | Notification) -> None:
     _complaint(Headers(pairs), message, *DESIGNATED)
+
+
+def test_headers_show_their_names_and_no_values() -> None:
+    assert repr(Headers([("Authorization", "Bearer secret"), ("accept", "*/*")])) == "<Headers authorization, accept>"
+
+
+def test_equal_headers_are_one_key() -> None:
+    assert {Headers([("Accept", "a")]): 1}[Headers([("accept", "a")])] == 1
+    assert Headers([("accept", "a")]) != Headers([("accept", "b")])

@@ -1,0 +1,56 @@
+"""Proof Key for Code Exchange (RFC 7636), with the only method that is of use: S256."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_core.oauth.jws import base64url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["METHOD", "Pkce", "challenge_of", "new_pkce", "verifies"]
+
+METHOD: Final = "S256"
+"""The value of `code_challenge_method`."""
+
+_VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+_VERIFIER_BYTES: Final = 32
+"""RFC 7636 section 4.1 recommends 32 random octets, which are 43 characters."""
+
+
+@attrs.frozen(kw_only=True)
+class Pkce:
+    """The two halves for one authorization."""
+
+    verifier: str = attrs.field(repr=False)
+    """Goes to the token endpoint. A secret until then."""
+    challenge: str
+    """Goes through the browser."""
+
+
+def new_pkce(random_bytes: Callable[[int], bytes]) -> Pkce:
+    """Makes a pair for one authorization.
+
+    Args:
+        random_bytes: Gives so many unpredictable bytes, as `secrets.token_bytes`.
+    """
+    verifier = base64url(random_bytes(_VERIFIER_BYTES))
+    return Pkce(verifier=verifier, challenge=challenge_of(verifier))
+
+
+def challenge_of(verifier: str) -> str:
+    """The challenge for a verifier, by S256."""
+    return base64url(hashlib.sha256(verifier.encode("ascii")).digest())
+
+
+def verifies(verifier: str, challenge: str) -> bool:
+    """Whether a verifier is the one that a challenge was made of: what an authorization server asks. Spec: RFC 7636 4.6"""
+    if not _VERIFIER.fullmatch(verifier) or not challenge.isascii():
+        return False
+    return hmac.compare_digest(challenge_of(verifier), challenge)

@@ -1,0 +1,185 @@
+"""A world of URLs for a flow to walk through: what each answers, and everything that was asked."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Generator, Mapping
+from typing import Final, TypeVar
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import orjson
+
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.oauth.flow import Flow
+from mcp_core.oauth.records import ClientRecord
+from mcp_core.oauth.steps import (
+    Answer,
+    AskClient,
+    AwaitRedirect,
+    ClientAnswer,
+    Done,
+    Failed,
+    FetchJson,
+    FindClient,
+    HttpAnswer,
+    OpenBrowser,
+    Opened,
+    PostForm,
+    Redirected,
+    Register,
+    Step,
+    Unreachable,
+)
+
+NOW: Final = 1_800_000_000.0
+MCP: Final = "https://mcp.example/mcp"
+PRM: Final = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
+PRM_ROOT: Final = "https://mcp.example/.well-known/oauth-protected-resource"
+ISSUER: Final = "https://as.example"
+METADATA: Final = "https://as.example/.well-known/oauth-authorization-server"
+REDIRECT: Final = "http://127.0.0.1:49152/callback"
+
+_T = TypeVar("_T")
+
+
+def json_answer(document: JsonValue, status: int = 200, **headers: str) -> HttpAnswer:
+    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return HttpAnswer(status=status, headers=named, body=orjson.dumps(document))
+
+
+def random_bytes() -> Callable[[int], bytes]:
+    """Bytes that never come twice, and are the same in each run."""
+    counter = itertools.count()
+    return lambda size: hashlib.shake_128(str(next(counter)).encode()).digest(size)
+
+
+class Key:
+    """A signer whose signature is a hash: whoever knows the public half could make it, which does not matter here."""
+
+    def __init__(self, algorithm: str = "ES256", **more: str) -> None:
+        self.algorithm = algorithm
+        self.jwk: Mapping[str, JsonValue] = {
+            "kty": "EC",
+            "crv": "P-256",
+            "x": "eHg",
+            "y": "eXk",
+            "d": "private",
+            **more,
+        }
+
+    def sign(self, data: bytes) -> bytes:
+        return hashlib.sha512(data).digest()
+
+
+def resource_document(**more: JsonValue) -> JsonObject:
+    return {"resource": MCP, "authorization_servers": [ISSUER], **more}
+
+
+def server_document(issuer: str = ISSUER, **more: JsonValue) -> JsonObject:
+    return {
+        "issuer": issuer,
+        "authorization_endpoint": f"{issuer}/authorize",
+        "token_endpoint": f"{issuer}/token",
+        "registration_endpoint": f"{issuer}/register",
+        "response_types_supported": ["code"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": [
+            "none",
+            "client_secret_basic",
+            "client_secret_post",
+            "private_key_jwt",
+        ],
+        **more,
+    }
+
+
+def tokens_document(**more: JsonValue) -> JsonObject:
+    return {"access_token": "access-1", "token_type": "Bearer", "expires_in": 3600, **more}
+
+
+Route = HttpAnswer | Unreachable | Callable[[FetchJson | Register | PostForm], HttpAnswer | Unreachable]
+
+
+class World:
+    """What there is, by URL; a URL that is not listed is a 404."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route] = {
+            PRM: json_answer(resource_document()),
+            METADATA: json_answer(server_document()),
+            f"{ISSUER}/register": json_answer({"client_id": "registered-1"}, 201),
+            f"{ISSUER}/token": json_answer(tokens_document()),
+        }
+        self.steps: list[Step] = []
+        """All steps, in order."""
+        self.kept: dict[str, ClientRecord] = {}
+        """What the store has, by issuer."""
+        self.typed: ClientRecord | None = None
+        """What the person says when asked for a client id."""
+        self.redirect: Callable[[dict[str, str]], dict[str, str]] = self.consent
+        """What comes back from the browser, for the parameters of the authorization request."""
+        self.now = NOW
+
+    @staticmethod
+    def consent(parameters: dict[str, str]) -> dict[str, str]:
+        return {"code": "code-1", "state": parameters["state"]}
+
+    def answer(self, step: Step) -> Answer:
+        """Does what a driver would do."""
+        self.steps.append(step)
+        match step:
+            case FetchJson() | Register() | PostForm():
+                route = self.routes.get(step.url, HttpAnswer(status=404, body=b"not found"))
+                return route(step) if callable(route) else route
+            case FindClient():
+                return ClientAnswer(client=self.kept.get(step.issuer))
+            case AskClient():
+                return ClientAnswer(client=self.typed)
+            case OpenBrowser():
+                return Opened()
+            case AwaitRedirect():
+                return Redirected(url=f"{step.redirect_uri}?{urlencode(self.redirect(self.authorization))}")
+            case Done() | Failed():
+                raise AssertionError("the flow is over")
+
+    def walk(self, flow: Flow, step: Step) -> Done | Failed:
+        """Answers every step until the flow is over."""
+        while not isinstance(step, Done | Failed):
+            step = flow.receive(self.answer(step), self.now)
+        return step
+
+    def run(self, machine: Generator[Step, Answer, _T]) -> _T:
+        """The same for a part of a flow."""
+        try:
+            step = next(machine)
+            while True:
+                step = machine.send(self.answer(step))
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    @property
+    def fetched(self) -> list[str]:
+        return [step.url for step in self.steps if isinstance(step, FetchJson)]
+
+    @property
+    def registrations(self) -> list[Register]:
+        return [step for step in self.steps if isinstance(step, Register)]
+
+    @property
+    def posted(self) -> list[PostForm]:
+        return [step for step in self.steps if isinstance(step, PostForm)]
+
+    @property
+    def forms(self) -> list[dict[str, str]]:
+        return [dict(step.form) for step in self.posted]
+
+    @property
+    def browsed(self) -> list[dict[str, str]]:
+        found = [step for step in self.steps if isinstance(step, OpenBrowser)]
+        return [{name: values[0] for name, values in parse_qs(urlsplit(step.url).query).items()} for step in found]
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        return self.browsed[-1]

@@ -1,0 +1,317 @@
+"""A flow among authorization servers that do anything: it ends, it gives secrets to nobody else, and shows none."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import attrs
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oauth_world import (
+    ISSUER,
+    MCP,
+    NOW,
+    PRM,
+    REDIRECT,
+    Key,
+    json_answer,
+    random_bytes,
+    resource_document,
+    server_document,
+    tokens_document,
+)
+
+from mcp_core.errors import AuthorizationError, LocalProtocolError
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.oauth.challenge import Challenge
+from mcp_core.oauth.client_metadata import ClientSettings
+from mcp_core.oauth.dpop import Dpop
+from mcp_core.oauth.flow import Flow
+from mcp_core.oauth.grants import AuthorizationCode, ClientCredentials, EnterpriseManaged, Grant, WorkloadIdentity
+from mcp_core.oauth.records import ClientRecord, Registration, TokenRecord
+from mcp_core.oauth.settings import FlowSettings
+from mcp_core.oauth.steps import (
+    Answer,
+    AskClient,
+    AwaitRedirect,
+    ClientAnswer,
+    Done,
+    Failed,
+    FetchJson,
+    FindClient,
+    HttpAnswer,
+    OpenBrowser,
+    Opened,
+    PostForm,
+    Redirected,
+    Register,
+    Step,
+    Unreachable,
+)
+
+EVIL = "https://evil.example"
+IDP = "https://idp.example"
+ISSUERS = (ISSUER, EVIL, "https://mcp.example")
+REQUESTS = FetchJson | Register | PostForm
+
+# What is a secret, and to whose host it may go.
+SECRETS = {
+    "s3cret-as": "as.example",
+    "s3cret-evil": "evil.example",
+    "s3cret-idp": "idp.example",
+    "r3fresh-as": "as.example",
+    "assert10n": None,
+    "id-t0ken": "idp.example",
+}
+
+GRANTS: list[Grant] = [
+    AuthorizationCode(redirect_uri=REDIRECT),
+    ClientCredentials(),
+    WorkloadIdentity(assertion="assert10n"),
+    EnterpriseManaged(
+        identity_provider=ClientRecord(client_id="at-idp", issuer=IDP, client_secret="s3cret-idp"),
+        token_endpoint=f"{IDP}/token",
+        subject_token="id-t0ken",
+    ),
+]
+GIVEN = ClientRecord(client_id="given", issuer=ISSUER, client_secret="s3cret-as")
+KEPT = {
+    issuer: ClientRecord(
+        client_id=f"kept-{host}",
+        issuer=issuer,
+        client_secret=f"s3cret-{host}",
+        registration=Registration.DYNAMIC,
+        redirect_uris=(REDIRECT,),
+    )
+    for issuer, host in ((ISSUER, "as"), (EVIL, "evil"))
+}
+TOKENS = TokenRecord(
+    access_token="acc3ss",
+    token_type="Bearer",
+    expires_at=NOW,
+    refresh_token="r3fresh-as",
+    scopes=("a",),
+    resource=MCP,
+    server_url=MCP,
+    token_endpoint=f"{ISSUER}/token",
+    issuer=ISSUER,
+    client=attrs.evolve(KEPT[ISSUER]),
+)
+
+_FAILURES = st.sampled_from(
+    [
+        HttpAnswer(status=404),
+        HttpAnswer(status=503, body=b"<html>"),
+        HttpAnswer(status=200, body=b"<!doctype html>"),
+        Unreachable(reason="no route"),
+        json_answer({"error": "invalid_client"}, 401),
+        json_answer({"error": "invalid_grant"}, 400),
+        json_answer({"error": "use_dpop_nonce"}, 400, DPoP_Nonce="n1"),
+    ]
+)
+_RESOURCES = st.builds(
+    lambda resource, servers, bound: json_answer(
+        resource_document(resource=resource, authorization_servers=servers, dpop_bound_access_tokens_required=bound)
+    ),
+    st.sampled_from([MCP, MCP, MCP, "https://mcp.example", EVIL]),
+    st.lists(st.sampled_from(ISSUERS), max_size=3),
+    st.sampled_from([False, False, True]),
+)
+_SERVERS = st.builds(
+    lambda issuer, endpoints, iss, documents, pkce, dpop: json_answer(
+        server_document(
+            issuer,
+            token_endpoint=f"{endpoints}/token",
+            authorization_response_iss_parameter_supported=iss,
+            client_id_metadata_document_supported=documents,
+            code_challenge_methods_supported=["S256"] if pkce else None,
+            dpop_signing_alg_values_supported=["ES256"] if dpop else None,
+            scopes_supported=["a", "offline_access"],
+        )
+    ),
+    st.sampled_from(ISSUERS),
+    st.sampled_from(["", "", "http://10.0.0.1", "javascript:"]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([True, True, False]),
+    st.booleans(),
+)
+_GOOD_SERVERS = st.fixed_dictionaries(
+    {
+        "authorization_response_iss_parameter_supported": st.booleans(),
+        "client_id_metadata_document_supported": st.booleans(),
+        "dpop_signing_alg_values_supported": st.sampled_from([None, ["ES256"]]),
+        "registration_endpoint": st.sampled_from([None, f"{ISSUER}/register"]),
+    }
+)
+_GRANTED = st.builds(
+    lambda kind, refresh: json_answer(tokens_document(token_type=kind, refresh_token=refresh, issued_token_type=None)),
+    st.sampled_from(["Bearer", "Bearer", "DPoP", "mac"]),
+    st.sampled_from([None, "r-2"]),
+)
+_JAG = json_answer(
+    {"access_token": "assert10n", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}
+)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+class FlowMachine(RuleBasedStateMachine):
+    """Answers each step of one flow in any way; also with what is no answer."""
+
+    @initialize(
+        grant=st.sampled_from(GRANTS),
+        configured=st.booleans(),
+        proof=st.booleans(),
+        tokens=st.booleans(),
+        challenge=st.sampled_from([None, "invalid_token", "insufficient_scope"]),
+        named=st.booleans(),
+    )
+    def begin(
+        self, grant: Grant, configured: bool, proof: bool, tokens: bool, challenge: str | None, named: bool
+    ) -> None:
+        self.issuers: dict[str, set[str]] = {}
+        self.browser_from: str | None = None
+        self.seen: list[Step] = []
+        self.rounds = 0
+        settings = FlowSettings(
+            server_url=MCP,
+            grant=grant,
+            client=ClientSettings(
+                client_name="App", redirect_uris=(REDIRECT,), metadata_url="https://app.example/client.json"
+            ),
+            credentials=(GIVEN,) if configured else (),
+            proof=Dpop(Key(), random_bytes()) if proof else None,
+        )
+        self.flow = Flow(settings, random_bytes=random_bytes())
+        said = {"resource_metadata": PRM} if named else {}
+        given = None if challenge is None else Challenge(scheme="Bearer", parameters={**said, "error": challenge})
+        self.step: Step = self.flow.start(NOW, challenge=given, tokens=TOKENS if tokens else None)
+
+    def _answer(self, answer: Answer) -> None:
+        self.seen.append(self.step)
+        self.step = self.flow.receive(answer, NOW)
+
+    @property
+    def over(self) -> bool:
+        return isinstance(self.step, Done | Failed)
+
+    @precondition(lambda self: isinstance(self.step, FetchJson))
+    @rule(resource=_RESOURCES, server=_SERVERS, good=_GOOD_SERVERS, failure=_FAILURES, luck=st.integers(0, 9))
+    def fetched(
+        self, resource: HttpAnswer, server: HttpAnswer, good: JsonObject, failure: HttpAnswer | Unreachable, luck: int
+    ) -> None:
+        assert isinstance(self.step, FetchJson)
+        about_resource = "oauth-protected-resource" in self.step.url
+        if luck == 0:
+            self._answer(failure)
+        elif luck == 1:
+            self._answer(resource if about_resource else server)
+        elif about_resource:
+            self._answer(json_answer(resource_document(authorization_servers=[ISSUER if luck > 3 else EVIL])))
+        else:
+            self._answer(json_answer(server_document(f"https://{_host(self.step.url)}", **good)))
+
+    @precondition(lambda self: isinstance(self.step, Register))
+    @rule(failure=_FAILURES, luck=st.integers(0, 4))
+    def registered(self, failure: HttpAnswer | Unreachable, luck: int) -> None:
+        self._answer(failure if luck == 0 else json_answer({"client_id": "new", "redirect_uris": [REDIRECT]}, 201))
+
+    @precondition(lambda self: isinstance(self.step, FindClient | AskClient))
+    @rule(known=st.booleans(), wrong=st.booleans())
+    def told(self, known: bool, wrong: bool) -> None:
+        assert isinstance(self.step, FindClient | AskClient)
+        # A store that gives what is of another issuer is survived too.
+        client = KEPT[EVIL] if wrong and isinstance(self.step, FindClient) else KEPT.get(self.step.issuer)
+        self._answer(ClientAnswer(client=client if known else None))
+
+    @precondition(lambda self: isinstance(self.step, OpenBrowser))
+    @rule()
+    def opened(self) -> None:
+        assert isinstance(self.step, OpenBrowser)
+        self.browser_from = self.step.url
+        self._answer(Opened())
+
+    @precondition(lambda self: isinstance(self.step, AwaitRedirect))
+    @rule(
+        ours=st.sampled_from([True, True, False]),
+        issuer=st.sampled_from([*ISSUERS, "own", "own", "own"]),
+        error=st.integers(0, 5),
+    )
+    def came_back(self, ours: bool, issuer: str, error: int) -> None:
+        assert isinstance(self.step, AwaitRedirect)
+        state = self.step.state if ours else "x"
+        what = "error=access_denied" if error == 0 else "code=code-1"
+        if issuer == "own":
+            issuer = f"https://{_host(self.browser_from or '')}"
+        before = self.step
+        self._answer(Redirected(url=f"{REDIRECT}?{what}&state={state}&iss={issuer}"))
+        assert ours or self.step == before
+
+    @precondition(lambda self: isinstance(self.step, PostForm))
+    @rule(failure=_FAILURES, granted=_GRANTED, luck=st.integers(0, 9))
+    def posted(self, failure: HttpAnswer | Unreachable, granted: HttpAnswer, luck: int) -> None:
+        assert isinstance(self.step, PostForm)
+        good = _JAG if self.step.url.startswith(IDP) else granted
+        if luck == 1:
+            # Whatever was sent comes back in the error.
+            said = [value for _, value in self.step.form]
+            known = [] if self.flow.client is None else [self.flow.client.client_secret or ""]
+            failure = json_answer(
+                {"error": "invalid_client", "error_description": " ".join([*said, *known])[:200]}, 401
+            )
+        self._answer(failure if luck < 2 else good)
+
+    @precondition(lambda self: self.over)
+    @rule()
+    def ended(self) -> None:
+        if isinstance(self.step, Failed):
+            assert isinstance(self.step.error, AuthorizationError)
+            text = str(self.step.error)
+            assert all(secret not in text for secret in (*SECRETS, "code-1"))
+        else:
+            assert isinstance(self.step, Done)
+            assert self.step.tokens.server_url == MCP
+            assert self.step.tokens.client is None or self.step.tokens.client.issuer == self.step.tokens.issuer
+
+    @invariant()
+    def a_secret_goes_only_to_its_own(self) -> None:
+        if not isinstance(getattr(self, "step", None), REQUESTS):
+            return
+        step = self.step
+        assert isinstance(step, REQUESTS)
+        assert step.url.startswith("https://")
+        sent = repr(step.form) + repr(dict(step.headers)) if isinstance(step, PostForm) else ""
+        for secret, host in SECRETS.items():
+            if host is not None and secret in sent:
+                assert _host(step.url) == host
+        if isinstance(step, PostForm):
+            form = dict(step.form)
+            assert form["resource"] in (MCP, "https://mcp.example")
+            if form["grant_type"] == "authorization_code":
+                assert self.browser_from is not None
+                assert parse_qs(urlsplit(self.browser_from).query)["resource"] == [form["resource"]]
+
+    @invariant()
+    def what_is_no_answer_changes_nothing(self) -> None:
+        for answer in (Opened(), HttpAnswer(status=200), ClientAnswer(client=None), Redirected(url="")):
+            if hasattr(self, "step") and not isinstance(answer, self.step.answered_by):
+                with pytest.raises(LocalProtocolError):
+                    self.flow.receive(answer, NOW)
+
+    @invariant()
+    def no_step_shows_a_secret(self) -> None:
+        shown = repr(getattr(self, "step", None))
+        assert all(secret not in shown for secret in (*SECRETS, "code-1", "access-1", "acc3ss"))
+
+    @invariant()
+    def it_comes_to_an_end(self) -> None:
+        # Only a browser that brings what is not for us can keep it going.
+        counted = [step for step in getattr(self, "seen", []) if not isinstance(step, AwaitRedirect)]
+        assert len(counted) <= 60
+
+
+TestFlowMachine = pytest.mark.property(FlowMachine.TestCase)

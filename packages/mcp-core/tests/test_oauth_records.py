@@ -1,0 +1,114 @@
+"""What is kept of clients and tokens: whole, versioned, and never shown."""
+
+from __future__ import annotations
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oauth_world import ISSUER, MCP, NOW, REDIRECT
+
+from mcp_core.errors import InvalidValue
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.oauth.records import AuthMethod, ClientRecord, Registration, TokenRecord, read_client, read_tokens
+
+CLIENT = ClientRecord(
+    client_id="me",
+    issuer=ISSUER,
+    client_secret="s3cret",
+    auth_method=AuthMethod.SECRET_BASIC,
+    registration=Registration.DYNAMIC,
+    redirect_uris=(REDIRECT,),
+    secret_expires_at=NOW + 5,
+)
+TOKENS = TokenRecord(
+    access_token="acc3ss",
+    token_type="Bearer",
+    expires_at=NOW + 3600,
+    refresh_token="r3fresh",
+    scopes=("a",),
+    requested_scopes=("a", "b"),
+    resource=MCP,
+    server_url=MCP,
+    token_endpoint=f"{ISSUER}/token",
+    issuer=ISSUER,
+    client=CLIENT,
+)
+
+
+@pytest.mark.spec("auth.client-token-storage", "auth.token-storage", "auth.refresh-confidential")
+def test_no_record_shows_a_secret() -> None:
+    for text in (repr(CLIENT), repr(TOKENS), str(TOKENS)):
+        assert all(secret not in text for secret in ("s3cret", "acc3ss", "r3fresh"))
+    assert "client_secret=None" in repr(attrs.evolve(CLIENT, client_secret=None))
+
+
+def test_a_record_is_kept_and_read() -> None:
+    def kept(value: JsonValue) -> JsonValue:
+        stored: JsonValue = orjson.loads(orjson.dumps(value))
+        return stored
+
+    assert read_client(kept(CLIENT.to_json())) == CLIENT
+    assert read_tokens(kept(TOKENS.to_json())) == TOKENS
+    bare = attrs.evolve(TOKENS, client=None, refresh_token=None, expires_at=None)
+    assert read_tokens(kept(bare.to_json())) == bare
+    unbound = ClientRecord(client_id="me", issuer=None)
+    assert read_client(kept(unbound.to_json())) == unbound
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("version", 2, "tokens: is no stored record of version 1"),
+        ("access_token", None, "tokens.access_token: missing"),
+        ("access_token", 7, "tokens.access_token: is no string"),
+        ("expires_at", "s3cret", "tokens.expires_at: is no time"),
+        ("expires_at", True, "tokens.expires_at: is no time"),
+        ("scopes", "a", "tokens.scopes: is no list of strings"),
+        ("scopes", ["a", 7], "tokens.scopes: is no list of strings"),
+        ("issuer", "https://other.example", "tokens.client: is of another issuer"),
+        ("client", [], "client: is no stored record of version 1"),
+        ("client", {**CLIENT.to_json(), "auth_method": "s3cret"}, "client: has a way"),
+        ("client", {**CLIENT.to_json(), "registration": "s3cret"}, "client: has a way"),
+        ("client", {**CLIENT.to_json(), "issuer": None}, "tokens.client: is of another issuer"),
+    ],
+)
+def test_what_cannot_be_read_is_told_without_its_values(name: str, value: JsonValue, problem: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        read_tokens({**TOKENS.to_json(), name: value})
+    assert caught.value.message.startswith(problem)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_token_ends_a_little_before_its_end() -> None:
+    assert not TOKENS.is_expired(NOW + 3600 - 31)
+    assert TOKENS.is_expired(NOW + 3600 - 30)
+    assert not TOKENS.is_expired(NOW + 3600 - 1, leeway=0)
+    assert TOKENS.is_expired(NOW + 3600, leeway=0)
+    assert not attrs.evolve(TOKENS, expires_at=None).is_expired(NOW * 2)
+
+
+def test_a_client_is_usable_until_its_secret_ends_and_with_its_redirect_uris() -> None:
+    assert CLIENT.is_usable(NOW, redirect_uri=REDIRECT)
+    assert CLIENT.is_usable(NOW, redirect_uri=None)
+    assert not CLIENT.is_usable(NOW + 5, redirect_uri=None)
+    assert not CLIENT.is_usable(NOW, redirect_uri="http://127.0.0.1:5/callback")
+    assert ClientRecord(client_id="me", issuer=ISSUER).is_usable(NOW, redirect_uri="https://any.example/cb")
+
+
+@pytest.mark.property
+@given(
+    st.dictionaries(
+        st.sampled_from([*TOKENS.to_json(), *CLIENT.to_json()]),
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=2),
+        max_size=3,
+    )
+)
+def test_a_spoilt_record_is_read_or_refused(spoilt: dict[str, JsonValue]) -> None:
+    for read, document in ((read_tokens, TOKENS.to_json()), (read_client, CLIENT.to_json())):
+        try:
+            record = read({**document, **spoilt})
+        except InvalidValue:
+            continue
+        assert read(record.to_json()) == record

@@ -1,0 +1,261 @@
+"""The token endpoint: forms, authentication, and answers as they really come."""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import unquote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oauth_world import ISSUER, MCP, NOW, REDIRECT, Key, json_answer, random_bytes, tokens_document
+
+from mcp_core.errors import TokenRefused
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.oauth.metadata import AuthorizationServerMetadata
+from mcp_core.oauth.records import AuthMethod, ClientRecord
+from mcp_core.oauth.steps import HttpAnswer, Pairs
+from mcp_core.oauth.tokens import (
+    ID_JAG,
+    ID_TOKEN,
+    JWT_BEARER,
+    TOKEN_EXCHANGE,
+    authenticate,
+    choose_auth_method,
+    client_credentials_form,
+    code_form,
+    jwt_bearer_form,
+    read_token_answer,
+    refresh_form,
+    secrets_of,
+    token_exchange_form,
+)
+
+PUBLIC = ClientRecord(client_id="me", issuer=ISSUER)
+SECRET = ClientRecord(client_id="me:you +", issuer=ISSUER, client_secret="s3:c%t ü")
+
+
+@pytest.mark.spec(
+    "auth.resource-in-token", "auth.resource-in-both-requests", "auth.pkce", "client-credentials.grant-type",
+    "client-credentials.resource", "wif.client-grant-type", "wif.client-assertion", "wif.client-resource",
+    "ema.access-token-grant", "ema.token-exchange", "ema.requested-token-type", "ema.audience", "ema.resource",
+    "ema.subject-token", "ema.scope-optional",
+)  # fmt: skip
+def test_each_grant_has_its_form_and_each_form_the_resource() -> None:
+    scopes = ("a", "b")
+    forms = [
+        dict(code_form("c0de", verifier="v", redirect_uri=REDIRECT, resource=MCP)),
+        dict(refresh_form("r", resource=MCP)),
+        dict(client_credentials_form(scopes=scopes, resource=MCP)),
+        dict(client_credentials_form(scopes=(), resource=MCP)),
+        dict(jwt_bearer_form("j", scopes=scopes, resource=MCP)),
+        dict(token_exchange_form("s", subject_token_type=ID_TOKEN, audience=ISSUER, resource=MCP, scopes=scopes)),
+    ]
+    assert all(form.pop("resource") == MCP for form in forms)
+    assert forms == [
+        {"grant_type": "authorization_code", "code": "c0de", "redirect_uri": REDIRECT, "code_verifier": "v"},
+        {"grant_type": "refresh_token", "refresh_token": "r"},
+        {"grant_type": "client_credentials", "scope": "a b"},
+        {"grant_type": "client_credentials"},
+        {"grant_type": JWT_BEARER, "assertion": "j", "scope": "a b"},
+        {
+            "grant_type": TOKEN_EXCHANGE,
+            "requested_token_type": ID_JAG,
+            "audience": ISSUER,
+            "subject_token": "s",
+            "subject_token_type": ID_TOKEN,
+            "scope": "a b",
+        },
+    ]
+
+
+@pytest.mark.spec("client-credentials.jwt-recommended", "client-credentials.secret")
+@pytest.mark.parametrize(
+    ("client", "listed", "has_key", "expected"),
+    [
+        (PUBLIC, None, False, AuthMethod.NONE),
+        (PUBLIC, ("none",), False, AuthMethod.NONE),
+        (PUBLIC, None, True, AuthMethod.PRIVATE_KEY_JWT),
+        (PUBLIC, ("none",), True, AuthMethod.NONE),
+        (SECRET, None, False, AuthMethod.SECRET_BASIC),
+        (SECRET, ("client_secret_post",), False, AuthMethod.SECRET_POST),
+        (SECRET, ("client_secret_post", "client_secret_basic"), False, AuthMethod.SECRET_BASIC),
+        (SECRET, ("client_secret_post", "private_key_jwt"), True, AuthMethod.PRIVATE_KEY_JWT),
+        (ClientRecord(client_id="me", issuer=ISSUER, auth_method=AuthMethod.NONE), ("x",), True, AuthMethod.NONE),
+    ],
+)
+def test_a_client_authenticates_by_the_best_that_both_can(
+    client: ClientRecord, listed: tuple[str, ...] | None, *, has_key: bool, expected: AuthMethod
+) -> None:
+    server = AuthorizationServerMetadata(issuer=ISSUER, token_endpoint_auth_methods_supported=listed)
+    assert choose_auth_method(client, server, has_key=has_key) is expected
+    if listed is None:
+        assert choose_auth_method(client, None, has_key=has_key) is expected
+
+
+def test_without_a_common_way_the_ways_are_told() -> None:
+    server = AuthorizationServerMetadata(issuer=ISSUER, token_endpoint_auth_methods_supported=("tls_client_auth",))
+    with pytest.raises(
+        TokenRefused, match=r"takes 'tls_client_auth' .* set up for client_secret_basic, client_secret_post"
+    ):
+        choose_auth_method(SECRET, server, has_key=False)
+
+
+def _sent(client: ClientRecord, method: AuthMethod, key: Key | None = None) -> tuple[Pairs, dict[str, str]]:
+    headers, form = authenticate(
+        (("grant_type", "x"),), client, method, audience=ISSUER, signer=key, now=NOW, random_bytes=random_bytes()
+    )
+    return headers, dict(form)
+
+
+@pytest.mark.spec(
+    "client-credentials.auth-method", "client-credentials.secret", "client-credentials.jwt-assertion-type"
+)
+def test_who_the_client_is_stands_where_its_method_says() -> None:
+    assert _sent(PUBLIC, AuthMethod.NONE) == ((), {"grant_type": "x", "client_id": "me"})
+    headers, form = _sent(SECRET, AuthMethod.SECRET_POST)
+    assert (headers, form["client_secret"], form["client_id"]) == ((), "s3:c%t ü", "me:you +")
+    ((name, value),), form = _sent(SECRET, AuthMethod.SECRET_BASIC)
+    scheme, _, credentials = value.partition(" ")
+    user, _, password = base64.b64decode(credentials).decode("ascii").partition(":")
+    assert (name, scheme, unquote_plus(user), unquote_plus(password)) == (
+        "Authorization", "Basic", "me:you +", "s3:c%t ü",
+    )  # fmt: skip
+    assert form == {"grant_type": "x"}
+    headers, form = _sent(PUBLIC, AuthMethod.PRIVATE_KEY_JWT, Key())
+    assert headers == ()
+    assert form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+    assert form["client_assertion"].count(".") == 2
+
+
+def test_what_the_method_needs_has_to_be_there() -> None:
+    for method in (AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST):
+        with pytest.raises(TokenRefused, match="has to show its secret, and has none"):
+            _sent(PUBLIC, method)
+    with pytest.raises(TokenRefused, match="has to sign, and was given no key"):
+        _sent(SECRET, AuthMethod.PRIVATE_KEY_JWT)
+
+
+def test_a_token_is_read() -> None:
+    answer = json_answer(tokens_document(refresh_token="r", scope="a b", issued_token_type=ID_JAG))
+    token = read_token_answer(answer, issuer=ISSUER)
+    assert (token.access_token, token.token_type, token.expires_in) == ("access-1", "Bearer", 3600)
+    assert (token.refresh_token, token.scopes, token.issued_token_type) == ("r", ("a", "b"), ID_JAG)
+    assert token.notes == ()
+    assert "access-1" not in repr(token)
+
+
+@pytest.mark.spec("auth.refresh-not-assumed", "ema.client-accepts-n-a")
+@pytest.mark.parametrize(
+    ("more", "name", "expected", "notes"),
+    [
+        ({"token_type": "bEARER"}, "token_type", "Bearer", 0),
+        ({"token_type": "dpop"}, "token_type", "DPoP", 0),
+        ({"token_type": "N_A"}, "token_type", "N_A", 0),
+        ({"token_type": None}, "token_type", "Bearer", 1),
+        ({"expires_in": "60"}, "expires_in", 60, 1),
+        ({"expires_in": None}, "expires_in", None, 0),
+        ({"expires_in": "soon"}, "expires_in", None, 2),
+        ({"scope": ["a", "b"]}, "scopes", ("a", "b"), 0),
+        ({"scope": ""}, "scopes", None, 0),
+        ({"scope": 7}, "scopes", None, 1),
+        ({"refresh_token": ""}, "refresh_token", None, 0),
+        ({"refresh_token": 7}, "refresh_token", None, 1),
+    ],
+)
+def test_what_is_odd_is_survived(more: dict[str, JsonValue], name: str, expected: object, notes: int) -> None:
+    token = read_token_answer(json_answer({**tokens_document(), **more}), issuer=ISSUER)
+    assert getattr(token, name) == expected
+    assert len(token.notes) == notes
+
+
+def test_an_answer_as_a_form_is_read() -> None:
+    body = b"access_token=a%2Bb&token_type=bearer&expires_in=60&scope=x+y"
+    answer = HttpAnswer(
+        status=200, headers=(("Content-Type", "Application/x-www-form-urlencoded; charset=utf-8"),), body=body
+    )
+    token = read_token_answer(answer, issuer=ISSUER)
+    assert (token.access_token, token.expires_in, token.scopes) == ("a+b", 60, ("x", "y"))
+
+
+@pytest.mark.spec("wif.client-surfaces-errors")
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (json_answer({"error": "invalid_grant"}, 400), "invalid_grant", "gave no token: invalid_grant, status 400"),
+        (
+            json_answer({"error": "invalid_grant", "error_description": "it\r\nended"}, 400),
+            "invalid_grant",
+            "gave no token: invalid_grant (it ended), status 400",
+        ),
+        (
+            json_answer({"error": "bad_verification_code"}, 200),
+            "bad_verification_code",
+            "bad_verification_code, status 200",
+        ),
+        (json_answer({}, 500), None, "gave no token: no error was named, status 500"),
+        (json_answer(tokens_document(), 302), None, "no error was named, status 302"),
+        (json_answer({}), None, "answered with no access_token"),
+        (json_answer({"access_token": ""}), None, "answered with no access_token"),
+        (json_answer({"access_token": "a\r\nX: y"}), None, "an access_token that cannot stand in a header"),
+        (json_answer({"access_token": "\xe4"}), None, "an access_token that cannot stand in a header"),
+        (json_answer([]), None, "status 200 and no document: JSON, but no object"),
+        (HttpAnswer(status=502, body=b"<html>"), None, "status 502 and no document: not JSON, but a web page"),
+    ],
+)
+def test_what_is_no_token_is_a_typed_error(answer: HttpAnswer, error: str | None, message: str) -> None:
+    with pytest.raises(TokenRefused) as caught:
+        read_token_answer(answer, issuer=ISSUER)
+    assert message in caught.value.message
+    assert (caught.value.error, caught.value.status) == (error, answer.status)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [(b"a=1&" * 101, "more than 100 fields"), (b"a" * 300_000, "has 300000 bytes")],
+)
+def test_a_form_has_bounds_too(body: bytes, problem: str) -> None:
+    answer = HttpAnswer(status=200, headers=(("content-type", "application/x-www-form-urlencoded"),), body=body)
+    with pytest.raises(TokenRefused, match=problem):
+        read_token_answer(answer, issuer=ISSUER)
+
+
+def test_an_error_does_not_quote_the_secrets_that_were_sent() -> None:
+    sent = (("code", "c0de-1"), ("assertion", "s3cret"), ("scope", "read"), ("code_verifier", "of"))
+    assert secrets_of(sent, None) == secrets_of(sent, PUBLIC) == ("c0de-1", "s3cret")
+    said = "code c0de-1 of s3cret for read by s3:c%t ü"
+    answer = json_answer({"error": "bad s3cret", "error_description": said}, 400)
+    with pytest.raises(TokenRefused) as caught:
+        read_token_answer(answer, issuer=ISSUER, secrets=secrets_of(sent, SECRET))
+    assert caught.value.description == "code <secret> of <secret> for read by <secret>"
+    assert caught.value.error == "bad <secret>"
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.property
+@given(
+    st.integers(100, 599),
+    st.dictionaries(
+        st.sampled_from(["access_token", "token_type", "expires_in", "scope", "refresh_token", "error"]),
+        st.none() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=2), max_size=2),
+    ),
+)
+def test_any_answer_is_a_token_or_a_typed_error(status: int, document: dict[str, JsonValue]) -> None:
+    if any(isinstance(value, int) and abs(value) >= 2**63 for value in document.values()):
+        return
+    try:
+        token = read_token_answer(json_answer(document, status), issuer=ISSUER)
+    except TokenRefused:
+        return
+    assert 200 <= status < 300
+    assert token.access_token.isascii()
+    assert token.access_token.isprintable()
+    assert token.expires_in is None or token.expires_in >= 0
+
+
+@pytest.mark.property
+@given(st.binary(max_size=60), st.booleans())
+def test_any_bytes_are_a_token_or_a_typed_error(body: bytes, form: bool) -> None:
+    headers = (("content-type", "application/x-www-form-urlencoded"),) if form else ()
+    with pytest.raises(TokenRefused):
+        read_token_answer(HttpAnswer(status=200, headers=headers, body=b"x" + body), issuer=ISSUER)
