@@ -212,6 +212,23 @@ def test_there_is_one_standalone_stream_the_last_one() -> None:
 # --- bounds
 
 
+def test_everything_but_answers_and_the_newest_event_can_be_shed() -> None:
+    events = log()
+    events.begin(1, ["a", "b"])
+    events.begin(2, ["c"])
+    events.append(1, b"plain")
+    events.append(1, b"answer", "a")
+    events.append(2, b"over", "c")
+    events.delivered(2)
+    events.append(1, b"newest")
+    for _ in range(2):
+        events.shed()
+        assert events.size == len(b"answernewest")
+        assert len(events) == 2
+        assert events.find(2) is None
+        assert data_after(events, 1, 1) == [b"answer", b"newest"]
+
+
 def test_whole_streams_that_were_delivered_go_first_the_oldest_before_the_others() -> None:
     events = log(events=4)
     events.begin(9)

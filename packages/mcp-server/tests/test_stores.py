@@ -362,3 +362,52 @@ async def test_a_store_in_memory_says_how_much_is_in_it() -> None:
     store = MemoryStore()
     await store.save(_RECORD)
     assert repr(store) == "<MemoryStore of 1 sessions>"
+
+
+async def _with_events(store: MemoryStore, id: str, *sizes: int, owed: tuple[int, ...] = ()) -> None:
+    """A session with a stream of events, the last of which answers what is owed."""
+    await store.save(attrs.evolve(_RECORD, id=id))
+    await store.begin(id, 1, owed)
+    for number, size in enumerate(sizes, 1):
+        answers = owed[0] if owed and number == len(sizes) else None
+        await store.append(id, [StoredEvent(1, number, b"x" * size, answers)])
+
+
+async def _kept(store: MemoryStore, id: str) -> list[int]:
+    return [event.number for event in await store.events(id, 1, 0)]
+
+
+async def test_the_events_of_all_sessions_together_are_bounded_and_the_oldest_go() -> None:
+    store = MemoryStore(limits=Limits(stored_bytes=1_000))
+    await _with_events(store, "a", 300, 300)
+    await _with_events(store, "b", 300, 50)
+    assert await store.events("a", 1, 0)
+    await _with_events(store, "c", 200)
+    # Of the first only the newest event is left; the others are as they were.
+    assert [event.number for event in await store.events("a", 1, 1)] == [2]
+    assert store._bytes == 850
+    assert await _kept(store, "b") == [1, 2]
+    assert await _kept(store, "c") == [1]
+
+
+async def test_where_only_answers_are_left_whole_sessions_go() -> None:
+    store = MemoryStore(limits=Limits(stored_bytes=1_000))
+    for id in ("a", "b", "c"):
+        await _with_events(store, id, 400, owed=(1,))
+    assert await store.load("a") is None
+    assert await _kept(store, "b") == [1]
+    assert await _kept(store, "c") == [1]
+    assert store._bytes == 800
+
+
+async def test_what_is_counted_is_what_is_there() -> None:
+    store = MemoryStore(limits=Limits(stored_bytes=10_000, sessions=2))
+    await _with_events(store, "a", 100, 100)
+    await _with_events(store, "b", 100, owed=(1,))
+    await store.delivered("b", 1)
+    await _with_events(store, "c", 50)
+    assert store._bytes == 150
+    await store.delete("b")
+    assert store._bytes == 50
+    assert await store.purge(_RECORD.used_at + 1) == 1
+    assert store._bytes == 0

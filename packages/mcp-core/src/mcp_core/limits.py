@@ -117,6 +117,11 @@ class Limits:
     replay_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
     """Bytes of the events that are kept so. A single larger event is kept alone."""
 
+    stored_bytes: int = attrs.field(default=256 * _MIB, validator=_bounded(1))
+    """Bytes of such events of all sessions together, where they are kept in memory. With more, those of the sessions go
+    that were used least recently, and if that is not enough, the sessions. Otherwise many clients that each stay within
+    their own bound could fill the memory."""
+
     @event_bytes.default
     def _event_bytes_default(self) -> int:
         return self.message_bytes + _EVENT_SLACK

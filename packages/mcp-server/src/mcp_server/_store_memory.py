@@ -34,12 +34,13 @@ class MemoryStore:
     """A `SessionStore` in memory. Nothing of it waits for anything, and none of its methods is a checkpoint.
 
     Args:
-        limits: The bounds: `sessions`, and for each session `replay_events` and `replay_bytes`.
+        limits: The bounds: `sessions`, for each session `replay_events` and `replay_bytes`, and `stored_bytes` for all.
     """
 
     def __init__(self, *, limits: Limits = SERVER_LIMITS) -> None:
         self._limits: Final = limits
         self._kept: Final[OrderedDict[str, _Kept]] = OrderedDict()
+        self._bytes = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -51,7 +52,7 @@ class MemoryStore:
         if kept is None:
             self._kept[record.id] = _Kept(record)
             if len(self._kept) > self._limits.sessions:
-                self._kept.popitem(last=False)
+                self._drop(next(iter(self._kept)))
         else:
             kept.record = record
             self._kept.move_to_end(record.id)
@@ -64,7 +65,7 @@ class MemoryStore:
     async def delete(self, id: str) -> None:
         """See `SessionStore.delete`."""
         if self._find(id) is not None:
-            del self._kept[id]
+            self._drop(id)
 
     async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
         """See `SessionStore.begin`."""
@@ -80,6 +81,16 @@ class MemoryStore:
         kept = self._find(session)
         if kept is None:
             return
+        before = 0 if kept.log is None else kept.log.size
+        try:
+            self._add(kept, events)
+        finally:
+            self._bytes += (0 if kept.log is None else kept.log.size) - before
+        if self._bytes > self._limits.stored_bytes:
+            self._make_room(session)
+
+    @staticmethod
+    def _add(kept: _Kept, events: Sequence[StoredEvent]) -> None:
         for event in events:
             stream = None if kept.log is None else kept.log.find(event.stream)
             if kept.log is None or stream is None:
@@ -95,7 +106,9 @@ class MemoryStore:
         """See `SessionStore.delivered`."""
         kept = self._find(session)
         if kept is not None and kept.log is not None:
+            before = kept.log.size
             kept.log.delivered(stream)
+            self._bytes += kept.log.size - before
 
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
         """See `SessionStore.streams`."""
@@ -119,13 +132,34 @@ class MemoryStore:
         self._find("")
         old = [id for id, kept in self._kept.items() if kept.record.used_at < used_before]
         for id in old:
-            del self._kept[id]
+            self._drop(id)
         return len(old)
 
     async def aclose(self) -> None:
         """See `SessionStore.aclose`. What was kept is gone."""
         self._closed = True
         self._kept.clear()
+        self._bytes = 0
+
+    def _drop(self, id: str) -> None:
+        kept = self._kept.pop(id)
+        if kept.log is not None:
+            self._bytes -= kept.log.size
+
+    def _make_room(self, current: str) -> None:
+        """Drops what was used least recently. A tenth more than needed, so that it is not done for each event."""
+        enough = self._limits.stored_bytes * 9 // 10
+        for kept in self._kept.values():
+            if kept.log is not None and kept.log.size:
+                before = kept.log.size
+                kept.log.shed()
+                self._bytes += kept.log.size - before
+                if self._bytes <= enough:
+                    return
+        for id in [id for id in self._kept if id != current]:
+            self._drop(id)
+            if self._bytes <= enough:
+                return
 
     def _find(self, id: str) -> _Kept | None:
         if self._closed:

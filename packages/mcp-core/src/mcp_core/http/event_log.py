@@ -277,17 +277,28 @@ class EventLog:
     def _shrink(self) -> None:
         """Drops what may go until the bounds hold."""
         while self._events > self._limits.replay_events or self._bytes > self._limits.replay_bytes:
-            over = next((stream for stream in self._delivered if stream != self._newest[0]), None)
-            if over is not None:
-                del self._delivered[over]
-                for event in self._streams.pop(over).events.values():
-                    self._forget(event)
-                continue
-            oldest = next(iter(self._plain), self._newest)
-            if oldest == self._newest:
+            if not self._drop_oldest():
                 return
-            del self._plain[oldest]
-            self._forget(self._streams[oldest[0]].events.pop(oldest[1]))
+
+    def shed(self) -> None:
+        """Drops everything that may go: all but the answers that were not delivered, and the newest event."""
+        while self._drop_oldest():
+            pass
+
+    def _drop_oldest(self) -> bool:
+        """Drops a stream that is over, or else an event. Returns whether there was one."""
+        over = next((stream for stream in self._delivered if stream != self._newest[0]), None)
+        if over is not None:
+            del self._delivered[over]
+            for event in self._streams.pop(over).events.values():
+                self._forget(event)
+            return True
+        oldest = next(iter(self._plain), self._newest)
+        if oldest == self._newest:
+            return False
+        del self._plain[oldest]
+        self._forget(self._streams[oldest[0]].events.pop(oldest[1]))
+        return True
 
     def _forget(self, event: LoggedEvent) -> None:
         self._events -= 1
