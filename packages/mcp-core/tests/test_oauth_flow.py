@@ -268,6 +268,8 @@ def test_the_credentials_that_are_configured_are_used() -> None:
     given = ClientRecord(client_id="given", issuer=ISSUER, client_secret="s3cret")
     tokens = _done(world, _flow(_settings(credentials=(given,))))
     assert ("Authorization", "Basic " + base64.b64encode(b"given:s3cret").decode()) in world.posted[0].headers
+    assert base64.b64encode(b"given:s3cret").decode() not in repr(world.posted[0])
+    assert "headers=<Accept, Content-Type, Authorization>" in repr(world.posted[0])
     assert tokens.client == attrs.evolve(given, auth_method=AuthMethod.SECRET_BASIC)
     assert world.registrations == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
@@ -159,6 +160,12 @@ def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
+def _credentials(step: PostForm) -> str:
+    """The id and the secret of the client, where they are in the header."""
+    scheme, _, credentials = dict(step.headers).get("Authorization", "").partition(" ")
+    return base64.b64decode(credentials).decode() if scheme == "Basic" else ""
+
+
 class FlowMachine(RuleBasedStateMachine):
     """Answers each step of one flow in any way; also with what is no answer."""
 
@@ -259,10 +266,8 @@ class FlowMachine(RuleBasedStateMachine):
         if luck == 1:
             # Whatever was sent comes back in the error.
             said = [value for _, value in self.step.form]
-            known = [] if self.flow.client is None else [self.flow.client.client_secret or ""]
-            failure = json_answer(
-                {"error": "invalid_client", "error_description": " ".join([*said, *known])[:200]}, 401
-            )
+            known = [_credentials(self.step).partition(":")[2]]
+            failure = json_answer({"error": "invalid_client", "error_description": " ".join([*known, *said])}, 401)
         self._answer(failure if luck < 2 else good)
 
     @precondition(lambda self: self.over)
@@ -284,7 +289,8 @@ class FlowMachine(RuleBasedStateMachine):
         step = self.step
         assert isinstance(step, REQUESTS)
         assert step.url.startswith("https://")
-        sent = repr(step.form) + repr(dict(step.headers)) if isinstance(step, PostForm) else ""
+        sent = repr(step.form) if isinstance(step, PostForm) else ""
+        sent += _credentials(step) if isinstance(step, PostForm) else ""
         for secret, host in SECRETS.items():
             if host is not None and secret in sent:
                 assert _host(step.url) == host

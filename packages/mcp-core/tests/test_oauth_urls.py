@@ -61,6 +61,11 @@ def test_what_two_readers_might_read_differently_is_refused(url: str) -> None:
     assert (caught.value.url, caught.value.what) == (url, "authorization_endpoint")
 
 
+def test_a_user_before_the_host_is_told_as_such() -> None:
+    with pytest.raises(UnsafeUrl, match="it has a user or a password before the host"):
+        parse_url("https://user:pw@a.example/", what="x")
+
+
 @pytest.mark.spec("security.oauth-https", "security.ssrf-considered", "security.block-private-ranges")
 @pytest.mark.parametrize(
     ("url", "networks", "reason"),

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from mcp_core.convert import converter
-from mcp_core.errors import InvalidValue
+from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18
 from mcp_core.types.elicitation import (
@@ -121,7 +121,7 @@ def test_the_error_names_the_field_that_the_old_revision_cannot_have() -> None:
         menus: frozenset[Literal["a", "b"]]
 
     params = ElicitRequestFormParams(message="?", requested_schema=form_schema(Mixed).legacy_schema)
-    with pytest.raises(InvalidValue, match="menus"):
+    with pytest.raises(LocalProtocolError, match=r"properties\.menus"):
         converter(R2025_06_18).unstructure(params)
 
 

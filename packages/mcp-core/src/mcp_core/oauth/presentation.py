@@ -36,9 +36,10 @@ def authorization_headers(
     Raises:
         LocalProtocolError: The request goes to another server than the token is for, or the token needs a key.
     """
-    server, target = parse_url(tokens.server_url, what="server URL"), parse_url(url, what="URL of a request")
-    if not same_origin(target, server):
-        raise LocalProtocolError(f"a token for {server.origin} is not sent to {target.origin}")
+    if url != tokens.server_url:
+        server, target = parse_url(tokens.server_url, what="server URL"), parse_url(url, what="URL of a request")
+        if not same_origin(target, server):
+            raise LocalProtocolError(f"a token for {server.origin} is not sent to {target.origin}")
     authorization = (("Authorization", f"{tokens.token_type} {tokens.access_token}"),)
     if tokens.token_type == BEARER:
         return authorization
