@@ -216,6 +216,8 @@ async def cancel_of_server(party: Party) -> None:
         async with party.client.listen(tools=True) as changes:
             await party.do("end_subscriptions")
             assert [change async for change in changes] == []
+        # What says so may come behind the end itself, but not behind a later answer.
+        await call_tool(party)
 
 
 async def progress(party: Party) -> None:

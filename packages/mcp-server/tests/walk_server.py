@@ -380,8 +380,9 @@ def _add_tools(server: WalkServer, doings: dict[str, Callable[..., Awaitable[Jso
 
     @server.tool
     async def hang(context: Context) -> str:
-        await context.progress(1)
         try:
+            # The client cancels as soon as it hears of this, which may be before the call returns.
+            await context.progress(1)
             await trio.sleep_forever()
         except trio.Cancelled:
             memory.cancelled.release()
