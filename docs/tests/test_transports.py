@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -410,7 +410,7 @@ async def _bare(
         yield stream, protocol
 
 
-async def _events(stream: trio.SocketStream, protocol: WSConnection) -> AsyncIterator[Event]:
+async def _events(stream: trio.SocketStream, protocol: WSConnection) -> AsyncGenerator[Event, None]:
     while True:
         for event in protocol.events():
             yield event
@@ -425,7 +425,7 @@ async def _first(stream: trio.SocketStream, protocol: WSConnection) -> Event:
     try:
         return await anext(events)
     finally:
-        await events.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await events.aclose()
 
 
 _LONG = websocket.MESSAGE_BYTES + 1
@@ -463,7 +463,7 @@ async def test_each_line_is_a_message_and_each_message_a_line() -> None:
         await stream.send_all(protocol.send(Ping(payload=b"still there?")))
         await stream.send_all(protocol.send(TextMessage(data="1}\n")) + protocol.send(TextMessage(data="{}")))
         said: list[object] = []
-        async with aclosing(_events(stream, protocol)) as events:  # type: ignore[type-var]  # it is a generator
+        async with aclosing(_events(stream, protocol)) as events:
             async for event in events:
                 said.append(event.data if isinstance(event, TextMessage) else type(event))
                 if len(said) == 3:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -217,7 +218,7 @@ async def test_no_server_sees_what_is_said_to_another() -> None:
             nursery.start_soon(serve_stream, server, theirs)
             return open_stream(_Recorded(ours, transcripts[name]))
 
-        async with open_group({name: lambda name=name: make(name) for name in transcripts}) as group:  # type: ignore[misc]  # bound
+        async with open_group({name: partial(make, name) for name in transcripts}) as group:
             await group.list_tools()
             await group.call_tool("a__secret", {"word": "hunter2"})
             await group.call_tool("b__secret", {"word": "swordfish"})

@@ -15,8 +15,8 @@ USABLE = re.compile(r"[A-Za-z0-9_-]*")
 @pytest.mark.spec("tools.name-disambiguation")
 @pytest.mark.property
 @given(OFFERED, st.sampled_from(["prefixed", "plain"]))
-def test_each_thing_has_one_name_of_its_own(offered: dict[str, list[str]], naming: str) -> None:
-    names = exposed_names(offered, naming)  # type: ignore[arg-type]  # one of the two
+def test_each_thing_has_one_name_of_its_own(offered: dict[str, list[str]], naming: Naming) -> None:
+    names = exposed_names(offered, naming)
     assert sorted(names.values()) == sorted({(server, name) for server, given in offered.items() for name in given})
     for shown in names:
         assert USABLE.fullmatch(shown)

@@ -154,11 +154,11 @@ def test_what_is_wrong_with_the_functions_is_said_at_once() -> None:
     with pytest.raises(LocalProtocolError, match="elicitation/create is the specification's own"):
         Handlers(methods={ELICITATION_CREATE: search})
     with pytest.raises(LocalProtocolError, match="what answers example/search has to be a coroutine function"):
-        Handlers(methods={SEARCH: lambda _: None})  # type: ignore[dict-item, return-value]  # on purpose
+        Handlers(methods={SEARCH: lambda _: None})  # type: ignore[dict-item, return-value]  # no coroutine function, which is refused
     with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
-        Handlers(notifications={INDEXED: search})  # type: ignore[dict-item]  # on purpose
+        Handlers(notifications={INDEXED: search})  # type: ignore[dict-item]  # a coroutine function, which is refused
     with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
-        Handlers(notifications={INDEXED: Callable1()})  # type: ignore[dict-item]  # on purpose
+        Handlers(notifications={INDEXED: Callable1()})  # type: ignore[dict-item]  # its call is a coroutine function, which is refused
     with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
         Handlers(notifications={INDEXED: 3})  # type: ignore[dict-item]  # on purpose
     with pytest.raises(LocalProtocolError, match="'search' is no name of an extension"):

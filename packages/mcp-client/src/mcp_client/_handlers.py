@@ -70,7 +70,7 @@ LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 MethodHandler: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # parameters of any class
 """Takes the parameters of a request, as the row of its method has them, and gives its result, or that in wire form."""
 
-NotificationHandler: TypeAlias = Callable[..., None]  # type: ignore[explicit-any]  # likewise
+NotificationHandler: TypeAlias = Callable[..., None]  # type: ignore[explicit-any]  # parameters of any class
 """Takes the parameters of a notification, as its row has them. It must not wait."""
 
 _NO_METHODS: Final[Mapping[Method[object, object], MethodHandler]] = {}
