@@ -1,0 +1,78 @@
+"""Whether a message is what the schema of its revision says.
+
+The schemas are made from the types of `mcp_core`, and proved to be those of the specification by its tests. Nothing of
+the engine is asked: what it would accept or send says nothing about what is right.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.methods import methods, notifications
+from mcp_core.schema import schemas
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+__all__ = ["flaw", "flaw_of_params", "flaw_of_result"]
+
+_EMPTY: Final[JsonObject] = {}
+
+
+@cache
+def _validator(name: str, revision: Revision) -> Draft202012Validator | None:
+    """Checks values of one definition; `None` where the revision does not have it."""
+    from jsonschema_rs import Draft202012Validator  # lazy: 20 ms, and reading a catalogue needs none
+
+    document = schemas(revision)
+    definitions = document["$defs"]
+    if not isinstance(definitions, dict) or name not in definitions:
+        return None
+    return Draft202012Validator({**document, "$ref": f"#/$defs/{name}"})
+
+
+def flaw(value: JsonValue, definition: str, revision: Revision) -> str | None:
+    """What is wrong with a value.
+
+    Args:
+        value: It.
+        definition: The name of its type in the schema, as `Tool`.
+        revision: Whose schema.
+
+    Returns:
+        A sentence with the place; `None` when nothing is wrong, or the revision does not have the definition.
+    """
+    validator = _validator(definition, revision)
+    if validator is None:
+        return None
+    # The first by its place, so that two runs say the same.
+    found = sorted((list(map(str, error.instance_path)), error.message) for error in validator.iter_errors(value))
+    if not found:
+        return None
+    place, message = found[0]
+    return f"{definition}{''.join(f'.{each}' for each in place)}: {message[:300]}"
+
+
+def flaw_of_params(method: str, params: JsonValue, revision: Revision) -> str | None:
+    """What is wrong with the params of a request or notification; `None` also for methods that are not known."""
+    row = methods(revision).get(method) or notifications(revision).get(method)
+    if row is None or row.params is None:
+        return None
+    return flaw(_EMPTY if params is None else params, row.params.__name__, revision)
+
+
+def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | None:
+    """What is wrong with the result of a request. One that asks for input, or is a task, is of another type."""
+    row = methods(revision).get(method)
+    if row is None or row.result is None:
+        return None
+    kind = result.get("resultType") if isinstance(result, dict) and revision.result_type else None
+    if kind == "input_required":
+        return flaw(result, "InputRequiredResult", revision)
+    if kind not in (None, "complete"):
+        return None
+    return flaw(result, row.result.__name__, revision)

@@ -1,0 +1,84 @@
+"""What HTTP headers a modern request repeats of its body. Written from the specification, and from nothing else.
+
+Spec: basic/transports/streamable-http#standard-mcp-request-headers (2026-07-28)
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["annotated", "header_value", "modern_headers"]
+
+_NAMES: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+_PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+def header_value(value: JsonValue) -> str | None:
+    """A value as a header has it; `None` for what no header has: null, fractions, arrays and objects."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    if value == "" or (_PLAIN.fullmatch(value) and not (value.startswith("=?") and value.endswith("?="))):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def annotated(tools: Iterable[JsonObject]) -> dict[str, dict[str, str]]:
+    """By tool, then by property, the headers that its input schema asks for in `x-mcp-header`."""
+    found: dict[str, dict[str, str]] = {}
+    for tool in tools:
+        schema = tool.get("inputSchema")
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        for name, member in (properties if isinstance(properties, dict) else {}).items():
+            header = member.get("x-mcp-header") if isinstance(member, dict) else None
+            if isinstance(header, str):
+                found.setdefault(str(tool.get("name")), {})[name] = header
+    return found
+
+
+def modern_headers(
+    message: JsonObject, version: str, by_tool: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str]]:
+    """The headers of a modern request.
+
+    Args:
+        message: The request or notification.
+        version: The version that the header names where the message names none.
+        by_tool: What `annotated` found.
+    """
+    method = str(message.get("method"))
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    named = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+    headers = [("MCP-Protocol-Version", named if isinstance(named, str) else version), ("Mcp-Method", method)]
+    if not isinstance(params, dict):
+        return headers
+    name = params.get(_NAMES.get(method, ""))
+    if isinstance(name, str):
+        headers.append(("Mcp-Name", header_value(name) or ""))
+    arguments = params.get("arguments")
+    if method == "tools/call" and isinstance(name, str) and isinstance(arguments, dict):
+        for argument, header in by_tool.get(name, {}).items():
+            value = header_value(arguments.get(argument))
+            if value is not None:
+                headers.append((f"Mcp-Param-{header}", value))
+    return headers

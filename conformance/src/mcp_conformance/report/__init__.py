@@ -1,0 +1,1 @@
+"""A run, told to people and to programs."""

@@ -1,0 +1,30 @@
+"""How the suite runs: bounds, and who it says it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["ALL_CAPABILITIES", "CLIENT_INFO", "Settings"]
+
+CLIENT_INFO: Final[JsonObject] = {"name": "mcp-conformance", "version": "0.1.0"}
+"""Who asks."""
+
+ALL_CAPABILITIES: Final[JsonObject] = {"elicitation": {}, "roots": {}, "sampling": {}}
+"""What the suite declares as a client unless a check says otherwise: what every revision understands."""
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The bounds of a run."""
+
+    patience: float = 10.0
+    """Seconds that an answer may take. No rule is judged by it: only that something hangs."""
+    jobs: int = 2
+    """How many revisions and transports are tried at a time."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """HTTP headers for every request, as for a server that wants a key."""

@@ -1,0 +1,178 @@
+"""What is put to the test as a server: a command that speaks over its pipes, a URL, or a command that listens at one."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+from mcp_conformance.checks import Transport
+from mcp_conformance.http_peer import open_http
+from mcp_conformance.stdio_peer import open_stdio
+from mcp_conformance.wire.http import Endpoint, HttpEnded
+from mcp_conformance.wire.process import run_process
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp_conformance.peer import ServerPeer
+    from mcp_conformance.settings import Settings
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
+
+__all__ = ["CommandTarget", "NotStarted", "ServerTarget", "UrlTarget", "started"]
+
+_PAUSE: Final = 0.05
+"""Seconds between two attempts to reach a server that is starting."""
+
+
+class NotStarted(Exception):
+    """The server under test did not start. Why is the only argument."""
+
+
+class ServerTarget(Protocol):
+    """A server under test."""
+
+    @property
+    def transports(self) -> frozenset[Transport]:
+        """What it can be reached over."""
+        ...
+
+    @property
+    def log(self) -> str:
+        """The end of what it wrote to standard error, where that is known."""
+        ...
+
+    def open(
+        self,
+        revision: Revision,
+        transport: Transport,
+        *,
+        capabilities: JsonObject | None = None,
+        handshake: bool = True,
+        by_tool: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> AbstractAsyncContextManager[ServerPeer]:
+        """Connects, for a block. See `open_stdio` and `open_http`."""
+        ...
+
+
+class CommandTarget:
+    """A server that is started for each connection, and speaks over its pipes.
+
+    Args:
+        command: The command line; split as a shell does, but no shell runs it.
+        settings: The bounds.
+    """
+
+    def __init__(self, command: str | Sequence[str], settings: Settings) -> None:
+        self.command: Final = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
+        self._settings: Final = settings
+        self.log = ""
+        """What the process of the last connection wrote to standard error."""
+
+    @property
+    def transports(self) -> frozenset[Transport]:
+        """Its pipes."""
+        return frozenset({Transport.STDIO})
+
+    @asynccontextmanager
+    async def open(
+        self,
+        revision: Revision,
+        transport: Transport,  # noqa: ARG002  there is one
+        *,
+        capabilities: JsonObject | None = None,
+        handshake: bool = True,
+        by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  these are headers
+    ) -> AsyncIterator[ServerPeer]:
+        """Starts it, for a block."""
+        async with open_stdio(
+            self.command, revision, self._settings, capabilities=capabilities, handshake=handshake
+        ) as peer:
+            try:
+                yield peer
+            finally:
+                self.log = peer.process.log
+
+
+class UrlTarget:
+    """A server that runs already.
+
+    Args:
+        url: Where.
+        settings: The bounds.
+        context: Whom to trust; `None`: whom the system trusts.
+    """
+
+    def __init__(self, url: str, settings: Settings, context: ssl.SSLContext | None = None) -> None:
+        self.endpoint: Final = Endpoint(url, context)
+        self._settings: Final = settings
+        self.log = ""
+        """What it wrote to standard error, if it was started by the suite."""
+
+    @property
+    def transports(self) -> frozenset[Transport]:
+        """HTTP."""
+        return frozenset({Transport.HTTP})
+
+    def open(
+        self,
+        revision: Revision,
+        transport: Transport,  # noqa: ARG002  there is one
+        *,
+        capabilities: JsonObject | None = None,
+        handshake: bool = True,
+        by_tool: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> AbstractAsyncContextManager[ServerPeer]:
+        """Connects, for a block."""
+        return open_http(
+            self.endpoint, revision, self._settings, capabilities=capabilities, handshake=handshake, by_tool=by_tool
+        )
+
+
+@asynccontextmanager
+async def started(command: str, url: str, settings: Settings, *, seconds: float = 30.0) -> AsyncIterator[UrlTarget]:
+    """Starts a server that listens at a port, for a block.
+
+    Args:
+        command: The command line, with `{port}` where the port goes.
+        url: Its URL, with `{port}` too.
+        settings: The bounds.
+        seconds: How long it may take until it can be reached.
+
+    Raises:
+        NotStarted: It ended, or cannot be reached in time.
+    """
+    port = str(_free_port())
+    words = [word.replace("{port}", port) for word in shlex.split(command)]
+    target = UrlTarget(url.replace("{port}", port), settings)
+    async with run_process(words) as process:
+        with trio.move_on_after(seconds) as scope:
+            while True:
+                try:
+                    await trio.aclose_forcefully(await target.endpoint.connect())
+                except HttpEnded as ended:
+                    if process.status is not None:
+                        target.log = process.log
+                        raise NotStarted(f"{words[0]} ended with status {process.status}\n{process.log}") from ended
+                    await trio.sleep(_PAUSE)
+                else:
+                    break
+        if scope.cancelled_caught:
+            raise NotStarted(f"nothing listens at {target.endpoint.url} after {seconds:g} seconds\n{process.log}")
+        try:
+            yield target
+        finally:
+            target.log = process.log
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
