@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.catalogue import Requirement
 
-__all__ = ["Check", "Registry", "Role", "Subject", "Transport"]
+__all__ = ["Check", "Facts", "Registry", "Role", "Subject", "Transport"]
 
 P = TypeVar("P")
 
@@ -72,8 +72,8 @@ class Subject(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Check(Generic[P]):
-    """One check."""
+class Facts:
+    """All that is known of a check before it runs."""
 
     id: str
     """Its name, for ever: an area, a full stop, and a few words."""
@@ -91,8 +91,6 @@ class Check(Generic[P]):
     """What the implementation has to offer: `capability:tools`, `fixture:test_simple_text`, `auth`."""
     subject: Subject
     """What it disturbs."""
-    run: Callable[[P], Awaitable[None]]
-    """Puts it to the test."""
 
     @property
     def area(self) -> str:
@@ -108,6 +106,14 @@ class Check(Generic[P]):
         """How much the gravest of its requirements obliges."""
         levels = {row.level for row in self.requirements(revision)}
         return next(level for level in Level if level in levels)
+
+
+@attrs.frozen(kw_only=True)
+class Check(Facts, Generic[P]):
+    """One check."""
+
+    run: Callable[[P], Awaitable[None]]
+    """Puts it to the test."""
 
 
 class Registry(Generic[P]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mcp_conformance.server import SERVER_CHECKS
+from mcp_conformance.roles import find
 from mcp_conformance.verdicts import Outcome
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def summary_lines(run: Run) -> Iterator[str]:
 
 
 def _failure(verdict: Verdict) -> Iterator[str]:
-    check = SERVER_CHECKS[verdict.check]
+    check = find(verdict.check)
     yield f"{verdict.outcome.value.upper()}  {verdict.check}  ({verdict.revision} over {verdict.transport})"
     yield f"  {check.title}"
     for row in check.requirements(verdict.revision):
@@ -58,5 +58,5 @@ def _failure(verdict: Verdict) -> Iterator[str]:
     if verdict.log:
         yield "  standard error, its end:"
         yield from (f"    {line}" for line in verdict.log.splitlines()[-10:])
-    yield f"  again: mcp-conformance server ... --revision {verdict.revision} --check {verdict.check}"
+    yield f"  again: mcp-conformance {check.role.value} ... --revision {verdict.revision} --check {verdict.check}"
     yield ""
