@@ -48,13 +48,13 @@ class Answer:
         return "error" in self.message
 
     def result(self) -> JsonObject:
-        """The result.
+        """The result. That nothing else stands beside it is the matter of a check of its own.
 
         Raises:
-            Deviation: It is none.
+            Deviation: There is none.
         """
         result = self.message.get("result")
-        if not isinstance(result, dict) or "error" in self.message:
+        if not isinstance(result, dict):
             raise Deviation(f"a result of {self.method}", str(self))
         return result
 
@@ -71,9 +71,10 @@ class Answer:
         wanted = " or ".join(map(str, codes))
         expected = f"an error{f' {wanted}' if wanted else ''}{f' for {what}' if what else ''}"
         error = self.message.get("error")
-        if not isinstance(error, dict) or "result" in self.message:
+        if not isinstance(error, dict):
             raise Deviation(expected, str(self))
-        if codes and error.get("code") not in codes:
+        # A code that is no integer is the matter of a check of its own: here it counts by what it says.
+        if codes and str(error.get("code")).removesuffix(".0") not in map(str, codes):
             raise Deviation(expected, str(self))
         return error
 

@@ -165,6 +165,8 @@ class HttpPeer(ServerPeer):
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Posts what is not answered. That it is accepted is for checks to look at: see the transcript."""
         answer = await self.send(encoded(message), headers=self.headers(message), deviant=deviant)
+        if answer.body:
+            self.strays.extend(each for each in _messages(answer.body) if "method" not in each)
         if not 200 <= answer.status < 300 and not deviant:
             raise Deviation("HTTP 202 for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
 
@@ -243,6 +245,15 @@ class HttpPeer(ServerPeer):
                     pass
             except HttpEnded:
                 self.transcript.note("the session could not be ended")
+
+
+def _messages(body: bytes) -> list[JsonObject]:
+    """The messages in a body, as far as it has any."""
+    try:
+        value = strict_json(body)
+    except ValueError:
+        return []
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
 
 
 @asynccontextmanager

@@ -151,7 +151,7 @@ async def started(command: str, url: str, settings: Settings, *, seconds: float 
     port = str(_free_port())
     words = [word.replace("{port}", port) for word in shlex.split(command)]
     target = UrlTarget(url.replace("{port}", port), settings)
-    async with run_process(words) as process:
+    async with run_process(words, by_input=False) as process:
         with trio.move_on_after(seconds) as scope:
             while True:
                 try:

@@ -133,14 +133,19 @@ class LineProcess:
 
 @asynccontextmanager
 async def run_process(
-    command: Sequence[str], *, environment: Mapping[str, str] | None = None, folder: str | None = None
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    by_input: bool = True,
 ) -> AsyncIterator[LineProcess]:
-    """Runs a command for the block. Behind it, its input is closed; if that does not end it, it is ended.
+    """Runs a command for the block. Behind it, it is asked to end, and made to if it does not.
 
     Args:
         command: The program and its arguments; no shell.
         environment: What is added to the environment of the suite.
         folder: Where it runs; `None`: where the suite does.
+        by_input: Whether the end of its input asks it to end. Otherwise it gets SIGTERM.
 
     Raises:
         OSError: It cannot be started.
@@ -163,6 +168,8 @@ async def run_process(
         finally:
             with trio.CancelScope(shield=True):
                 await lines.close_input()
+                if not by_input:
+                    lines.signal(signal.SIGTERM)
                 with trio.move_on_after(_GRACE if process.poll() is None else math.inf):
                     await process.wait()
                 lines.kill()

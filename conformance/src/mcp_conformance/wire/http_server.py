@@ -1,0 +1,231 @@
+"""HTTP/1.1 as a server: every request as it came, and answers as right or wrong as a scenario wants them.
+
+Nothing is answered by itself. What is sent may be cut off at any byte, and who sent it is known by its number.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import h11
+import trio
+
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+__all__ = ["Incoming", "open_http_server"]
+
+_PORTION: Final = 64 * 1024
+_MOST: Final = 64 * 1024 * 1024
+"""Bytes of a body."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Incoming:
+    """A request that came, and its answer. It has to be answered before its handler returns; if not, it is cut off."""
+
+    def __init__(self, connection: _Connection, head: h11.Request, body: bytes, number: int) -> None:
+        self._connection: Final = connection
+        self.method: Final = head.method.decode("latin-1")
+        """Its method."""
+        self.target: Final = head.target.decode("latin-1")
+        """Path and query, as they came."""
+        self.headers: Final[Headers] = tuple(
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in head.headers
+        )
+        """Its headers, names in lower case."""
+        self.body: Final = body
+        """Its body."""
+        self.number: Final = number
+        """How many came before it."""
+        self.status = 0
+        """The status of its answer; 0 before that."""
+        self.gone: Final = trio.Event()
+        """Set when the client closes the connection."""
+        self.over: Final = trio.Event()
+        """Set at the end of its answer."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its answer is at its end."""
+        return self.over.is_set()
+
+    def header(self, name: str) -> str | None:
+        """The first header of a name; `None` when there is none."""
+        return next((value for given, value in self.headers if given == name.lower()), None)
+
+    def all(self, name: str) -> list[str]:
+        """All headers of a name."""
+        return [value for given, value in self.headers if given == name.lower()]
+
+    @property
+    def path(self) -> str:
+        """The path without the query."""
+        return self.target.partition("?")[0]
+
+    async def respond(self, status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b"") -> None:
+        """Answers at once."""
+        lines = list(headers)
+        if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in lines):
+            lines.append(("Content-Length", str(len(body))))
+        await self.start(status, lines)
+        await self.send(body)
+        await self.finish()
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Sends the head of the answer."""
+        self.status = status
+        lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await self._connection.send(h11.Response(status_code=status, headers=lines))
+
+    async def send(self, data: bytes) -> bool:
+        """Sends a part of the body. Whether it could be sent: not when the client has gone."""
+        return not data or await self._connection.send(h11.Data(data=data))
+
+    async def finish(self) -> None:
+        """Ends the body."""
+        if not self.ended:
+            self.over.set()
+            await self._connection.send(h11.EndOfMessage())
+
+    async def raw(self, data: bytes) -> None:
+        """Writes bytes in place of an answer, and closes the connection."""
+        self.over.set()
+        await self._connection.raw(data)
+
+    async def cut(self) -> None:
+        """Closes the connection in the midst of the answer."""
+        self.over.set()
+        await self._connection.close()
+
+
+class _Connection:
+    """One connection of a client."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream: Final = stream
+        self._h11: Final = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST)
+        self._writing: Final = trio.Lock()
+        self.closed = False
+
+    async def send(self, event: h11.Event) -> bool:
+        async with self._writing:
+            if self.closed or self._h11.our_state is h11.ERROR:
+                return False
+            data = self._h11.send(event)
+            return await self._write(data or b"")
+
+    async def raw(self, data: bytes) -> None:
+        async with self._writing:
+            await self._write(data)
+        await self.close()
+
+    async def _write(self, data: bytes) -> bool:
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.closed = True
+            return False
+        return True
+
+    async def close(self) -> None:
+        self.closed = True
+        await trio.aclose_forcefully(self._stream)
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._stream.receive_some(_PORTION)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
+    async def request(self) -> tuple[h11.Request, bytes] | None:
+        """The next request with its body; `None` when there is none any more."""
+        head: h11.Request | None = None
+        body = bytearray()
+        while True:
+            event = self._h11.next_event()
+            if event is h11.NEED_DATA:
+                if self._h11.they_are_waiting_for_100_continue:
+                    await self.send(h11.InformationalResponse(status_code=100, headers=[]))
+                self._h11.receive_data(await self._receive())
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                return head, bytes(body)
+            else:
+                return None
+
+    async def watch(self, gone: trio.Event) -> None:
+        """Waits until the client goes away. What it sends meanwhile is kept for later."""
+        while data := await self._receive():
+            self._h11.receive_data(data)
+        self._h11.receive_data(b"")
+        self.closed = True
+        gone.set()
+
+    def again(self) -> bool:
+        """Whether a further request may come over it."""
+        if self.closed or self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+            return False
+        self._h11.start_next_cycle()
+        return True
+
+
+async def _serve(stream: trio.SocketStream, handle: Callable[[Incoming], Awaitable[None]], numbers: list[int]) -> None:
+    connection = _Connection(stream)
+    try:
+        while (request := await connection.request()) is not None:
+            numbers[0] += 1
+            incoming = Incoming(connection, *request, numbers[0])
+            async with open_nursery() as nursery:
+                nursery.start_soon(connection.watch, incoming.gone)
+                await handle(incoming)
+                nursery.cancel_scope.cancel()
+            if not incoming.ended or not connection.again():
+                break
+    except h11.RemoteProtocolError:
+        # What is no HTTP is answered by the end of the connection; the transcript lacks the request, which is the fault.
+        pass
+    finally:
+        await connection.close()
+
+
+async def _listen() -> list[trio.SocketListener]:
+    """The same port of both loopback addresses, or of one where the machine has no other."""
+    first = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    port: int = first.socket.getsockname()[1]
+    if not socket.has_ipv6:
+        return [first]
+    try:
+        return [first, *await trio.open_tcp_listeners(port, host="::1")]
+    except OSError:
+        return [first]
+
+
+@asynccontextmanager
+async def open_http_server(handle: Callable[[Incoming], Awaitable[None]]) -> AsyncIterator[int]:
+    """Listens at a free port of the loopback addresses, for a block; gives the port.
+
+    Args:
+        handle: Answers one request. Those of one connection come one after another.
+    """
+    numbers = [0]
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await _serve(stream, handle, numbers)
+
+    listeners = await _listen()
+    port: int = listeners[0].socket.getsockname()[1]
+    async with open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        try:
+            yield port
+        finally:
+            nursery.cancel_scope.cancel()
