@@ -3,7 +3,7 @@
     python docs/examples/notebook/server.py [FOLDER] [--http HOST:PORT [--legacy-sse]]
     mcp-server run docs/examples/notebook/server.py:server
 
-Without FOLDER it serves the documentation of this project. The notes are in `notes.py`, the full-text index is in
+Without FOLDER it serves the one that the environment variable `NOTEBOOK` names, or the documentation of this project. The notes are in `notes.py`, the full-text index is in
 `index.py`, what keeps the two in step is in `watch.py`; what a client sees is here.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,8 @@ log = logging.getLogger("notebook")
 def options() -> argparse.Namespace:
     """The command line, if this file is the program."""
     parser = argparse.ArgumentParser(description="Serves a folder of Markdown notes, over stdio unless told otherwise.")
-    parser.add_argument("folder", nargs="?", type=Path, default=DOCUMENTATION, help="default: this documentation")
+    folder = Path(os.environ.get("NOTEBOOK") or DOCUMENTATION)
+    parser.add_argument("folder", nargs="?", type=Path, default=folder, help="default: this documentation")
     parser.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP; port 0 takes one that is free")
     parser.add_argument(
         "--legacy-sse", action="store_true", help="with --http: also the HTTP+SSE transport of 2024-11-05"
