@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_conformance.checks import Subject
+from mcp_conformance.checks import Role, Subject
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.survey import Survey, survey
 from mcp_conformance.under_test import ServerUnderTest
-from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable, Outcome, Verdict
+from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, NotTestable, Outcome, Run, Verdict
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
 
@@ -34,33 +34,11 @@ if TYPE_CHECKING:
     from mcp_conformance.transcript import Transcript
     from mcp_core.revisions import Revision
 
-__all__ = ["Lane", "Run", "run_server"]
+__all__ = ["run_server"]
 
 ServerCheck = "Check[ServerUnderTest]"
 
 _ORDER: Final = (Subject.SHARED, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
-
-
-@attrs.frozen(kw_only=True)
-class Lane:
-    """What became of one revision over one transport."""
-
-    revision: str
-    """The revision."""
-    transport: str
-    """The transport."""
-    refusal: str | None
-    """Why nothing could be tried there; `None` where it could."""
-
-
-@attrs.frozen(kw_only=True)
-class Run:
-    """A whole run."""
-
-    lanes: tuple[Lane, ...]
-    """The lanes, in order."""
-    verdicts: tuple[Verdict, ...]
-    """All verdicts, by lane, then in the order of the checks."""
 
 
 async def run_server(
@@ -99,6 +77,8 @@ async def run_server(
             nursery.start_soon(run, number, revision, transport)
     order = range(len(lanes))
     return Run(
+        role=Role.SERVER,
+        target=str(target),
         lanes=tuple(found[number] for number in order),
         verdicts=tuple(verdict for number in order for verdict in verdicts[number]),
     )

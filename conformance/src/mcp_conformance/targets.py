@@ -75,6 +75,9 @@ class CommandTarget:
         self.log = ""
         """What the process of the last connection wrote to standard error."""
 
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
     @property
     def transports(self) -> frozenset[Transport]:
         """Its pipes."""
@@ -114,6 +117,9 @@ class UrlTarget:
         self._settings: Final = settings
         self.log = ""
         """What it wrote to standard error, if it was started by the suite."""
+
+    def __str__(self) -> str:
+        return self.endpoint.url
 
     @property
     def transports(self) -> frozenset[Transport]:

@@ -7,10 +7,14 @@ to tell "keeps the rule" from "nobody looked".
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 import attrs
 
-__all__ = ["Deviation", "NotApplicable", "NotTestable", "Outcome", "Verdict"]
+if TYPE_CHECKING:
+    from mcp_conformance.checks import Role
+
+__all__ = ["Deviation", "Lane", "NotApplicable", "NotTestable", "Outcome", "Run", "Verdict"]
 
 
 class Outcome(enum.Enum):
@@ -72,3 +76,29 @@ class Verdict:
     """What went over the wire for this check, one line each; secrets masked. Kept where it did not pass."""
     log: str = ""
     """The end of what the implementation wrote to standard error."""
+
+
+@attrs.frozen(kw_only=True)
+class Lane:
+    """What became of one revision over one transport."""
+
+    revision: str
+    """The revision."""
+    transport: str
+    """The transport."""
+    refusal: str | None
+    """Why nothing could be tried there; `None` where it could."""
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """A whole run."""
+
+    role: Role
+    """Which side was put to the test."""
+    target: str
+    """What was put to the test: a command line or a URL."""
+    lanes: tuple[Lane, ...]
+    """The lanes, in order."""
+    verdicts: tuple[Verdict, ...]
+    """All verdicts, by lane, then in the order of the checks."""

@@ -11,8 +11,7 @@ from mcp_conformance.verdicts import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.runner import Run
-    from mcp_conformance.verdicts import Verdict
+    from mcp_conformance.verdicts import Run, Verdict
 
 __all__ = ["progress_line", "summary_lines"]
 
