@@ -124,7 +124,9 @@ PURE_STANDARD: Final = _names(
 PURE_PACKAGES: Final = _names("attrs orjson")
 """Other packages that mcp_core may import, with all that is in them."""
 
-_HEAVY: Final = ("authlib", "cryptography", "h11", "hypercorn", "jsonschema_rs", "quart", "rich", "yaml")
+_HEAVY: Final = (
+    "authlib", "cryptography", "h11", "httpcore2", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "quart", "rich", "yaml",
+)  # fmt: skip
 
 FRESH: Final[Mapping[str, frozenset[str]]] = {
     "mcp_core": frozenset({"anyio", "asyncio", "mcp_client", "mcp_server", "socket", "ssl", "trio", *_HEAVY}),

@@ -22,6 +22,7 @@ from mcp_client._open import open_stdio
 from mcp_client._open_http import open_http
 from mcp_core.errors import (
     AccessDenied,
+    AuthorizationError,
     ConnectionEnded,
     HttpFailure,
     LocalProtocolError,
@@ -37,12 +38,14 @@ from mcp_core.types import LOGGING_LEVELS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mcp_client._authorizer import Authorization
     from mcp_client._open import Opening
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import LoggingMessageNotificationParams
 
 __all__ = ["main"]
 
+OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
@@ -53,7 +56,7 @@ exit codes:
   0    done
   1    the tool failed, or the server answered with an error
   2    the command line makes no sense
-  3    no connection: the server did not start, or speaks another revision
+  3    no connection: the server did not start, speaks another revision, or wants a login that failed
   130  interrupted
 
 The server is a URL, or a command behind `--`:
@@ -61,6 +64,10 @@ The server is a URL, or a command behind `--`:
   mcp-client call forecast city=Ghent days=3 -- python my_server.py
 
 Options may stand before the command or behind it; each command tells its own with --help.
+
+A server with a URL may want a login: a browser is opened where somebody is at a terminal, and the tokens are kept in the
+keyring of the system. `mcp-client logout URL` deletes them, `mcp-client diagnose-auth URL` tells why a login fails; it exits
+with 0 when one would work, or none is needed, and with 1 when it would fail.
 
 Questions of the server to the user are asked here. There is no model and no folder to be shared: the server is told so,
 and `sampling/createMessage` and `roots/list` are refused.
@@ -75,7 +82,10 @@ _HINTS: Final[dict[type[McpError], str]] = {
 }
 
 _HTTP_HINTS: Final[dict[type[McpError], str]] = {
-    AccessDenied: "Send other credentials: --header 'Authorization: Bearer TOKEN'.",
+    AccessDenied: (
+        "Log in by --login auto or --login paste, or send other credentials: --header 'Authorization: Bearer TOKEN'."
+    ),
+    AuthorizationError: "`mcp-client diagnose-auth URL` tells step by step what a login would do.",
     HttpFailure: "Check the URL, its path included: servers often listen at /mcp or /sse.",
     NegotiationFailed: "Leave --revision out to allow every revision.",
     RequestTimeout: "Give it more time with --timeout SECONDS.",
@@ -108,6 +118,12 @@ def _common() -> _Parser:
     common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
     common.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="an HTTP header for every request"
+    )
+    common.add_argument(
+        "--login",
+        choices=["auto", "paste", "never"],
+        help="when the server wants a login: open a browser (auto, where somebody is at a terminal), show the URL and let "
+        "its answer be pasted, or fail",
     )
     common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
     common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="what the server writes to stderr")
@@ -162,6 +178,8 @@ def _parser() -> _Parser:
     complete.add_argument("value", nargs="?", default="", help="what was typed so far")
     complete.add_argument("--known", action="append", default=[], metavar="NAME=VALUE", help="another argument's value")
     listen = command("listen", "show changes as they happen; of all lists unless told otherwise")
+    command("diagnose-auth", "tell what a login at the server would do, without a token and without a login")
+    command("logout", "delete what is kept of a login at the server, and have it revoked")
     for what in ("tools", "prompts", "resources"):
         listen.add_argument(f"--{what}", action="store_true", help=f"of the list of {what}")
     listen.add_argument("--uri", action="append", default=[], help="of a resource (several times for several)")
@@ -234,9 +252,14 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
     handlers = Handlers(elicit=forms.elicit, elicit_url=forms.elicit_url, log=log)
     url = server[0] if is_url(server[0]) else None
     headers = headers_of(options.header)
+    if options.command in _OF_LOGINS:
+        return await _about_login(url, server, options, headers, screen)
     try:
         if url is not None:
-            opening = _open_url(url, server, options, handlers, headers)
+            from mcp_client._cli_login import authorization  # lazy: a server that is started here needs none of it
+
+            auth = authorization(url, options.login, headers, screen)
+            opening = _open_url(server, options, handlers, headers, auth)
         else:
             opening = _open_command(server, options, handlers, env, screen)
     except (ValueError, LocalProtocolError) as error:
@@ -251,13 +274,39 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
             run = Invocation(client=client, options=options, screen=screen, seconds=seconds, secrets=secrets)
             return await COMMANDS[options.command](run)
     except McpError as error:
-        _report(error, screen, _HINTS if url is None else _HTTP_HINTS)
+        _report(error, screen, _HINTS if url is None else _HTTP_HINTS, secret=(url or "").partition("?")[2])
         return FAILED if connected else UNREACHABLE
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         screen.note(f"error: {error}")
         return FAILED
+
+
+_OF_LOGINS: Final = frozenset({"diagnose-auth", "logout"})
+"""Commands that are about the way to a server, and not about what it offers."""
+
+
+async def _about_login(
+    url: str | None, server: Sequence[str], options: argparse.Namespace, headers: Mapping[str, str], screen: Screen
+) -> int:
+    if url is None:
+        raise UsageError(
+            f"{options.command} is for a server with a URL: credentials of a command are in its environment"
+        )
+    from mcp_client._cli_diagnosis import Diagnosis  # lazy: no other command needs it
+    from mcp_client._cli_diagnosis_report import diagnose  # lazy: likewise
+    from mcp_client._cli_login import Keeping, log_out  # lazy: likewise
+
+    diagnosis = Diagnosis(Keeping(screen))
+    try:
+        opening = _open_url(server, options, Handlers(), headers, diagnosis)
+    except (ValueError, LocalProtocolError) as error:
+        raise UsageError(str(error)) from error
+    if options.command == "logout":
+        return OK if await log_out(url, screen) else FAILED
+    fine = await diagnose(opening, diagnosis, screen, url=url, secrets=headers.values())
+    return OK if fine else FAILED
 
 
 def _called(server: Sequence[str]) -> str:
@@ -268,6 +317,8 @@ def _called(server: Sequence[str]) -> str:
 def _open_command(
     command: Sequence[str], options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
 ) -> Opening:
+    if options.login:
+        raise UsageError("--login is for a server with a URL; credentials of a command are in its environment: --env")
     if options.header:
         raise UsageError("--header is for a server with a URL; a command has no headers")
 
@@ -287,8 +338,13 @@ def _open_command(
 
 
 def _open_url(
-    url: str, words: Sequence[str], options: argparse.Namespace, handlers: Handlers, headers: Mapping[str, str]
+    words: Sequence[str],
+    options: argparse.Namespace,
+    handlers: Handlers,
+    headers: Mapping[str, str],
+    auth: Authorization | None,
 ) -> Opening:
+    url = words[0]
     if len(words) > 1:
         raise UsageError(f"a URL is all that there is to say of a server; {words[1]!r} is too much")
     for name in ("env", "cwd"):
@@ -297,6 +353,7 @@ def _open_url(
     return open_http(
         url,
         headers=headers,
+        auth=auth,
         handlers=handlers,
         revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
         deadlines=_deadlines(options),
@@ -308,15 +365,18 @@ def _deadlines(options: argparse.Namespace) -> Deadlines:
     return Deadlines() if options.timeout is None else Deadlines(connect=options.timeout, idle=options.timeout)
 
 
-def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str]) -> None:
+def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str], *, secret: str) -> None:
+    def shown(text: str) -> str:
+        return text.replace(secret, "***") if secret else text
+
     if screen.json:
-        told: JsonObject = {"type": type(error).__name__, "message": error.message}
+        told: JsonObject = {"type": type(error).__name__, "message": shown(error.message)}
         if isinstance(error, RequestFailed):
             told |= {"code": error.code, "data": error.data}
         if isinstance(error, HttpFailure):
             told |= {"status": error.status}
         screen.data({"error": told})
-    screen.note(f"error: {error}")
+    screen.note(shown(f"error: {error}"))
     hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)
     if hint is not None:
         screen.note(hint)

@@ -41,6 +41,7 @@ _WITH_VALUE: Final = frozenset(
         "--header",
         "--known",
         "--log-level",
+        "--login",
         "--output",
         "--revision",
         "--stderr",

@@ -1,0 +1,49 @@
+"""Authorization for the servers of a configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_client.auth._oauth import OAuth
+from mcp_core.oauth.records import ClientRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_client._host_config import ServerConfig
+    from mcp_client.auth._stores import CredentialStore
+    from mcp_client.auth.user_agents import UserAgent
+
+__all__ = ["configured_auth"]
+
+
+def configured_auth(
+    client_name: str, *, store: CredentialStore | None = None, user_agent: UserAgent | None = None
+) -> Callable[[ServerConfig], OAuth | None]:
+    """What `mcp_client.configured(auth=...)` takes: an `OAuth` for each server, with what is written down of it.
+
+        servers = configured(read_config(path), auth=configured_auth("Notebook reader", store=store))
+
+    A server that is given an `Authorization` header is left to it.
+
+    Args:
+        client_name: How the client is called, for the person who is asked for consent.
+        store: What is kept, of all servers. `None`: as long as the program runs.
+        user_agent: The way to the person. `None`: the browser of the system.
+    """
+
+    def of(server: ServerConfig) -> OAuth | None:
+        if any(name.lower() == "authorization" for name in server.headers):
+            return None
+        known = server.auth
+        client = None if known is None or known.client_id is None else known.client_id
+        secret = None if known is None else known.client_secret
+        return OAuth(
+            client_name,
+            store=store,
+            user_agent=user_agent,
+            credentials=() if client is None else [ClientRecord(client_id=client, issuer=None, client_secret=secret)],
+            scopes=None if known is None else known.scopes,
+        )
+
+    return of

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+from joserfc import jws
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from mcp_client.auth.keys import PrivateKey, UnusableKey
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.oauth.jws import ASYMMETRIC_ALGORITHMS, Signer, sign, thumbprint
+
+SIGNATURES = {"ES256": 64, "ES384": 96, "ES512": 132, "EdDSA": 64, "Ed25519": 64, "Ed448": 114}
+KEYS = {algorithm: PrivateKey.generate(algorithm) for algorithm in SIGNATURES}
+RSA = PrivateKey.generate("RS256")
+
+
+def key_for(algorithm: str) -> PrivateKey:
+    """A key; one of RSA serves all its algorithms, since it takes long to make."""
+    return KEYS.get(algorithm) or PrivateKey.from_pem(RSA.to_pem(), algorithm=algorithm)
+
+
+def verified(token: str, key: PrivateKey) -> JsonObject:
+    """The payload, verified by joserfc with what is public of the key."""
+    kinds: dict[str, type[ECKey | OKPKey | RSAKey]] = {"EC": ECKey, "OKP": OKPKey, "RSA": RSAKey}
+    members = {name: str(value) for name, value in key.jwk.items()}
+    public = kinds[members["kty"]].import_key({**members})
+    payload: JsonObject = json.loads(jws.deserialize_compact(token, public, algorithms=[key.algorithm]).payload)
+    return payload
+
+
+@pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
+@pytest.mark.parametrize("algorithm", ASYMMETRIC_ALGORITHMS)
+def test_what_a_key_signs_others_verify_with_its_public_half(algorithm: str) -> None:
+    key = key_for(algorithm)
+    signer: Signer = key
+    token = sign({"sub": "ada"}, signer, header={"typ": "JWT"})
+    assert key.algorithm == algorithm
+    assert verified(token, key) == {"sub": "ada"}
+    # The form of RFC 7518: r and s, or what the algorithm gives, and no DER.
+    assert len(key.sign(b"x")) == SIGNATURES.get(algorithm, 3072 // 8)
+    assert not {"d", "p", "q", "dp", "dq", "qi", "oth"} & {*key.jwk}
+
+
+@pytest.mark.property
+@given(st.binary(max_size=200))
+def test_signatures_hold_for_any_bytes(data: bytes) -> None:
+    for key in (KEYS["ES256"], KEYS["Ed25519"]):
+        signed = b".".join(
+            urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"%s"}' % key.algorithm.encode(), data)
+        )
+        signature = urlsafe_b64encode(key.sign(signed)).rstrip(b"=")
+        public = (ECKey if key.algorithm == "ES256" else OKPKey).import_key(
+            {name: str(value) for name, value in key.jwk.items()}
+        )
+        assert jws.deserialize_compact(signed + b"." + signature, public, algorithms=[key.algorithm]).payload == data
+
+
+def test_keys_are_written_and_read_again() -> None:
+    for algorithm, key in {**KEYS, "RS256": RSA}.items():
+        for password in (None, "correct horse"):
+            pem = key.to_pem(password=password)
+            again = PrivateKey.from_pem(pem, password=password, algorithm=algorithm)
+            assert again.jwk == key.jwk
+            assert PrivateKey.from_pem(pem.decode(), password=password).jwk == key.jwk
+        assert b"BEGIN PRIVATE KEY" in key.to_pem()
+        assert b"BEGIN ENCRYPTED PRIVATE KEY" in key.to_pem(password="x")
+
+
+@pytest.mark.parametrize(
+    ("key", "form"),
+    [
+        (ec.generate_private_key(ec.SECP256R1()), PrivateFormat.TraditionalOpenSSL),
+        (rsa.generate_private_key(65537, 2048), PrivateFormat.TraditionalOpenSSL),
+    ],
+)
+def test_the_older_forms_of_pem_are_read(
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, form: PrivateFormat
+) -> None:
+    for encryption, password in ((NoEncryption(), None), (BestAvailableEncryption(b"x"), "x")):
+        pem = key.private_bytes(Encoding.PEM, form, encryption)
+        assert PrivateKey.from_pem(pem, password=password).algorithm in ("ES256", "RS256")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "default"),
+    [
+        ("ES256", "ES256"),
+        ("ES384", "ES384"),
+        ("ES512", "ES512"),
+        ("Ed25519", "EdDSA"),
+        ("Ed448", "EdDSA"),
+        ("RS256", "RS256"),
+    ],
+)
+def test_without_a_word_a_key_is_used_as_its_kind_commonly_is(algorithm: str, default: str) -> None:
+    assert PrivateKey.from_pem(key_for(algorithm).to_pem()).algorithm == default
+
+
+def test_a_key_has_the_id_that_it_was_given() -> None:
+    assert PrivateKey.generate(key_id="2026-1").jwk["kid"] == "2026-1"
+    assert PrivateKey.from_pem(KEYS["ES256"].to_pem(), key_id="a").jwk == {**KEYS["ES256"].jwk, "kid": "a"}
+    assert "kid" not in KEYS["ES256"].jwk
+
+
+def private_jwk(key: PrivateKey) -> JsonObject:
+    return {**key._key.as_dict(private=True)}  # type: ignore[dict-item]  # joserfc says less of its values than is true
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "ES512", "Ed25519", "Ed448", "PS256"])
+def test_keys_are_read_from_json(algorithm: str) -> None:
+    key = key_for(algorithm)
+    again = PrivateKey.from_jwk({**private_jwk(key), "alg": algorithm, "kid": "k", "use": "sig", "x5t": 5})
+    assert again.algorithm == algorithm
+    assert again.jwk == {**key.jwk, "kid": "k"}
+    assert again.to_pem() == key.to_pem()
+    assert PrivateKey.from_jwk({**private_jwk(RSA), "alg": "RS256"}, algorithm="PS512").algorithm == "PS512"
+    assert PrivateKey.from_jwk({**private_jwk(key), "kid": 5}).jwk == key.jwk
+
+
+def test_the_public_half_belongs_to_the_private_one() -> None:
+    other = private_jwk(PrivateKey.generate("Ed25519"))
+    key = PrivateKey.from_jwk({**private_jwk(KEYS["Ed25519"]), "x": other["x"]})
+    assert key.jwk == KEYS["Ed25519"].jwk
+
+
+@pytest.mark.parametrize(
+    "jwk",
+    [
+        {},
+        {"kty": "oct", "k": "c2VjcmV0"},
+        {"kty": ["EC"], "d": "AA"},
+        {**KEYS["ES256"].jwk},
+        {"kty": "EC", "d": "AA"},
+        {"kty": "EC", "crv": "P-999", "x": "AA", "y": "AA", "d": "AA"},
+        {"kty": "EC", "crv": "P-256", "x": "!", "y": "AA", "d": "AA"},
+        {**private_jwk(KEYS["ES256"]), "d": "AA"},
+        {"kty": "OKP", "crv": "Ed25519", "x": "AA", "d": "AA"},
+        {"kty": "OKP", "crv": "X25519", "x": "AA", "d": "A" * 43},
+        {"kty": "RSA", "n": "AA", "e": "AQAB", "d": "AA"},
+    ],
+)
+def test_json_that_is_no_private_key_is_refused(jwk: JsonObject) -> None:
+    with pytest.raises(UnusableKey, match=r"the JWK is|is of a kind"):
+        PrivateKey.from_jwk(jwk)
+
+
+def pem_of(key: PrivateKeyTypes) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.mark.parametrize(
+    ("pem", "password", "why"),
+    [
+        (b"", None, "none in PEM"),
+        (b"my key", None, "none in PEM"),
+        ("clé", None, "none in PEM"),
+        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", None, "none in PEM"),
+        (KEYS["ES256"].to_pem(password="swordfish"), None, "encrypted, and no password was given"),
+        (KEYS["ES256"].to_pem(password="swordfish"), "mackerel", "encrypted with another password"),
+        (KEYS["ES256"].to_pem(), "mackerel", "not encrypted: leave out the password"),
+        (pem_of(rsa.generate_private_key(65537, 1024)), None, "has 1024 bits; 2048 is the least"),
+        (pem_of(ec.generate_private_key(ec.SECP256K1())), None, "of a kind that signs no JWT"),
+        (pem_of(dsa.generate_private_key(1024)), None, "of a kind that signs no JWT"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+def test_what_cannot_be_read_is_told_without_the_secret(pem: bytes | str, password: str | None, why: str) -> None:
+    with pytest.raises(UnusableKey, match=why) as caught:
+        PrivateKey.from_pem(pem, password=password)
+    assert not any(secret in str(caught.value) for secret in ("swordfish", "mackerel"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "why"),
+    [
+        ("HS256", RSA, "no algorithm 'HS256'"),
+        ("none", RSA, "no algorithm 'none'"),
+        ("ES256", RSA, "ES256 does not go with the RSA key; RS256"),
+        ("RS256", KEYS["ES256"], "RS256 does not go with the EC key on P-256; ES256 would"),
+        ("ES384", KEYS["ES256"], "ES384 does not go with the EC key on P-256"),
+        ("Ed448", KEYS["Ed25519"], "Ed448 does not go with the OKP key on Ed25519; EdDSA, Ed25519 would"),
+    ],
+)
+def test_an_algorithm_that_does_not_fit_is_refused(algorithm: str, key: PrivateKey, why: str) -> None:
+    with pytest.raises(UnusableKey, match=why):
+        PrivateKey.from_pem(key.to_pem(), algorithm=algorithm)
+    if algorithm in ("HS256", "none"):
+        with pytest.raises(UnusableKey, match=why):
+            PrivateKey.generate(algorithm)
+
+
+def test_a_key_does_not_show_its_secret() -> None:
+    for key in (*KEYS.values(), RSA):
+        shown = f"{key!r} {key} {key.jwk!r}"
+        assert shown.startswith(f"<PrivateKey {key.algorithm}, thumbprint {thumbprint(key.jwk)}>")
+        assert str(private_jwk(key)["d"]) not in shown
+
+
+def test_without_the_packages_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "joserfc" else name)
+    makers: list[Callable[[], PrivateKey]] = [
+        PrivateKey.generate,
+        lambda: PrivateKey.from_pem(b""),
+        lambda: PrivateKey.from_jwk({}),
+    ]
+    for make in makers:
+        with pytest.raises(UnusableKey, match="not installed: joserfc"):
+            make()
