@@ -1,0 +1,122 @@
+"""Which scopes a message needs: a table that the author fills, by what he registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from mcp_core.jsonrpc.messages import Batch, Notification, Request
+from mcp_core.methods import (
+    COMPLETION_COMPLETE,
+    PROMPTS_GET,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+    SUBSCRIPTIONS_LISTEN,
+    TOOLS_CALL,
+)
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message
+
+__all__ = ["Scopes"]
+
+_Given: TypeAlias = "Mapping[str, str | Iterable[str]]"
+_Table: TypeAlias = Mapping[str, tuple[str, ...]]
+
+_URI_METHODS: Final = frozenset({RESOURCES_READ.name, RESOURCES_SUBSCRIBE.name, RESOURCES_UNSUBSCRIBE.name})
+
+
+def _several(given: str | Iterable[str]) -> tuple[str, ...]:
+    return tuple(scope for each in ([given] if isinstance(given, str) else given) for scope in each.split())
+
+
+def _table(given: _Given) -> _Table:
+    return {name: _several(scopes) for name, scopes in given.items()}
+
+
+@attrs.frozen(kw_only=True)
+class Scopes:
+    """The scopes that requests need. A request needs all of those that concern it.
+
+    Each value is one scope, several in one text with spaces between them, or several in a list.
+    """
+
+    base: tuple[str, ...] = attrs.field(default=(), converter=_several)
+    """What every request needs."""
+    methods: _Table = attrs.field(factory=dict, converter=_table)
+    """By method, as `{"tools/call": "notes:use"}`."""
+    tools: _Table = attrs.field(factory=dict, converter=_table)
+    """By the name of a tool, as clients call it."""
+    resources: _Table = attrs.field(factory=dict, converter=_table)
+    """By the URI of a resource or its URI template, as they were registered: `{"notes://{id}": "notes:read"}`. A URI needs
+    those of every template that it matches, however it is written."""
+    prompts: _Table = attrs.field(factory=dict, converter=_table)
+    """By the name of a prompt."""
+    includes: _Table = attrs.field(factory=dict, converter=_table)
+    """By a scope, those that it includes: with `{"notes:write": "notes:read"}` who may write may read."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every scope that is named."""
+        tables = (self.methods, self.tools, self.resources, self.prompts, self.includes)
+        named = [scope for table in tables for scopes in table.values() for scope in scopes]
+        return tuple(dict.fromkeys((*self.base, *named, *self.includes)))
+
+    def granted(self, scopes: frozenset[str]) -> frozenset[str]:
+        """What a token is good for: its scopes, and all that they include."""
+        if self.includes.keys().isdisjoint(scopes):
+            return scopes
+        found, waiting = set[str](), list(scopes)
+        while waiting:
+            scope = waiting.pop()
+            if scope not in found:
+                found.add(scope)
+                waiting += self.includes.get(scope, ())
+        return frozenset(found)
+
+    def needed(self, message: Message | Batch, names: Callable[[str], Iterable[str]]) -> tuple[str, ...]:
+        """What a message needs besides `base`; of a batch, what all of its messages need.
+
+        Args:
+            message: The message.
+            names: What a URI stands for: the resources and templates of the server that it may be read by.
+        """
+        members = message.members if isinstance(message, Batch) else (message,)
+        found = [scope for each in members for scope in self._of(each, names)]
+        return tuple(dict.fromkeys(found))
+
+    def _of(self, message: object, names: Callable[[str], Iterable[str]]) -> Iterable[str]:
+        if not isinstance(message, (Request, Notification)):
+            return
+        yield from self.methods.get(message.method, ())
+        params: JsonObject = message.params or {}
+        if message.method == TOOLS_CALL.name:
+            yield from _for(self.tools, params.get("name"))
+        elif message.method == PROMPTS_GET.name:
+            yield from _for(self.prompts, params.get("name"))
+        elif message.method in _URI_METHODS:
+            yield from self._uri(params.get("uri"), names)
+        elif message.method == COMPLETION_COMPLETE.name:
+            about = _object(params.get("ref"))
+            yield from _for(self.prompts, about.get("name"))
+            yield from self._uri(about.get("uri"), names)
+        elif message.method == SUBSCRIPTIONS_LISTEN.name:
+            uris = _object(params.get("notifications")).get("resourceSubscriptions")
+            for uri in uris if isinstance(uris, list) else ():
+                yield from self._uri(uri, names)
+
+    def _uri(self, uri: JsonValue, names: Callable[[str], Iterable[str]]) -> Iterable[str]:
+        if self.resources and isinstance(uri, str):
+            for name in dict.fromkeys((uri, *names(uri))):
+                yield from self.resources.get(name, ())
+
+
+def _for(table: _Table, name: JsonValue) -> tuple[str, ...]:
+    return table.get(name, ()) if isinstance(name, str) else ()
+
+
+def _object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}

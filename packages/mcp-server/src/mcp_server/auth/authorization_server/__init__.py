@@ -1,0 +1,31 @@
+"""An authorization server for development, tests and small deployments.
+
+It needs the extra `mcp-server[authorization-server]`.
+
+Spec: basic/authorization; OAuth 2.1, RFC 7009, RFC 7591, RFC 7636, RFC 7662, RFC 8414, RFC 8707, RFC 9068, RFC 9207, RFC 9449
+"""
+
+from __future__ import annotations
+
+from mcp_server.auth.authorization_server._clients import Client
+from mcp_server.auth.authorization_server._delegation import Delegation
+from mcp_server.auth.authorization_server._registration import DynamicRegistration, RegistrationPolicy
+from mcp_server.auth.authorization_server._server import AuthorizationServer
+from mcp_server.auth.authorization_server._settings import Lifetimes
+from mcp_server.auth.authorization_server._store import MemoryStore, SqliteStore
+from mcp_server.auth.authorization_server._users import PasswordUsers, StoredUsers, Users, hash_password
+
+__all__ = [
+    "AuthorizationServer",
+    "Client",
+    "Delegation",
+    "DynamicRegistration",
+    "Lifetimes",
+    "MemoryStore",
+    "PasswordUsers",
+    "RegistrationPolicy",
+    "SqliteStore",
+    "StoredUsers",
+    "Users",
+    "hash_password",
+]

@@ -1,0 +1,172 @@
+"""The resource server: who is let in to an MCP endpoint by an access token, and what may be done with it.
+
+Spec: basic/authorization; RFC 6750, RFC 9728, RFC 9449
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Final
+
+import orjson
+import trio
+
+from mcp_core.oauth.access_token import LEEWAY, AccessToken, InvalidToken, check_access_token
+from mcp_core.oauth.dpop import DPOP
+from mcp_core.oauth.dpop_check import InvalidProof, Nonces, ProofCheck
+from mcp_core.oauth.resource import Credentials, Denial, DpopUse, ProtectedResource, bearer_token, check_scopes
+from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS
+from mcp_server._gate import INTERNAL, Identity
+from mcp_server.auth._keys import JoseVerifier
+from mcp_server.auth._scopes import Scopes
+from mcp_server.auth._tokens import TokensUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mcp_core.http.messages import HttpRequest
+    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_server.auth._tokens import TokenVerifier
+
+__all__ = ["ResourceServer"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+
+class ResourceServer:
+    """Lets in who has an access token for this server: for `serve_http(server, auth=...)` and `server.asgi(auth=...)`.
+
+    Args:
+        resource: The URL of the MCP endpoint, as clients know it. Tokens have to be issued for it, by that name.
+        authorization_servers: The issuers that clients may have tokens from.
+        tokens: Finds out what a token is: `JwtTokens`, `Introspection`, the `tokens` of an `AuthorizationServer`, or anything
+            else with their method.
+        scopes: What may be done with which scopes.
+        dpop: Whether tokens that are bound to a key are taken. `required`: no others. `off`: none.
+        dpop_nonces: The key by which nonces are made: 32 secret bytes, the same in all processes of this server. With it
+            each DPoP proof needs a nonce, so that none can be made in advance.
+        name: What this server is called, for people.
+        documentation: A page for developers.
+        clock: The time, in seconds since the epoch.
+
+    Raises:
+        ValueError: An argument cannot be used.
+        UnsafeUrl: A URL is none that tokens can be sent to: it has to be https, or on this machine.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        *,
+        authorization_servers: Iterable[str],
+        tokens: TokenVerifier,
+        scopes: Scopes | None = None,
+        dpop: DpopUse = "accepted",
+        dpop_nonces: bytes | None = None,
+        name: str | None = None,
+        documentation: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if isinstance(authorization_servers, str):
+            raise TypeError(f"authorization_servers has to be several, or one in a list: [{authorization_servers!r}]")
+        self.scopes: Final = scopes or Scopes()
+        """What may be done with which scopes."""
+        self.protected: Final = ProtectedResource(
+            resource,
+            authorization_servers=authorization_servers,
+            scopes=self.scopes.base,
+            dpop=dpop,
+            algorithms=VERIFIED_ALGORITHMS,
+            name=name,
+            documentation=documentation,
+        )
+        """What it tells of itself."""
+        check_scopes(self.scopes.all)
+        self._tokens: Final = tokens
+        self._clock: Final = clock
+        self._proofs: Final = ProofCheck(JoseVerifier(), nonces=None if dpop_nonces is None else Nonces(dpop_nonces))
+
+    def __repr__(self) -> str:
+        return f"<ResourceServer {self.protected.resource}>"
+
+    @property
+    def documents(self) -> dict[str, bytes]:
+        """The metadata document, by the paths at which it is served, from the root of the host.
+
+        A server that is mounted below a path of another application sees no request for them: there the application
+        has to serve them.
+        """
+        document = orjson.dumps(self.protected.metadata.to_json())
+        return dict.fromkeys(self.protected.metadata_paths, document)
+
+    async def identify(self, http: HttpRequest) -> Identity | Denial:
+        """Finds out who sends a request, by its headers."""
+        try:
+            credentials = bearer_token(http.headers.all("authorization"))
+        except ValueError as bad:
+            return self.protected.request_invalid(str(bad))
+        if credentials is None or credentials.scheme not in self.protected.schemes:
+            return self.protected.token_missing()
+        try:
+            token = await self._tokens.verify(credentials.token)
+            now = self._clock()
+            self._check(token, credentials, http, now)
+        except InvalidToken as bad:
+            return self._invalid(credentials, bad)
+        except InvalidProof as bad:
+            return self.protected.proof_invalid(bad)
+        except TokensUnavailable:
+            return self.protected.unavailable()
+        except Exception:  # noqa: BLE001 -- whatever the author's verifier raises: logged, and told in general
+            _log.exception("it cannot be told who sends %s %s", http.method, http.path)
+            return INTERNAL
+        scopes = self.scopes.granted(token.scopes)
+        if not scopes.issuperset(self.protected.scopes):
+            return self.protected.scope_insufficient(credentials.scheme, ())
+        rest = math.inf if token.expires_at is None else token.expires_at + LEEWAY - now
+        return Identity(
+            principal=token.principal, scopes=scopes, scheme=credentials.scheme, until=trio.current_time() + rest
+        )
+
+    def check(
+        self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]
+    ) -> Denial | None:
+        """Whether a message may not be sent with the scopes of a request.
+
+        Args:
+            identity: Who sent the request.
+            message: The message.
+            names: What a URI stands for, see `Scopes.needed`.
+        """
+        needed = self.scopes.needed(message, names)
+        if identity.scopes.issuperset(needed):
+            return None
+        return self.protected.scope_insufficient(identity.scheme, needed)
+
+    def _invalid(self, credentials: Credentials, why: InvalidToken) -> Denial:
+        scheme = DPOP if isinstance(why, _Bound) else credentials.scheme
+        return self.protected.token_invalid(scheme, why)
+
+    def _check(self, token: AccessToken, credentials: Credentials, http: HttpRequest, now: float) -> None:
+        """Raises `InvalidToken` or `InvalidProof`."""
+        protected = self.protected
+        check_access_token(token, resource=protected.resource, issuers=protected.authorization_servers, now=now)
+        if credentials.scheme != DPOP:
+            if token.confirmation is not None:
+                raise _Bound("the access token is bound to a key, which has to be proven by DPoP")
+            return
+        if token.confirmation is None:
+            raise InvalidToken("the access token is not bound to a key")
+        # What the client calls it: a proxy may have changed the path, and `Host` is anybody's word.
+        urls = (protected.resource, f"{protected.url.origin}{http.path}")
+        key = self._proofs.check(
+            http.headers.all("dpop"), method=http.method, urls=urls, now=now, access_token=credentials.token
+        )
+        if key != token.confirmation:
+            raise InvalidToken("the access token is bound to another key")
+
+
+class _Bound(InvalidToken):
+    """A token that is bound to a key came without a proof."""
