@@ -89,7 +89,8 @@ class Gate:
         async def who(context: Context) -> str:
             """Says who asks."""
             assert context.http is not None
-            return f"{context.principal} {context.http.method} {context.http.headers.get('user-agent')}"
+            name = None if context.principal is None else context.principal.subject
+            return f"{name} {context.http.method} {context.http.headers.get('user-agent')}"
 
         @server.resource("memo://{name}")
         async def memo(name: str) -> str:

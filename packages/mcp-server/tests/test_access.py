@@ -17,6 +17,7 @@ from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.methods import METHODS, Role
+from mcp_core.oauth.principal import Principal
 from mcp_core.revisions import MODERN, R2025_11_25, R2026_07_28, Era, Revision
 from mcp_server import AccessRequest, Param, Server
 
@@ -29,7 +30,7 @@ async def identify(request: HttpRequest) -> str | None:
 
 async def access(request: AccessRequest) -> bool:
     """Administrators may do anything, others what is not called secret."""
-    return request.principal == "admin" or "secret" not in request.name
+    return request.principal == Principal(subject="admin") or "secret" not in request.name
 
 
 def make(
@@ -334,10 +335,11 @@ async def test_a_hook_is_told_who_asks() -> None:
     async with hosted(app, R2026_07_28) as client:
         await client.post(client.request("prompts/get", {"name": "open"}), authorization="guest").answer()
     (request,) = seen
-    assert (request.kind, request.name, request.principal) == ("prompt", "open", "guest")
+    assert (request.kind, request.name, request.principal) == ("prompt", "open", Principal(subject="guest"))
     assert request.peer.revision in MODERN
     assert request.http is not None
-    assert request.http.headers.get("authorization") == "guest"
+    assert request.scopes == frozenset()
+    assert "authorization" not in request.http.headers
 
 
 async def test_names_are_not_suggested_where_not_all_may_know_them() -> None:

@@ -440,11 +440,12 @@ async def test_the_pair_of_2024_is_served_where_it_is_wanted() -> None:
     async def identify(request: object) -> str | None:
         raise ZeroDivisionError
 
-    for app in (gate.server.asgi(legacy_sse=True), gate.server.asgi(legacy_sse=True, identify=identify)):
+    for broken in (False, True):
+        app = gate.server.asgi(legacy_sse=True, identify=identify if broken else None)
         async with hosted(app, R2024_11_05) as client:
             client.path = "/sse"
             stream = client.get()
-            if app._identify is not None:
+            if broken:
                 await stream.body()
                 assert stream.status == 500
                 client.path = "/messages"

@@ -20,12 +20,18 @@ from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
+from mcp_core.oauth.principal import Principal
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_03_26, R2025_11_25, Revision
 from mcp_server import Context, Server
+from mcp_server._gate import Identity
 from mcp_server._http_sse_2024 import SsePair
 
 HOST = ("host", "localhost:8000")
 LIMITS = Limits()
+
+
+def known_as(name: str | None) -> Identity:
+    return Identity(principal=None if name is None else Principal(subject=name))
 
 
 class Client:
@@ -50,7 +56,8 @@ class Client:
 
     async def run(self, *headers: tuple[str, str], method: str = "GET", root_path: str = "") -> None:
         request = HttpRequest(method=method, target="/sse", headers=Headers((HOST, *headers)))
-        await self.pair.serve_stream(request, self._receive, self._send, principal=self.principal, root_path=root_path)
+        identity = known_as(self.principal)
+        await self.pair.serve_stream(request, self._receive, self._send, identity=identity, root_path=root_path)
         self.ended = True
         self._arrived.set()
 
@@ -160,7 +167,7 @@ async def post(
             assert isinstance(part, bytes)
             said += part
 
-    await pair.serve_post(request, receive, send, principal=principal)
+    await pair.serve_post(request, receive, send, identity=known_as(principal))
     return status, said
 
 

@@ -377,7 +377,7 @@ def test_a_server_cannot_be_made_of_anything(name: str, value: object) -> None:
     assert name == "name" or "the server 'culprit'" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["path", "policy", "identify", "healthz"])
+@pytest.mark.parametrize("name", ["path", "policy", "auth", "identify", "healthz"])
 def test_an_endpoint_cannot_be_made_of_anything(name: str) -> None:
     with pytest.raises(RegistrationError, match=f"the endpoint of 'fine'.*{name}"):
         offering().asgi(**{name: 5})  # type: ignore[arg-type]  # wrong on purpose

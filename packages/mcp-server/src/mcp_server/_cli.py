@@ -19,12 +19,12 @@ import mcp_server
 from mcp_core.convert import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
-from mcp_server import _cli_http
+from mcp_server import _cli_auth_server, _cli_http
 from mcp_server._serve import serve_stdio
 from mcp_server._server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
     from mcp_core.jsonrpc.messages import JsonObject
@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=given.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if given.command == "auth-server":
+        return _status(lambda: _cli_auth_server.serve(given))
     try:
         with _stdout_to_stderr():
             server = _load(given.target)
@@ -83,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         _inspect(server, as_json=given.json)
         return 0
-    return _run(server, given)
+    if given.http is None:
+        return _status(lambda: trio.run(serve_stdio, server))
+    return _status(lambda: trio.run(_cli_http.serve, server, given))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,23 +112,29 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add_argument("target", metavar="TARGET", help="where the server stands, see below")
-        command.add_argument(
-            "--log-level", choices=_LEVELS, default="warning", help="what is logged to stderr (default: warning)"
-        )
+        _add_log_level(command)
         if name == "inspect":
             command.add_argument("--json", action="store_true", help="as JSON, in the form of the newest revision")
         else:
             _cli_http.add_options(command)
+    summary = "run an authorization server, for development and small deployments"
+    command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
+    _cli_auth_server.add_options(command)
+    _add_log_level(command)
     return parser
 
 
-def _run(server: Server, given: argparse.Namespace) -> int:
+def _add_log_level(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--log-level", choices=_LEVELS, default="warning", help="what is logged to stderr (default: warning)"
+    )
+
+
+def _status(run: Callable[[], None]) -> int:
+    """The exit status of what serves."""
     try:
-        if given.http is None:
-            trio.run(serve_stdio, server)
-        else:
-            trio.run(_cli_http.serve, server, given)
-    except _cli_http.OptionError as error:
+        run()
+    except (_cli_auth_server.AuthServerError, _cli_http.OptionError) as error:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

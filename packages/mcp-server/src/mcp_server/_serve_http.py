@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
 import attrs
 import trio
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_core.http.policy import EndpointPolicy
+    from mcp_server._asgi_types import Application
+    from mcp_server._gate import Identify
     from mcp_server._host_timeouts import HostTimeouts
-    from mcp_server._http_endpoint import HttpEndpoint, Identify
+    from mcp_server._http_endpoint import HttpEndpoint
     from mcp_server._server import Server
     from mcp_server._stores import SessionStore
+    from mcp_server.auth import ResourceServer
 
-__all__ = ["HttpOptions", "Site", "UnknownNames", "gracefully", "serve_http"]
+__all__ = ["Beside", "HttpOptions", "Site", "UnknownNames", "gracefully", "serve_http", "tls_context"]
 
 _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
@@ -39,6 +42,14 @@ class UnknownNames(ValueError):
         self.bind = bind
 
 
+class Beside(Protocol):
+    """Something that has paths of its own at the address of an MCP endpoint."""
+
+    def beside(self, other: Application) -> Application:
+        """One application of both: what is not for this one is for the other."""
+        ...
+
+
 class HttpOptions(TypedDict, total=False):
     """How a server is served over HTTP. Everything may be left out."""
 
@@ -49,8 +60,12 @@ class HttpOptions(TypedDict, total=False):
     allowed_hosts: Iterable[str]
     """The names by which clients call the server, as `mcp.example`: instead of those of the policy. They have to be
     given when other machines can connect. For no check at all give `EndpointPolicy(allowed_hosts=None)` as the policy."""
+    auth: ResourceServer | None
+    """Lets in who has an access token for this server. See `Server.asgi`."""
     identify: Identify | None
-    """Says who sends a request. See `Server.asgi`."""
+    """Says who sends a request, by other means. See `Server.asgi`."""
+    beside: Beside | None
+    """What is served at the same address for the paths that are its own, as an `AuthorizationServer`."""
     store: SessionStore | None
     """Keeps the sessions of legacy clients. It is not closed here."""
     healthz: str | None
@@ -95,7 +110,7 @@ async def serve_http(
 
     async with server.running():
         site = await Site.open(server, bind, options)
-        host = Host(site.endpoint, limits=server.limits, timeouts=timeouts, tls=site.tls)
+        host = Host(site.app, limits=server.limits, timeouts=timeouts, tls=site.tls)
 
         async def run(task_status: trio.TaskStatus[object]) -> None:
             await host.run(site.listeners, task_status=task_status)
@@ -108,7 +123,9 @@ class Site:
     """What is served, and where: everything that was asked for has been found to be possible."""
 
     endpoint: HttpEndpoint
-    """The application."""
+    """The MCP endpoint."""
+    app: Application
+    """The application: the endpoint, and what is beside it."""
     listeners: Sequence[trio.SocketListener]
     """The sockets, open."""
     urls: tuple[str, ...]
@@ -124,7 +141,7 @@ class Site:
         grace = options.get("grace", _GRACE)
         if not grace >= 0:
             raise ValueError(f"grace must be a number of seconds, not {grace!r}")
-        tls = _tls(options.get("tls_cert"), options.get("tls_key"))
+        tls = tls_context(options.get("tls_cert"), options.get("tls_key"))
         policy, told_hosts = _policy(options)
         path = options.get("path", "/mcp")
         if not path.startswith("/"):
@@ -133,10 +150,13 @@ class Site:
             path=path,
             policy=policy,
             store=options.get("store"),
+            auth=options.get("auth"),
             identify=options.get("identify"),
             healthz=options.get("healthz"),
             legacy_sse=options.get("legacy_sse", False),
         )
+        beside = options.get("beside")
+        app: Application = endpoint if beside is None else beside.beside(endpoint)
         listeners = await listen(bind)
         if not told_hosts and not are_loopback(listeners):
             for listener in listeners:
@@ -147,7 +167,9 @@ class Site:
                 " policy=EndpointPolicy(allowed_hosts=None) to take any",
             )
         scheme = "http" if tls is None else "https"
-        return cls(endpoint=endpoint, listeners=listeners, urls=urls(listeners, scheme, path), tls=tls, grace=grace)
+        return cls(
+            endpoint=endpoint, app=app, listeners=listeners, urls=urls(listeners, scheme, path), tls=tls, grace=grace
+        )
 
 
 def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
@@ -164,7 +186,8 @@ def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
     return attrs.evolve(policy, allowed_hosts=tuple(hosts)), True
 
 
-def _tls(cert: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
+def tls_context(cert: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
+    """For HTTPS with a certificate; `None` without. Raises `ValueError` and `OSError` as `serve_http` does."""
     if cert is None:
         if key is not None:
             raise ValueError("tls_key needs tls_cert: a key is for a certificate")

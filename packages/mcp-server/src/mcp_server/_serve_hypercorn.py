@@ -68,7 +68,7 @@ async def serve_hypercorn(
         stopping = trio.Event()
         serve = partial(
             hypercorn.trio.serve,
-            cast("Framework", site.endpoint),  # it is an ASGI application, with types that say less than theirs
+            cast("Framework", site.app),  # it is an ASGI application, with types that say less than theirs
             _config(site, server, options),
             shutdown_trigger=stopping.wait,
             mode="asgi",

@@ -58,16 +58,18 @@ class StoreThread:
 
     Args:
         path: The file, for messages.
-        connection: From `mcp_server._store_file.opened`.
+        connection: In the mode in which transactions are begun by hand.
+        begin: How one is begun. Where another process may write too, `BEGIN IMMEDIATE`: what was read then stays true.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection, *, begin: str = "BEGIN") -> None:
         self.path: Final = path
         """The file."""
         self.connection: Final = connection
         """What functions that are run here may use."""
         self.forget: Final[list[Callable[[], None]]] = []
         """Is called when a transaction was rolled back: what is known in memory may be wrong."""
+        self._begin: Final = begin
         self._jobs: Final[queue.SimpleQueue[_Job[object] | None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -132,7 +134,7 @@ class StoreThread:
 
     def _transact(self, jobs: Sequence[_Job[object]]) -> Exception | None:
         try:
-            self.connection.execute("BEGIN")
+            self.connection.execute(self._begin)
             for job in jobs:
                 job.run()
             self.connection.execute("COMMIT")

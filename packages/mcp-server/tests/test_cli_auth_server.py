@@ -1,0 +1,124 @@
+"""The command `mcp-server auth-server`: its options, what is said of them, and how it stops."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+from mcp_server import _cli_auth_server
+from mcp_server._cli import main
+from mcp_server.auth.authorization_server import SqliteStore, StoredUsers
+
+NEEDED = ("auth-server", "--issuer", "http://127.0.0.1:9000", "--resource", "https://mcp.example/mcp")
+
+
+def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    arguments = [
+        "--issuer",
+        "http://127.0.0.1:0/auth",
+        *NEEDED[3:],
+        "--scope",
+        "notes:read=Read your notes",
+        "--scope",
+        "plain",
+    ]
+    arguments += ["--user", "ada", "--store", str(tmp_path / "as.sqlite"), "--no-registration"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "mcp_server", "auth-server", *arguments],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write("lovelace\n")
+        process.stdin.close()
+        said, _, issuer = process.stderr.readline().strip().rpartition(" ")
+        assert said == "the authorization server is at"
+        with urllib.request.urlopen(f"{issuer}/.well-known/openid-configuration", timeout=30) as answer:
+            document = json.load(answer)
+        assert document["issuer"] == issuer
+        assert document["scopes_supported"] == ["notes:read", "plain"]
+        assert "registration_endpoint" not in document
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert not process.stderr.read()
+
+    async def known() -> tuple[str | None, str | None]:
+        store = SqliteStore(tmp_path / "as.sqlite")
+        users = StoredUsers(store)
+        found = await users.verify("ada", "lovelace"), await users.verify("ada", "byron")
+        await store.aclose()
+        return found
+
+    assert trio.run(known) == ("ada", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "nobody can log in: give --user NAME"),
+        (("--user", "ada"), "stdin has no line with the password of ada"),
+        (("--issuer", "http://as.example"), "https"),
+        (("--issuer", "https://as.example#x"), "fragment"),
+        (("--resource", "nonsense"), "resource"),
+        (("--scope", "a b=Two"), "a character that a scope cannot have"),
+        (("--bind", "nowhere"), "does not say where to listen"),
+        (("--tls-key", "key.pem"), "tls_key needs tls_cert"),
+        (("--tls-cert", "nothing.pem"), "the certificate cannot be used"),
+        (("--store", "/nowhere/x"), "cannot be opened"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(
+    options: Sequence[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    store = () if "--store" in options or not options else ("--store", str(tmp_path / "as.sqlite"))
+    assert main([*NEEDED, *store, *options]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("mcp-server: ")
+    assert said in told
+
+
+def test_the_issuer_says_where_to_listen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("x\n"))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = f"http://127.0.0.1:{other.getsockname()[1]}"
+        assert main(["auth-server", "--issuer", taken, *NEEDED[3:], "--user", "ada"]) == 2
+    assert "another program does already" in capsys.readouterr().err
+    assert _cli_auth_server._bind("https://[::1]:8443/auth") == "[::1]:8443"
+    assert _cli_auth_server._bind("https://as.example") == "as.example:443"
+    assert _cli_auth_server._bind("https://as.example:0/x") == "as.example:0"
+
+
+def test_a_password_is_asked_for_where_there_is_somebody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: f"<{prompt}>")
+    assert _cli_auth_server._password("ada") == "<password of ada: >"
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "mcp_server.auth.authorization_server", None)
+    assert main(NEEDED) == 2
+    assert 'install "mcp-server[authorization-server]"' in capsys.readouterr().err
