@@ -7,7 +7,7 @@ the engine is asked: what it would accept or send says nothing about what is rig
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from mcp_core.methods import methods, notifications
 from mcp_core.schema import schemas
@@ -62,7 +62,7 @@ def flaw_of_params(method: str, params: JsonValue, revision: Revision) -> str | 
     row = methods(revision).get(method) or notifications(revision).get(method)
     if row is None or row.params is None:
         return None
-    return flaw(_EMPTY if params is None else params, row.params.__name__, revision)
+    return _flaw_of_either(_EMPTY if params is None else params, row.params, revision)
 
 
 def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | None:
@@ -75,4 +75,11 @@ def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | 
         return flaw(result, "InputRequiredResult", revision)
     if kind not in (None, "complete"):
         return None
-    return flaw(result, row.result.__name__, revision)
+    return _flaw_of_either(result, row.result, revision)
+
+
+def _flaw_of_either(value: JsonValue, kind: type[object], revision: Revision) -> str | None:
+    """What is wrong with a value of a type, or of a union of types: nothing, if one of them fits."""
+    names = [each.__name__ for each in get_args(kind) or (kind,)]
+    flaws = [flaw(value, name, revision) for name in names if _validator(name, revision) is not None]
+    return flaws[-1] if flaws and None not in flaws else None

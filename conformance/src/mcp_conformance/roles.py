@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks import Role
+from mcp_conformance.client import CLIENT_CHECKS
 from mcp_conformance.server import SERVER_CHECKS
 
 if TYPE_CHECKING:
@@ -14,18 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKS", "find"]
 
-CHECKS: Final[Mapping[Role, Iterable[Facts]]] = {Role.SERVER: SERVER_CHECKS, Role.CLIENT: ()}
+CHECKS: Final[Mapping[Role, Iterable[Facts]]] = {Role.SERVER: SERVER_CHECKS, Role.CLIENT: CLIENT_CHECKS}
 """All checks, by whom they are for."""
 
 
-def find(id: str) -> Facts:
-    """The check of an id, in either role.
+@cache
+def find(id: str, role: Role | None = None) -> Facts:
+    """The check of an id.
+
+    Args:
+        id: The id.
+        role: Whom it is for; `None`: the first of either.
 
     Raises:
         KeyError: There is none.
     """
-    for checks in CHECKS.values():
+    for each, checks in CHECKS.items():
         for check in checks:
-            if check.id == id:
+            if check.id == id and role in (None, each):
                 return check
     raise KeyError(id)

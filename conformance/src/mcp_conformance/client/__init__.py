@@ -1,0 +1,12 @@
+"""The checks of clients, one module for each subject, and the scenarios that they judge.
+
+A module takes part by standing in this list.
+"""
+
+from __future__ import annotations
+
+from mcp_conformance.client import headers, lifecycle, messages, params, shapes, stdio, streams
+from mcp_conformance.client.registry import CLIENT_CHECKS
+from mcp_conformance.client.scenarios import SCENARIOS
+
+__all__ = ["CLIENT_CHECKS", "SCENARIOS", "headers", "lifecycle", "messages", "params", "shapes", "stdio", "streams"]

@@ -1,0 +1,317 @@
+"""The fake server behind its hosts: what it answers to what is right, and to what is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from mcp_conformance.client.exchange import Exchange
+from mcp_conformance.client.fake_server import FakeServer
+from mcp_conformance.client.http_host import HttpHost, open_http_host
+from mcp_conformance.client.sse_host import open_sse_host
+from mcp_conformance.client.stdio_host import Launch, StdioHost, open_stdio_host
+from mcp_conformance.client.turn import Instead, NoAnswer, Turn
+from mcp_conformance.param_headers import modern_headers
+from mcp_conformance.transcript import Transcript
+from mcp_conformance.wire.http import Endpoint, HttpAnswer, HttpEnded
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_03_26, Revision
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+
+INFO: JsonObject = {"name": "test", "version": "1"}
+
+
+@asynccontextmanager
+async def hosted(*speaks: Revision) -> AsyncIterator[tuple[FakeServer, HttpHost, Endpoint]]:
+    server = FakeServer(speaks, 5.0)
+    async with open_http_host(server, Transcript()) as (host, url):
+        with trio.fail_after(30):
+            yield server, host, Endpoint(url)
+    assert server.faults == []
+
+
+async def post(endpoint: Endpoint, value: JsonValue, *headers: tuple[str, str]) -> HttpAnswer:
+    async with endpoint.exchange(Transcript(), "POST", headers, json.dumps(value).encode()) as exchange:
+        return await exchange.answer()
+
+
+def modern(method: str, version: str = LATEST.name, **params: JsonValue) -> JsonObject:
+    meta: JsonObject = {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {}}
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+
+
+def legacy(method: str, id: int | None = 1, **params: JsonValue) -> JsonObject:
+    message: JsonObject = {"jsonrpc": "2.0", "method": method, "params": params}
+    return message if id is None else {**message, "id": id}
+
+
+def initialize(revision: Revision) -> JsonObject:
+    return legacy("initialize", protocolVersion=revision.name, capabilities={}, clientInfo=INFO)
+
+
+def value_of(answer: HttpAnswer) -> JsonObject:
+    value: JsonValue = json.loads(answer.body)
+    assert isinstance(value, dict)
+    return value
+
+
+def code_of(answer: HttpAnswer) -> JsonValue:
+    error = value_of(answer)["error"]
+    assert isinstance(error, dict)
+    return error["code"]
+
+
+async def test_a_modern_request_is_answered_with_all_that_the_revision_wants() -> None:
+    async with hosted(LATEST) as (_, _, endpoint):
+        message = modern("tools/list")
+        answer = await post(endpoint, message, *modern_headers(message, LATEST.name, {}))
+        result = value_of(answer)["result"]
+        assert answer.status == 200
+        assert isinstance(result, dict)
+        assert {"resultType", "_meta", "ttlMs", "cacheScope", "tools"} == set(result)
+
+
+@pytest.mark.parametrize(
+    ("message", "left_out", "status", "code"),
+    [
+        (modern("tools/list"), "Mcp-Method", 400, -32020),
+        (modern("tools/call", name="add_numbers"), "Mcp-Name", 400, -32020),
+        (modern("tools/list", "1999-01-01"), "", 400, -32022),
+        (modern("nothing/known"), "", 404, -32601),
+        (legacy("tools/list"), "", 400, -32602),
+        (initialize(LATEST_LEGACY), "", 400, -32022),
+    ],
+)
+async def test_a_wrong_modern_request_is_refused(message: JsonObject, left_out: str, status: int, code: int) -> None:
+    async with hosted(LATEST) as (_, _, endpoint):
+        headers = [line for line in modern_headers(message, LATEST.name, {}) if line[0] != left_out]
+        answer = await post(endpoint, message, *headers)
+        assert (answer.status, code_of(answer)) == (status, code)
+
+
+async def test_a_modern_server_has_no_get_and_no_other_place() -> None:
+    async with hosted(LATEST) as (_, _, endpoint):
+        for method, target, status in (("GET", None, 405), ("DELETE", None, 405), ("POST", "/else", 404)):
+            async with endpoint.exchange(Transcript(), method, target=target) as exchange:
+                assert exchange.status == status
+        answer = await post(endpoint, "no message at all")
+        assert answer.status == 202
+
+
+async def test_a_legacy_session_is_opened_used_and_ended() -> None:
+    async with hosted(LATEST_LEGACY) as (server, host, endpoint):
+        opened = await post(endpoint, initialize(LATEST_LEGACY))
+        session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
+        assert (await post(endpoint, legacy("notifications/initialized", None), session)).status == 202
+        assert server.sessions[0].ready.is_set()
+        assert "result" in value_of(await post(endpoint, legacy("tools/list", 2), session))
+        assert (await post(endpoint, legacy("tools/list", 3))).status == 400
+        assert (await post(endpoint, legacy("tools/list", 4), ("Mcp-Session-Id", "another"))).status == 404
+        wrong = ("MCP-Protocol-Version", "1999-01-01")
+        assert (await post(endpoint, legacy("tools/list", 5), session, wrong)).status == 400
+        for status in (204, 404):
+            async with endpoint.exchange(Transcript(), "DELETE", [session]) as exchange:
+                assert exchange.status == status
+        assert [each.known is not None for each in host.exchanges[:3]] == [True, True, True]
+
+
+async def test_a_batch_is_answered_by_an_array_where_there_are_batches() -> None:
+    async with hosted(R2025_03_26) as (_, _, endpoint):
+        opened = await post(endpoint, initialize(R2025_03_26))
+        session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
+        batch: JsonValue = [legacy("ping", 2), legacy("notifications/initialized", None), legacy("tools/list", 3)]
+        answer = await post(endpoint, batch, session)
+        assert sorted(each["id"] for each in json.loads(answer.body)) == [2, 3]
+
+
+async def test_a_request_before_initialize_is_refused() -> None:
+    async with hosted(LATEST_LEGACY) as (_, host, endpoint):
+        host.sessions = False
+        await post(endpoint, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 7}})
+        assert code_of(await post(endpoint, legacy("tools/list", 2))) == -32600
+
+
+async def test_the_client_is_asked_in_the_stream_of_its_call_and_answers_by_a_post() -> None:
+    async def ask(turn: Turn) -> JsonObject:
+        response = await turn.ask("ping")
+        assert response is not None
+        return {"content": []}
+
+    async with hosted(LATEST_LEGACY) as (server, _, endpoint):
+        server.offers.add_tool("asks", "Asks", ask)
+        opened = await post(endpoint, initialize(LATEST_LEGACY))
+        session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
+        body = json.dumps(legacy("tools/call", 2, name="asks", arguments={})).encode()
+        async with endpoint.exchange(Transcript(), "POST", [session], body) as exchange:
+            priming, asked = await exchange.next_event(), await exchange.next_event()
+            assert priming is not None
+            assert asked is not None
+            assert (priming.data, bool(priming.id)) == (b"", True)
+            question = json.loads(asked.data)
+            answer: JsonObject = {"jsonrpc": "2.0", "id": question["id"], "result": {}}
+            assert (await post(endpoint, answer, session)).status == 202
+            last = await exchange.next_event()
+            assert last is not None
+            assert json.loads(last.data)["result"] == {"content": []}
+            assert await exchange.next_event() is None
+        assert [each.method for each in server.asked] == ["ping"]
+
+
+async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> None:
+    async def wrong(_: Turn) -> JsonObject:
+        return {"tools": "none"}
+
+    server = FakeServer((LATEST,), 5.0)
+    server.handlers["tools/list"] = wrong
+    async with open_http_host(server, Transcript()) as (_, url):
+        message = modern("tools/list")
+        answer = await post(Endpoint(url), message, *modern_headers(message, LATEST.name, {}))
+    assert code_of(answer) == -32603
+    assert len(server.faults) == 1
+    assert "wrong result of tools/list" in server.faults[0]
+
+
+async def test_a_scenario_can_answer_with_any_bytes_or_not_at_all() -> None:
+    async def instead(_: Turn) -> JsonObject:
+        raise Instead(b"{nonsense", "no JSON")
+
+    async def nothing(_: Turn) -> JsonObject:
+        raise NoAnswer("to see who waits")
+
+    async with hosted(LATEST) as (server, host, endpoint):
+        server.handlers["tools/list"], server.handlers["prompts/list"] = instead, nothing
+        message = modern("tools/list")
+        assert (await post(endpoint, message, *modern_headers(message, LATEST.name, {}))).body == b"{nonsense"
+        silent = modern("prompts/list")
+        with trio.move_on_after(0.1) as waited:
+            await post(endpoint, silent, *modern_headers(silent, LATEST.name, {}))
+        assert waited.cancelled_caught
+        with trio.fail_after(5):
+            await host.exchanges[-1].gone.wait()
+
+
+async def test_a_subscription_is_acknowledged_and_ends_with_its_stream() -> None:
+    async with hosted(LATEST) as (_, host, endpoint):
+        message = modern("subscriptions/listen", notifications={"toolsListChanged": True})
+        lines = modern_headers(message, LATEST.name, {})
+        async with endpoint.exchange(Transcript(), "POST", lines, json.dumps(message).encode()) as exchange:
+            event = await exchange.next_event()
+            assert event is not None
+            assert json.loads(event.data)["params"]["notifications"] == {"toolsListChanged": True}
+        await host.exchanges[-1].gone.wait()
+
+
+async def test_a_scenario_can_cut_an_answer_short() -> None:
+    async def cut(exchange: Exchange) -> bool:
+        await exchange.start(200, [("Content-Type", "application/json"), ("Content-Length", "100")])
+        await exchange.chunk(b'{"jsonrpc"', deviant="half an answer")
+        await exchange.cut()
+        return True
+
+    async with hosted(LATEST) as (_, host, endpoint):
+        host.before = cut
+        with pytest.raises(HttpEnded):
+            await post(endpoint, modern("tools/list"))
+
+
+async def test_the_endpoints_of_the_first_revision() -> None:
+    server = FakeServer((R2024_11_05,), 5.0)
+    async with open_sse_host(server, Transcript()) as (_, url):
+        endpoint = Endpoint(url)
+        assert (await post(endpoint, initialize(R2024_11_05))).status == 405
+        async with endpoint.exchange(Transcript(), "GET") as stream:
+            first = await stream.next_event()
+            assert first is not None
+            assert first.event == "endpoint"
+            place = Endpoint(f"{endpoint.origin}{first.data.decode()}")
+            assert (await post(place, initialize(R2024_11_05))).status == 202
+            event = await stream.next_event()
+            assert event is not None
+            assert json.loads(event.data)["result"]["protocolVersion"] == R2024_11_05.name
+        assert (await post(Endpoint(f"{endpoint.origin}/messages?session=none"), legacy("ping"))).status == 404
+
+
+@asynccontextmanager
+async def relayed(*speaks: Revision) -> AsyncIterator[tuple[StdioHost, trio.Process]]:
+    server = FakeServer(speaks, 5.0)
+    async with open_stdio_host(server, Transcript()) as (host, words):
+        process = await trio.lowlevel.open_process(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            with trio.fail_after(30):
+                yield host, process
+        finally:
+            process.kill()
+            await process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    await pipe.aclose()
+
+
+async def say(process: trio.Process, data: bytes) -> JsonObject:
+    """Writes bytes, and reads a line."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    await process.stdin.send_all(data)
+    line = b""
+    while not line.endswith(b"\n"):
+        line += await process.stdout.receive_some(1)
+    value: JsonValue = json.loads(line)
+    assert isinstance(value, dict)
+    return value
+
+
+async def test_a_relay_passes_on_every_byte_and_what_befell_it() -> None:
+    async with relayed(LATEST_LEGACY, LATEST) as (host, process):
+        data = json.dumps(initialize(LATEST_LEGACY)).encode() + b"\r\n"
+        assert "result" in await say(process, data)
+        assert "result" in await say(process, json.dumps(modern("server/discover")).encode() + b"\n")
+        assert (await say(process, b"\xff\n"))["error"] == {"code": -32700, "message": "this is no JSON"}
+        launch = host.launches[0]
+        assert bytes(launch.received).startswith(data)
+        assert launch.values[-1] is None
+        assert process.stdin is not None
+        await process.stdin.aclose()
+        assert await process.wait() == 0
+        await launch.over.wait()
+        assert launch.events == ["input-ended", "exited"]
+
+
+async def test_a_relay_outlives_signals_as_long_as_the_scenario_wants() -> None:
+    seen = trio.Event()
+
+    async def stay(launch: Launch, number: signal.Signals) -> None:
+        seen.set()
+
+    async with relayed(LATEST) as (host, process):
+        host.on_signal = stay
+        await say(process, json.dumps(modern("server/discover")).encode() + b"\n")
+        process.terminate()
+        await seen.wait()
+        assert process.poll() is None
+        process.kill()
+        await host.launches[0].over.wait()
+        assert host.launches[0].events == ["SIGTERM", "killed"]
+
+
+async def test_a_process_that_is_left_running_is_told_and_ended() -> None:
+    async with relayed(LATEST) as (host, process):
+        await say(process, json.dumps(modern("server/discover")).encode() + b"\n")
+        await host.settled(0.1)
+        assert await process.wait() == 0
+        assert host.launches[0].events[0] == "left-running"
+
+
+async def test_a_stranger_is_not_taken_for_a_relay() -> None:
+    server = FakeServer((LATEST,), 5.0)
+    async with open_stdio_host(server, Transcript()) as (host, words):
+        async with await trio.open_tcp_stream("127.0.0.1", int(words[-2])) as stream:
+            await stream.send_all(b"H\x00\x00\x00\x05wrong")
+            with trio.fail_after(5):
+                assert await stream.receive_some() == b""
+        assert host.launches == []
