@@ -45,7 +45,7 @@ urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]).r
 class Town(World):
     """A world whose authorization server has pages, and can revoke."""
 
-    revoked: list[dict[str, str]] = attrs.field(factory=list)
+    revocations: list[dict[str, str]] = attrs.field(factory=list)
     revokes: bool = True
     metadata: JsonObject = attrs.field(factory=dict)
     """What is different in its metadata."""
@@ -59,7 +59,7 @@ class Town(World):
             await reply.body(302, b"", "text/plain", {"Location": self.authorize(f"{self.origin}{asked.target}")})
         elif path.endswith("/revoke"):
             self.asked.append(asked)
-            self.revoked.append({name: values[0] for name, values in parse_qs(asked.body.decode()).items()})
+            self.revocations.append({name: values[0] for name, values in parse_qs(asked.body.decode()).items()})
             await reply.body(200 if self.revokes else 503)
         else:
             await super().answer(asked, reply)
@@ -449,7 +449,7 @@ async def test_a_logout_deletes_what_is_kept_and_has_it_revoked(run: Run, home: 
     assert f"Logged out of {town.url}: what was kept is deleted, and has been revoked." in first.err
     assert f"Nothing was kept for {town.url}." in second.err
     ((refresh_token, _),) = town.refresh_tokens.items()
-    assert town.revoked == [{"token": refresh_token, "token_type_hint": "refresh_token", "client_id": "c1"}]
+    assert town.revocations == [{"token": refresh_token, "token_type_hint": "refresh_token", "client_id": "c1"}]
     assert json.loads((home / "ring").read_text()) == {}
 
 
@@ -479,7 +479,7 @@ async def test_what_cannot_be_revoked_is_deleted_all_the_same(
     assert "what was kept is deleted. It was not revoked: " in done.err
     assert why in done.err
     assert json.loads((home / "ring").read_text()) == {}
-    assert [form["token_type_hint"] for form in town.revoked] == ["access_token"] * (not revokes)
+    assert [form["token_type_hint"] for form in town.revocations] == ["access_token"] * (not revokes)
 
 
 async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_says_so(run: Run, home: Path) -> None:

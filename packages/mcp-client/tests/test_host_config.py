@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client import ConfigError, ServerConfig, read_config
+from mcp_client import AuthConfig, ConfigError, ServerConfig, read_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["command", "args", "env", "url", "type", "headers", "x"]), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["command", "args", "env", "url", "type", "headers", "auth", "x"]), inner, max_size=4
+        )
     ),
     max_leaves=12,
 )
@@ -123,3 +125,40 @@ def test_anything_else_is_read_or_refused(value: object) -> None:
     except ConfigError:
         return
     assert servers["it"].disabled or bool(servers["it"].command) != bool(servers["it"].url)
+
+
+@pytest.mark.parametrize(
+    ("auth", "read"),
+    [
+        ({}, AuthConfig()),
+        ({"clientId": "c", "scopes": ["a", "${B}"]}, AuthConfig(client_id="c", scopes=("a", "b"))),
+        ({"CLIENT_ID": "c", "CLIENT_SECRET": "${B}"}, AuthConfig(client_id="c", client_secret="b")),
+        ({"client_id": "c", "scopes": "a  b"}, AuthConfig(client_id="c", scopes=("a", "b"))),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("member", ["auth", "oauth"])
+def test_what_is_known_for_the_authorization_is_read(member: str, auth: object, read: AuthConfig | None) -> None:
+    server = one({"url": "https://notes.example/mcp", member: auth}, B="b")
+    assert server.auth == read
+    assert server.notes == ()
+
+
+def test_the_secret_of_a_client_is_not_shown() -> None:
+    server = one({"url": "https://notes.example/mcp", "auth": {"clientId": "c", "clientSecret": "hush"}})
+    assert server.auth is not None
+    assert "hush" not in repr(server)
+    assert "client_secret=None" in repr(AuthConfig())
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ({"url": "https://x.example", "auth": "me"}, "auth has to be an object, not a text"),
+        ({"url": "https://x.example", "oauth": {"scopes": 1}}, "scopes has to be a list of texts, not a number"),
+        ({"command": "x", "auth": {}}, "auth is for servers that have a URL"),
+    ],
+)
+def test_what_is_wrong_with_the_authorization_is_named(entry: object, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        one(entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
@@ -109,7 +110,7 @@ class Asked:
 class Reply:
     """How a server answers one request."""
 
-    def __init__(self, stream: trio.SocketStream, asked: Asked) -> None:
+    def __init__(self, stream: trio.abc.Stream, asked: Asked) -> None:
         self._stream: Final = stream
         self._asked: Final = asked
         # Several answers may go out on one stream.
@@ -254,19 +255,20 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(answer: Answer, path: str = "/mcp") -> AsyncIterator[Server]:
+async def serving(answer: Answer, path: str = "/mcp", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     """A server on a port of this machine."""
     # Ports come again, with other servers on them.
     _open_http._eras.clear()
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
-    server = Server(f"http://127.0.0.1:{port}{path}")
+    server = Server(f"http://127.0.0.1:{port}{path}" if tls is None else f"https://localhost:{port}{path}")
 
     async def handle(stream: trio.SocketStream) -> None:
         server.connections += 1
         server.open += 1
         try:
-            await _converse(server, stream, answer)
+            secured = None if tls is None else trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+            await _converse(server, secured or stream, answer)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             # The client has gone, or the script has ended the connection.
             return
@@ -278,7 +280,7 @@ async def serving(answer: Answer, path: str = "/mcp") -> AsyncIterator[Server]:
         yield server
 
 
-async def _converse(server: Server, stream: trio.SocketStream, answer: Answer) -> None:
+async def _converse(server: Server, stream: trio.abc.Stream, answer: Answer) -> None:
     buffer = b""
     async with stream:
         while True:

@@ -167,6 +167,8 @@ def test_from_a_challenge_to_a_token() -> None:
     }
     assert (sent["resource"], sent["scope"], sent["client_id"]) == (MCP, "a b", "registered-1")
     assert flow.client is not None
+    assert flow.found is not None
+    assert (flow.found.resource, flow.found.server.issuer) == (MCP, ISSUER)
     assert tokens == TokenRecord(
         access_token="access-1",
         token_type="Bearer",

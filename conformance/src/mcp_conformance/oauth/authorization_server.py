@@ -8,14 +8,14 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 
 from mcp_conformance.oauth.clients import Client, Clients, is_loopback, redirect_matches
-from mcp_conformance.oauth.documents import changed, flaws, server_metadata, usable_resources
+from mcp_conformance.oauth.documents import changed, flaws, is_offered, listed, server_metadata, usable_resources
 from mcp_conformance.oauth.messages import Response, json_object, json_response, single
 from mcp_conformance.oauth.proofs import Nonces, ProofChecks
 from mcp_conformance.oauth.quirks import Part, Well
 from mcp_conformance.oauth.tokens import Code, TokenEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mcp_conformance.oauth.documents import Places
     from mcp_conformance.oauth.messages import Request
@@ -43,6 +43,8 @@ class Demands:
     """Whether the last challenge said that the token does not suffice."""
     asked: set[str] = attrs.field(factory=set)
     """All scopes that were asked for so far."""
+    granted: set[str] = attrs.field(factory=set)
+    """All scopes that tokens were given for, asked for or not."""
     times: dict[frozenset[str], int] = attrs.field(factory=dict)
     """How often for each set of scopes."""
 
@@ -63,13 +65,16 @@ class AuthorizationServer:
     """Metadata documents of clients, by their URLs."""
     assertions: dict[str, str] = attrs.field(factory=dict)
     """JWTs that it trusts."""
+    told: Sequence[str] = ()
+    """Issuers that the client has from its user."""
     strays: list[str] = attrs.field(factory=list)
     """Where a browser is sent by others before the right answer comes."""
+    looked_up: bool = attrs.field(default=False, init=False)
+    """Whether somebody asked for its metadata."""
     retired: bool = False
     """Whether the MCP server has gone over to another one."""
-    _told: bool = False
-    _registrations: int = 0
-    _states: set[str] = attrs.field(factory=set)
+    _registrations: int = attrs.field(default=0, init=False)
+    _states: set[str] = attrs.field(factory=set, init=False)
     clients: Clients = attrs.field(init=False)
     """Whom it knows."""
     tokens: TokenEndpoint = attrs.field(init=False)
@@ -115,7 +120,12 @@ class AuthorizationServer:
                 return self._register(request)
             case Part.AUTHORIZATION:
                 return self._authorize(request)
-        return self.tokens.answer(request, now)
+        answer = self.tokens.answer(request, now)
+        if answer.status != 200 and single(request.form).get("grant_type") == "refresh_token":
+            # What follows may be a login without any challenge: an older one need not be known any more.
+            self.demands.challenged, self.demands.insufficient = (), False
+        self.demands.granted.update(*(token.scopes for token in self.tokens.issued.values()))
+        return answer
 
     def _metadata(self, request: Request) -> Response:
         self.ledger.expect(
@@ -123,20 +133,19 @@ class AuthorizationServer:
         )
         if not any(request.url == well.url(self.places.issuer) for well in self.quirks.server_metadata_at):
             return Response(status=404)
-        self._told = True
         return json_response(server_metadata(self.quirks, self.places))
 
     def _check_flaws(self, part: Part) -> None:
-        for flaw in flaws(self.quirks, self.places):
+        for flaw in flaws(self.quirks, self.places, self.told):
             if part in flaw.parts:
                 self.ledger.note(flaw.requirement, f"a request for {part.value}, although {flaw.sentence}")
         if part is Part.TOKEN:
             return
         sentence = f"a request for {part.value} at the authorization server that was before"
         self.ledger.expect(not self.retired, "auth.as-change-reregister", sentence)
-        if self.quirks.server_metadata_at:
-            sentence = f"a request for {part.value} by a client that never saw the metadata"
-            self.ledger.expect(self._told, "auth.client-both-as-metadata", sentence)
+        if is_offered(self.quirks, self.places, self.told):
+            sentence = f"a request for {part.value} by a client that never looked for the metadata"
+            self.ledger.expect(self.looked_up, "auth.client-both-as-metadata", sentence)
 
     def _register(self, request: Request) -> Response:
         document = json_object(request.body)
@@ -144,7 +153,10 @@ class AuthorizationServer:
             return json_response({"error": "invalid_client_metadata"}, 400)
         self.clients.check_registration(request, document)
         self._registrations += 1
-        answer: JsonObject = {**document, "client_id": f"client-{self._registrations}-at-{self.places.server}"}
+        answer: JsonObject = {
+            **document,
+            "client_id": f"client-{self._registrations}-at-{urlsplit(self.places.server).netloc}",
+        }
         if document.get("token_endpoint_auth_method", _SECRETS[0]) in _SECRETS:
             answer["client_secret"] = self.ledger.new("client", self.places.server)
             answer["client_secret_expires_at"] = 0
@@ -159,9 +171,11 @@ class AuthorizationServer:
         fields, expect = single(request.query), self.ledger.expect
         client = self.clients.find(fields.get("client_id", ""))
         uri = fields.get("redirect_uri", "")
-        if not expect(client is not None, "auth.registration-obtained", "the client id of a request is not known"):
+        if client is None:
+            forgotten = fields.get("client_id", "") in self.clients.forgotten
+            expect(forgotten, "auth.registration-obtained", "the client id of a request was never known")
             return Response(status=400, body=b"unknown client")
-        known = () if client is None else client.redirect_uris
+        known = client.redirect_uris
         registered = any(redirect_matches(each, uri) for each in known) if known else True
         safe = uri.startswith("https://") or (uri.startswith("http://") and is_loopback(uri))
         expect(safe, "auth.redirect-https-or-localhost", f"the redirect URI is {uri!a}")
@@ -202,8 +216,7 @@ class AuthorizationServer:
 
     def _check_scopes(self, asked: frozenset[str]) -> None:
         demands, expect = self.demands, self.ledger.expect
-        named = server_metadata(self.quirks, self.places).get("scopes_supported")
-        listed = [str(each) for each in named] if isinstance(named, list) else []
+        offered = listed(server_metadata(self.quirks, self.places), "scopes_supported")
         lacking = sorted(set(demands.challenged) - asked)
         expect(not lacking, "auth.challenge-authoritative", f"challenged scopes are not asked for: {' '.join(lacking)}")
         if demands.insufficient:
@@ -212,9 +225,9 @@ class AuthorizationServer:
         elif not demands.challenged:
             missing = sorted(set(demands.supported) - asked - {"offline_access"})
             expect(not missing, "auth.scope-priority-supported", f"{' '.join(missing)} are supported and not asked for")
-            fine = bool(demands.supported) or not asked - demands.asked - {"offline_access"}
+            fine = bool(demands.supported) or not asked - demands.asked - demands.granted - {"offline_access"}
             expect(fine, "auth.scope-omitted", "scopes are asked for that nobody named")
-        if "offline_access" in asked and "offline_access" not in {*listed, *demands.challenged}:
+        if "offline_access" in asked and "offline_access" not in {*offered, *demands.challenged}:
             self.ledger.note("auth.refresh-offline-access-not-otherwise", "offline_access is asked for and not listed")
         demands.asked |= asked
         demands.times[asked] = demands.times.get(asked, 0) + 1
@@ -222,7 +235,8 @@ class AuthorizationServer:
 
     def _back(self, code: Code, state: str) -> str:
         """Where the browser goes, after the strays."""
-        metadata = server_metadata(self.quirks, self.places) if self.quirks.server_metadata_at else {}
+        offered = is_offered(self.quirks, self.places, self.told)
+        metadata = server_metadata(self.quirks, self.places) if offered else {}
         advertised = metadata.get("authorization_response_iss_parameter_supported") is True
         right = {"code": self._new_code(code), "state": state, "iss": self.places.issuer}
         told = changed(dict(right), self.quirks.authorization, self.places)

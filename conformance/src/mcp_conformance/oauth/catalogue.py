@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_conformance.oauth.quirks import Reply
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.oauth.quirks import Quirks
 
-__all__ = ["STRANGE_URLS", "Row", "rows"]
+__all__ = ["STRANGE_URLS", "WEB_PAGE", "Row", "rows"]
 
 
 @attrs.frozen
@@ -35,6 +37,11 @@ def rows(table: Mapping[str, tuple[Quirks, str | None]]) -> tuple[Row, ...]:
     """A table as rows."""
     return tuple(Row(name, quirks, requirement) for name, (quirks, requirement) in table.items())
 
+
+WEB_PAGE: Final = Reply(
+    status=200, headers=(("Content-Type", "text/html"),), body=b"<!doctype html><title>Welcome</title>"
+)
+"""What some servers answer to everything that they do not know."""
 
 STRANGE_URLS: Final[Mapping[str, str]] = {
     "javascript": "javascript:alert(1)",

@@ -102,7 +102,9 @@ class Clients:
     """Whether the URL of a document is taken as a client id."""
     registered: dict[str, Client] = attrs.field(factory=dict)
     """Those that are known, by their ids."""
-    _assertions: set[str] = attrs.field(factory=set)
+    forgotten: set[str] = attrs.field(factory=set, init=False)
+    """Ids of those that were known. Whoever uses one cannot know better."""
+    _assertions: set[str] = attrs.field(factory=set, init=False)
 
     def find(self, client_id: str) -> Client | None:
         """The client of an id."""
@@ -121,6 +123,12 @@ class Clients:
         expect(whole, "auth.cimd-document-fields", "the document has no client_name, or no redirect_uris")
         expect(same, "auth.cimd-document-client-id", "the client_id of the document is not its URL")
         return Client.of(document, default="none") if same and whole else None
+
+    def forget(self, client_id: str | None = None) -> None:
+        """Forgets one client; all of them, for `None`."""
+        for each in [*self.registered] if client_id is None else [client_id]:
+            self.registered.pop(each, None)
+            self.forgotten.add(each)
 
     def check_registration(self, request: Request, document: JsonObject) -> None:
         """Notes what is wrong with a registration request."""

@@ -27,7 +27,7 @@ class DiscoveryOrder:
     """Where violations are noted."""
     told: str | None = None
     """The URL of the metadata of the resource in the last challenge."""
-    _asked: list[str] = attrs.field(factory=list)
+    _asked: list[str] = attrs.field(factory=list, init=False)
 
     def see(self, request: Request) -> None:
         """Takes a request, whatever it is for."""

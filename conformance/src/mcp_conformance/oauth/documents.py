@@ -11,10 +11,23 @@ from mcp_conformance.oauth.messages import origin_of
 from mcp_conformance.oauth.quirks import Absent, Part, Well
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcp_conformance.oauth.quirks import Changes, Quirks
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Flaw", "Places", "changed", "flaws", "resource_metadata", "server_metadata", "usable_resources"]
+__all__ = [
+    "Flaw",
+    "Places",
+    "changed",
+    "flaws",
+    "is_offered",
+    "is_published",
+    "listed",
+    "resource_metadata",
+    "server_metadata",
+    "usable_resources",
+]
 
 _PRM = "/.well-known/oauth-protected-resource"
 
@@ -135,6 +148,14 @@ def server_metadata(quirks: Quirks, places: Places) -> JsonObject:
     return changed(document, quirks.server_metadata, places)
 
 
+def listed(document: JsonObject, name: str) -> tuple[str, ...]:
+    """The strings of a list in a document; also where they are one string, as some write them."""
+    value = document.get(name)
+    if isinstance(value, str):
+        return tuple(value.split())
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
 @attrs.frozen
 class Flaw:
     """Why a client must not go on."""
@@ -167,20 +188,50 @@ def _is_above(resource: JsonValue, places: Places) -> bool:
     return path[: len(above)] == above
 
 
-def flaws(quirks: Quirks, places: Places) -> list[Flaw]:
-    """All that forbids a client to go on, in what the documents say."""
+def _is_covered(quirks: Quirks, part: Part) -> bool:
+    """Whether something else always comes in place of the right answers."""
+    reply = quirks.replies.get(part)
+    return reply is not None and reply.status is not None and reply.times is None
+
+
+def is_published(quirks: Quirks) -> bool:
+    """Whether the metadata of the resource can be found and read."""
+    if quirks.resource_metadata_at == "elsewhere" and not any("{prm}" in line for line in quirks.challenge):
+        return False
+    return quirks.resource_metadata_at != "nowhere" and not _is_covered(quirks, Part.RESOURCE_METADATA)
+
+
+def is_offered(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> bool:
+    """Whether the authorization server has metadata where a client will look for them. See `flaws`."""
+    known = is_published(quirks) or bool(told)
+    there = bool(quirks.server_metadata_at) and not _is_covered(quirks, Part.SERVER_METADATA)
+    return there and (known or places.issuer.removesuffix("/") == places.origin)
+
+
+def flaws(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> list[Flaw]:
+    """All that forbids a client to go on, in what the documents say.
+
+    Args:
+        quirks: How the servers behave.
+        places: Where they are.
+        told: Issuers that the client has from its user, and may believe in spite of the resource's metadata.
+    """
     found: list[Flaw] = []
     resource, server = resource_metadata(quirks, places), server_metadata(quirks, places)
-    published = quirks.resource_metadata_at != "nowhere"
+    published = is_published(quirks)
     if published and "resource" in resource and not _is_above(resource["resource"], places):
         found.append(Flaw("auth.prm-resource-mismatch-rejected", "the metadata are of another resource", _ALL))
-    listed = resource.get("authorization_servers") if published else [places.origin, f"{places.origin}/"]
-    # Some write one name in place of a list.
-    named = listed if isinstance(listed, list) else str(listed).split()
-    if quirks.server_metadata_at and server.get("issuer") not in named:
+    named = listed(resource, "authorization_servers") if published else ()
+    # Without metadata of the resource a client looks at the root of its origin, and may do without what is none.
+    expected = (*named, *told) if published or told else (places.origin, f"{places.origin}/", "", None)
+    if is_offered(quirks, places, told) and server.get("issuer") not in expected:
         found.append(Flaw("auth.as-metadata-mismatch-not-used", "the metadata are of another issuer", _ALL))
     methods = server.get("code_challenge_methods_supported")
-    if quirks.server_metadata_at and not (isinstance(methods, list) and "S256" in methods):
+    if (
+        is_offered(quirks, places, told)
+        and server.get("issuer")
+        and not (isinstance(methods, list) and "S256" in methods)
+    ):
         openid = Well.OAUTH not in quirks.server_metadata_at
         requirement = "auth.pkce-refuse-oidc" if openid else "auth.pkce-refuse-rfc8414"
         found.append(Flaw(requirement, "the metadata do not list S256 as a method of PKCE", _WEB))

@@ -92,7 +92,7 @@ class ProofChecks:
 
     ledger: Ledger
     """Where violations are noted."""
-    _seen: set[str] = attrs.field(factory=set)
+    _seen: set[str] = attrs.field(factory=set, init=False)
 
     def check(self, request: Request, now: float, *, access_token: str | None = None) -> Jwt | None:
         """The proof of a request.
@@ -148,9 +148,9 @@ class Nonces:
     """Whether proofs need one."""
     how: Literal["kept", "renewed", "never right"]
     """See `Quirks.nonces`."""
-    _current: str = ""
-    _told: bool = False
-    _count: int = 0
+    _current: str = attrs.field(default="", init=False)
+    _told: bool = attrs.field(default=False, init=False)
+    _count: int = attrs.field(default=0, init=False)
 
     def accept(self, proof: Jwt) -> bool:
         """Whether a proof has the right one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.oauth.documents import resource_metadata
+from mcp_conformance.oauth.documents import listed, resource_metadata
 from mcp_conformance.oauth.messages import Response, json_object, json_response
 from mcp_conformance.oauth.proofs import Nonces, ProofChecks
 from mcp_conformance.oauth.quirks import Part
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["ProtectedResource"]
 
 _MODERN: Final = "2026-07-28"
+_SCOPE: Final = re.compile(r'scope="?([^",]+)')
+_PATIENCE: Final = 2
 _INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
 _CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
 _META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
@@ -77,7 +80,7 @@ class ProtectedResource:
     """All authorization servers that there are; its own is the first that is not retired."""
     accepted: int = 0
     """How many requests had a good token."""
-    _refusals: int = 0
+    _refusals: int = attrs.field(default=0, init=False)
     _proofs: ProofChecks = attrs.field(init=False)
     _nonces: Nonces = attrs.field(init=False)
 
@@ -127,14 +130,14 @@ class ProtectedResource:
         document = resource_metadata(self.quirks, self.places)
         if self.own.places.issuer != self.places.issuer:
             document["authorization_servers"] = [self.own.places.issuer]
-        listed = document.get("scopes_supported")
-        self.demands.supported = tuple(str(each) for each in listed) if isinstance(listed, list) else ()
+        self.demands.supported = listed(document, "scopes_supported")
         return json_response(document)
 
     def _refusal(self, request: Request, method: str, now: float) -> Response | None:
         given = request.header("authorization")
         if given is None:
-            if self.accepted:
+            usable = any(token.expires_at > now for token in self.own.tokens.issued.values())
+            if self.accepted and usable:
                 self.ledger.note("auth.bearer-every-request", f"{method} comes without the token that there is")
             if self.quirks.guarded and method not in self.quirks.guarded:
                 return None
@@ -145,18 +148,20 @@ class ProtectedResource:
             return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
         right = scheme.lower() == token.kind.lower()
         requirement = "auth.bearer-header" if token.kind == "Bearer" else "dpop.client-scheme"
-        if not self.ledger.expect(right, requirement, f"a token of type {token.kind} comes by {scheme[:20]!a}"):
+        if not right:
+            self.ledger.expect(not token.said, requirement, f"a token of type {token.kind} comes by {scheme[:20]!a}")
             return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
         if token.thumbprint is not None and (refusal := self._unproved(request, token, now)) is not None:
             return refusal
         return self._lacking(token, method)
 
     def _token(self, text: str) -> Token | None:
-        """The token, if it is of the authorization server of this server."""
+        """The token, if it is of an authorization server that this server names."""
+        named = listed(resource_metadata(self.quirks, self.places), "authorization_servers")
         for server in self.servers:
             found = server.tokens.issued.get(text)
             if found is not None:
-                own = server is self.own
+                own = server is self.own or (server.places.issuer in named and not server.retired)
                 foreign = "a token of another authorization server comes"
                 self.ledger.expect(own or server.retired, "auth.client-only-own-as-tokens", foreign)
                 return found if own else None
@@ -187,17 +192,20 @@ class ProtectedResource:
             self.accepted += 1
             return None
         answer = self._challenge(403, self.quirks.challenge_scope, needed)
-        self.demands.insufficient = any("insufficient_scope" in line for line in self.quirks.challenge_scope)
+        said = any("insufficient_scope" in line for line in self.quirks.challenge_scope)
+        self.demands.insufficient = said and self._refusals <= _PATIENCE
         return answer
 
     def _challenge(self, status: int, lines: Sequence[str], scopes: Sequence[str]) -> Response:
         named = " ".join(scopes)
         self.demands.insufficient = False
-        self.demands.challenged = tuple(scopes) if any("{scope}" in line for line in lines) else ()
         headers: Pairs = ()
         for line in lines:
             filled = line if named else line.replace(', scope="{scope}"', "")
             if self.quirks.dpop == "required":
                 filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
             headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
+        told = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
+        # Who asked the person twice in vain may give up, and begin anew without the scopes that were wanted.
+        self.demands.challenged = tuple(" ".join(told).split()) if self._refusals <= _PATIENCE else ()
         return Response(status=status, headers=(*headers, *self._nonces.headers()))

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from mcp_conformance.oauth.catalogue import STRANGE_URLS, rows
+from mcp_conformance.oauth.catalogue import STRANGE_URLS, WEB_PAGE, rows
 from mcp_conformance.oauth.quirks import ABSENT, SCOPE, Part, Quirks, Reply, Well
 
 __all__ = ["REFUSED"]
 
 _HTML: Final = (("Content-Type", "text/html"),)
-_PAGE: Final = Reply(status=200, headers=_HTML, body=b"<!doctype html><title>Welcome</title>")
 _RESOURCE: Final = Part.RESOURCE_METADATA
 _SERVER: Final = Part.SERVER_METADATA
 _METHODS: Final = "code_challenge_methods_supported"
@@ -59,7 +58,7 @@ REFUSED: Final = rows(
         ),
         "no-authorization-server": (Quirks(resource_metadata={"authorization_servers": []}), "auth.prm-client-uses"),
         "resource-metadata-broken": (Quirks(replies={_RESOURCE: Reply(status=503)}), None),
-        "resource-metadata-page": (Quirks(replies={_RESOURCE: _PAGE}), None),
+        "resource-metadata-page": (Quirks(replies={_RESOURCE: WEB_PAGE}), None),
         "resource-metadata-huge": (
             Quirks(replies={_RESOURCE: Reply(status=200, body=b'{"resource": "' + b"a" * 300_000 + b'"}')}),
             None,
@@ -76,7 +75,7 @@ REFUSED: Final = rows(
             _redirected(_SERVER, "http://169.254.169.254/"),
             "security.redirect-targets-validated",
         ),
-        "server-metadata-page": (Quirks(replies={_SERVER: _PAGE}), None),
+        "server-metadata-page": (Quirks(replies={_SERVER: WEB_PAGE}), None),
         "server-metadata-null": (Quirks(replies={_SERVER: Reply(status=200, body=b"null")}), None),
         "server-metadata-deep": (Quirks(replies={_SERVER: Reply(status=200, body=b"[" * 100_000)}), None),
         "server-metadata-nowhere": (Quirks(server_metadata_at=()), None),
@@ -110,6 +109,14 @@ REFUSED: Final = rows(
             )
             for kind, url in STRANGE_URLS.items()
         },
+        "authorization_servers-well-known": (
+            Quirks(resource_metadata={"authorization_servers": [Well.OAUTH.value.format(origin="{issuer}", path="")]}),
+            "auth.as-metadata-issuer-validated",
+        ),
+        "issuer-listed-with-slash": (
+            Quirks(resource_metadata={"authorization_servers": ["{issuer}/"]}),
+            "auth.as-metadata-mismatch-not-used",
+        ),
         "no-way-to-register": (Quirks(registers=False), "auth.registration-priority"),
         "registration-refused": (
             Quirks(replies={Part.REGISTRATION: Reply(status=403, body=b'{"error": "access_denied"}')}),

@@ -14,6 +14,7 @@ import trio
 
 from mcp_conformance.oauth.messages import Request, Response
 from mcp_conformance.oauth.world import World
+from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_conformance.oauth.quirks import Quirks
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["open_world"]
+__all__ = ["open_world", "serve_stream"]
 
 _READ: Final = 65_536
 _LARGEST: Final = 1_048_576
@@ -67,15 +68,11 @@ async def open_world(
         documents=documents,
     )
 
-    async def serve(stream: trio.SocketStream, origin: str) -> None:
-        async with stream:
-            await _Connection(stream, origin, world, clock).run()
-
-    async with trio.open_nursery(strict_exception_groups=False) as nursery:
+    async with open_nursery() as nursery:
         for listener, origin in zip(listeners, origins, strict=True):
 
             async def handle(stream: trio.SocketStream, origin: str = origin) -> None:
-                await serve(stream, origin)
+                await serve_stream(stream, origin, world, clock)
 
             await nursery.start(trio.serve_listeners, handle, [listener])
         try:
@@ -84,10 +81,23 @@ async def open_world(
             nursery.cancel_scope.cancel()
 
 
+async def serve_stream(stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
+    """Serves one connection, and closes it.
+
+    Args:
+        stream: The connection.
+        origin: Whom the client thinks that it talks to.
+        world: Who answers.
+        clock: Seconds since the epoch.
+    """
+    async with stream:
+        await _Connection(stream, origin, world, clock).run()
+
+
 class _Connection:
     """One connection, with requests one after the other."""
 
-    def __init__(self, stream: trio.SocketStream, origin: str, world: World, clock: Callable[[], float]) -> None:
+    def __init__(self, stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
         self._stream: Final = stream
         self._origin: Final = origin
         self._world: Final = world
@@ -114,7 +124,7 @@ class _Connection:
         while True:
             event = self._h11.next_event()
             if event is h11.NEED_DATA:
-                self._h11.receive_data(await self._stream.receive_some(_READ))
+                self._h11.receive_data(bytes(await self._stream.receive_some(_READ)))
             elif isinstance(event, h11.Request):
                 head = event
             elif isinstance(event, h11.Data):
@@ -135,7 +145,9 @@ class _Connection:
         )
 
     async def _send(self, answer: Response) -> None:
-        headers = [*answer.headers, ("Content-Length", str(len(answer.body)))]
+        # Bytes, since a header may have what no ASCII is.
+        headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in answer.headers]
+        headers.append((b"content-length", b"%d" % len(answer.body)))
         if answer.status == 204:
             headers.pop()
         for event in (

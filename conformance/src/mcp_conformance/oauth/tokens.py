@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import attrs
 
-from mcp_conformance.oauth.documents import changed
+from mcp_conformance.oauth.documents import changed, is_published
 from mcp_conformance.oauth.messages import Response, json_response, single
 from mcp_conformance.oauth.proofs import s256
 
@@ -70,6 +70,8 @@ class Token:
     """Of the key that it is bound to."""
     family: int
     """All that came of one authorization has one."""
+    said: bool = True
+    """Whether the client was told its type."""
 
 
 @attrs.define
@@ -111,9 +113,9 @@ class TokenEndpoint:
     """Codes that were given."""
     issued: dict[str, Token] = attrs.field(factory=dict, repr=False)
     """Access tokens that were given and are good, but for their time."""
-    _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, repr=False)
-    _families: int = 0
-    _forgotten: int = 0
+    _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
+    _families: int = attrs.field(default=0, init=False)
+    _forgotten: int = attrs.field(default=0, init=False)
 
     def answer(self, request: Request, now: float) -> Response:
         """Answers a request for a token."""
@@ -141,7 +143,7 @@ class TokenEndpoint:
         client, proved = self.clients.authenticate(request, now=now, needed=kind != _JWT_BEARER)
         if client is not None and self._forgotten < self.quirks.forgets:
             self._forgotten += 1
-            self.clients.registered.pop(client.client_id, None)
+            self.clients.forget(client.client_id)
             proved = False
         if not proved:
             raise _Refused("invalid_client", 401)
@@ -173,7 +175,9 @@ class TokenEndpoint:
         if proof is None:
             if request.header("dpop") is None and self.quirks.dpop == "accepted":
                 return None
-            if request.header("dpop") is None:
+            # Who has no metadata cannot know that it is wanted.
+            known = bool(self.quirks.server_metadata_at) and is_published(self.quirks)
+            if request.header("dpop") is None and known:
                 self.ledger.note("dpop.client-token-request-proof", "a token request has no proof")
             raise _Refused("invalid_dpop_proof")
         if not self.nonces.accept(proof):
@@ -259,6 +263,8 @@ class TokenEndpoint:
             document["refresh_token"] = refresh
         document = changed(document, self.quirks.token, self.places)
         token.scopes = _scopes(document.get("scope"), token.scopes)
+        told = document.get("token_type")
+        token.said = isinstance(told, str) and told.lower() == token.kind.lower()
         self.issued[token.text] = token
         headers = self.nonces.headers()
         if not self.quirks.token_as_form:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mcp_conformance.oauth.catalogue import rows
+import attrs
+
+from mcp_conformance.oauth.catalogue import WEB_PAGE, rows
 from mcp_conformance.oauth.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
 
 __all__ = ["TOLERATED"]
@@ -65,6 +67,14 @@ TOLERATED: Final = rows(
         "metadata-page-at-openid-place": (
             Quirks(server_metadata_at=(Well.OPENID_APPENDED,)),
             "auth.client-both-as-metadata",
+        ),
+        "page-in-place-of-metadata": (
+            Quirks(server_metadata_at=(Well.OPENID_APPENDED,), replies={_SERVER: attrs.evolve(WEB_PAGE, times=1)}),
+            "auth.as-wellknown-multiple",
+        ),
+        "page-in-place-of-resource-metadata": (
+            Quirks(challenge=(), resource_metadata_at="root", replies={_RESOURCE: attrs.evolve(WEB_PAGE, times=1)}),
+            "auth.client-prm-fallback-order",
         ),
         "issuer-with-path": (Quirks(issuer="{server}/tenant"), "auth.as-wellknown-path-order"),
         "issuer-with-path-openid-inserted": (
@@ -174,7 +184,7 @@ TOLERATED: Final = rows(
         "refresh-token-stays": (Quirks(refresh="stays"), None),
         "token-as-form": (Quirks(token_as_form=True), None),
         "token-answer-with-more": (Quirks(token={"id_token": "x.y.z", "error": None, "example_parameter": [1]}), None),
-        "token-member-twice": (Quirks(appended={Part.TOKEN: '"token_type": "Bearer"'}), None),
+        "token-member-twice": (Quirks(appended={Part.TOKEN: '"expires_in": 3600'}), None),
         # A key that tokens are bound to: a client without one is not asked for it.
         "keys-accepted": (Quirks(dpop="accepted"), "dpop.optional"),
         # What is slow.

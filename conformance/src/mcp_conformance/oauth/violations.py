@@ -35,8 +35,8 @@ class Ledger:
     """In the order in which they happened."""
     secrets: dict[str, str] = attrs.field(factory=dict, repr=False)
     """Codes, tokens, client secrets, verifiers, assertions; to whose origin each may go."""
-    _count: int = attrs.field(default=0)
-    _now: Request | None = attrs.field(default=None, repr=False)
+    _count: int = attrs.field(default=0, init=False)
+    _now: Request | None = attrs.field(default=None, init=False, repr=False)
 
     def begin(self, request: Request) -> None:
         """What is noted from now on was done by this request."""

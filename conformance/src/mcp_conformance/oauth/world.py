@@ -18,7 +18,7 @@ import attrs
 from mcp_conformance.oauth.authorization_server import AuthorizationServer, Demands
 from mcp_conformance.oauth.clients import Client, Clients
 from mcp_conformance.oauth.discovery import DiscoveryOrder
-from mcp_conformance.oauth.documents import Places, usable_resources
+from mcp_conformance.oauth.documents import Places, is_published, usable_resources
 from mcp_conformance.oauth.identity_provider import IdentityProvider
 from mcp_conformance.oauth.messages import Request, Response, origin_of, single
 from mcp_conformance.oauth.protected_resource import ProtectedResource
@@ -50,6 +50,7 @@ class World:
         idp: The origin of the identity provider.
         clients: Clients that are registered at the authorization server beforehand, in the words of RFC 7591.
         documents: Metadata documents of clients, by their URLs.
+        told: Issuers that the client has from its user, and need not find.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class World:
         idp: str = "https://idp.example",
         clients: Sequence[JsonObject] = (),
         documents: Mapping[str, JsonObject] | None = None,
+        told: Sequence[str] = (),
     ) -> None:
         self.quirks: Final = Quirks() if quirks is None else quirks
         """How it behaves."""
@@ -75,22 +77,16 @@ class World:
         self.demands: Final = Demands()
         """What scopes were wanted, and asked for."""
         assertions: dict[str, str] = {}
-        given: Mapping[str, JsonObject] = documents or {}
-        self.server: Final = AuthorizationServer(
-            quirks=self.quirks,
-            places=self.places,
-            ledger=self.ledger,
-            demands=self.demands,
-            documents=given,
-            assertions=assertions,
-        )
+        self._documents: Final[Mapping[str, JsonObject]] = documents or {}
+        self.server: Final = self._server(self.quirks, self.places, assertions, told)
         """The authorization server of the MCP server."""
-        self.other: Final = AuthorizationServer(
-            quirks=Quirks(resource_metadata={"authorization_servers": [other]}, scopes=self.quirks.scopes),
-            places=attrs.evolve(self.places, server=other, issuer=other),
-            ledger=self.ledger,
-            demands=self.demands,
-            documents=given,
+        self.other: Final = self._server(
+            Quirks(
+                resource_metadata={**self.quirks.resource_metadata, "authorization_servers": [other]},
+                scopes=self.quirks.scopes,
+            ),
+            attrs.evolve(self.places, server=other, issuer=other),
+            {},
         )
         """Another one, without quirks."""
         self.resource: Final = ProtectedResource(
@@ -106,15 +102,7 @@ class World:
         assertions[self.workload] = "wif.client-assertion"
         self.id_token: Final = self.ledger.new("id-token", idp)
         """An ID token of an employee."""
-        self.idp: Final = IdentityProvider(
-            audience=self.places.issuer,
-            resources=usable_resources(self.quirks, self.places),
-            server=self.places.server,
-            ledger=self.ledger,
-            clients=Clients(issuer=idp, ledger=self.ledger, documents=given, takes_documents=False),
-            assertions=assertions,
-            id_token=self.id_token,
-        )
+        self.idp: Final = self._identity_provider(idp, assertions)
         """The identity provider."""
         self._idp_origin: Final = idp
         self._order: Final = DiscoveryOrder(places=self.places, ledger=self.ledger)
@@ -122,6 +110,31 @@ class World:
         self._forbidden: Final[set[str]] = set()
         for document in clients:
             self.register(document)
+
+    def _server(
+        self, quirks: Quirks, places: Places, assertions: dict[str, str], told: Sequence[str] = ()
+    ) -> AuthorizationServer:
+        return AuthorizationServer(
+            quirks=quirks,
+            places=places,
+            ledger=self.ledger,
+            demands=self.demands,
+            documents=self._documents,
+            assertions=assertions,
+            told=told,
+        )
+
+    def _identity_provider(self, origin: str, assertions: dict[str, str]) -> IdentityProvider:
+        clients = Clients(issuer=origin, ledger=self.ledger, documents=self._documents, takes_documents=False)
+        return IdentityProvider(
+            audience=self.places.issuer,
+            resources=usable_resources(self.quirks, self.places),
+            server=self.places.server,
+            ledger=self.ledger,
+            clients=clients,
+            assertions=assertions,
+            id_token=self.id_token,
+        )
 
     @property
     def violations(self) -> Sequence[Violation]:
@@ -143,12 +156,20 @@ class World:
         return client
 
     def migrate(self) -> None:
-        """The MCP server goes over to the other authorization server."""
+        """The MCP server goes over to the other authorization server.
+
+        Raises:
+            ValueError: It has no metadata in which it could say so.
+        """
+        if not is_published(self.quirks):
+            raise ValueError("without metadata of the resource nobody can be told of another authorization server")
         self.server.retired = True
+        # What was asked for before was asked of somebody else.
+        self.demands.asked.clear()
 
     def restart(self) -> None:
         """The authorization server forgets all clients and tokens, as one without a store does."""
-        self.server.clients.registered.clear()
+        self.server.clients.forget()
         self.server.tokens.revoke()
 
     def answer(self, request: Request, now: float) -> Response | None:
@@ -200,6 +221,8 @@ class World:
             part = side.part(request) if request.origin == at else None
             if part is None:
                 continue
+            if isinstance(side, AuthorizationServer) and part is Part.SERVER_METADATA:
+                side.looked_up = True
             reply = self._reply(part) if side is not self.other else None
             if reply is not None and reply.status is not None:
                 headers = tuple((name, self.places.fill(value)) for name, value in reply.headers)
@@ -241,7 +264,7 @@ class World:
             posted = request.method != "GET"
             if posted or origin_of(target) != request.origin:
                 self._forbidden.add(target)
-        if answer.status == 401:
+        if answer.status == 401 and self.resource.part(request) is Part.MCP:
             lines = [value for name, value in answer.headers if name.lower() == "www-authenticate"]
             named = [found[1] for found in map(_NAMED_URL.search, lines) if found]
             self._order.told = named[0] if named else None

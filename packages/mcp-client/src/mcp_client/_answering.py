@@ -6,6 +6,7 @@ Both forms end in the same functions of `Handlers`; here they meet.
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_client._filled_in import why_unfit
@@ -48,6 +49,8 @@ _LEVELS: Final = {
     "alert": logging.CRITICAL,
     "emergency": logging.CRITICAL,
 }
+
+_PAGE: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -108,6 +111,7 @@ class Answering:
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
             return _fitting(params, _checked(await handlers.elicit(params), ElicitResult))
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
+            _check_page(params.url)
             return _fitting(params, _checked(await handlers.elicit_url(params), ElicitResult))
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return await self._sample(handlers.sample, params)
@@ -145,6 +149,15 @@ class Answering:
             self._handlers.log(params)
         except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
             _log.exception("the handler of log messages failed")
+
+
+def _check_page(url: str) -> None:
+    """Refuses what is no page, and might still be opened by an application: a script, a file, a program of this machine.
+
+    Whether a page is to be trusted, only the user can say.
+    """
+    if not _PAGE.match(url):
+        raise RequestFailed("the user can only be sent to an http or https URL", code=ErrorCode.INVALID_PARAMS)
 
 
 def _fitting(params: ElicitRequestFormParams | ElicitRequestURLParams, answer: ElicitResult) -> ElicitResult:

@@ -46,7 +46,7 @@ class Passing:
     """The id of an incoming request; `None` for a notification, for a question that came in a result, and for a request
     that is about to be sent."""
     principal: str | None = None
-    """On a server: who the client was established to be."""
+    """On a server: who the client was established to be, by its `mcp_core.oauth.principal.Principal.key`."""
 
 
 Proceed: TypeAlias = Callable[[Passing], Awaitable[object]]

@@ -166,7 +166,8 @@ class Discovery:
 
     def note(self, url: str, why: str, verdict: str) -> None:
         """Writes down what came of a URL."""
-        self.attempts.append(Attempt(url, why, verdict))
+        # The URL may be anything that a stranger wrote, and this is shown to people.
+        self.attempts.append(Attempt(one_line(url), why, verdict))
 
     def run(self, challenge: Challenge | None = None) -> Running[Discovered]:
         """The whole discovery.
@@ -187,7 +188,8 @@ class Discovery:
             metadata = yield from self._authorization_server(issuer, exact=True)
             if metadata is not None:
                 return Discovered(resource=named, server=metadata, protected_resource=resource)
-        raise self._not_found(f"no metadata of {' or '.join(issuers[:_CANDIDATES])} can be used")
+        asked = " or ".join(one_line(issuer) for issuer in issuers[:_CANDIDATES])
+        raise self._not_found(f"no metadata of {asked} can be used")
 
     def _not_found(self, sentence: str) -> DiscoveryFailed | IssuerMismatch:
         if self._mismatch is not None:
@@ -274,7 +276,7 @@ class Discovery:
         try:
             check_peer_url(url, what=why, networks=self.networks)
         except UnsafeUrl as unsafe:
-            self.note(url[:200], why, unsafe.reason)
+            self.note(url, why, unsafe.reason)
             return None
         answer = yield from requested(FetchJson(url=url, why=why, headers=self._headers))
         if isinstance(answer, Unreachable):

@@ -90,6 +90,8 @@ class Flow:
         """What it runs with."""
         self.client: ClientRecord | None = None
         """The client at the authorization server, as soon as it is known."""
+        self.found: Discovered | None = None
+        """The authorization server and what the server says of itself, as soon as they are known."""
         self.discovery: Final = Discovery(
             settings.server_url,
             networks=settings.networks,
@@ -197,7 +199,7 @@ class Flow:
             refreshed = yield from self._refresh(tokens)
             if refreshed is not None:
                 return refreshed
-        found = yield from self.discovery.run(challenge)
+        found = self.found = yield from self.discovery.run(challenge)
         self._authorization_url = found.server.authorization_endpoint
         same = tokens is not None and (tokens.issuer, tokens.resource) == (found.server.issuer, found.resource)
         previous = tokens if same else None

@@ -198,7 +198,7 @@ class Registrar:
         try:
             check_peer_url(endpoint, what="registration_endpoint", networks=self.discovery.networks)
         except UnsafeUrl as unsafe:
-            self.discovery.note(endpoint[:200], Register.why, unsafe.reason)
+            self.discovery.note(endpoint, Register.why, unsafe.reason)
             return None
         method = self._wanted_method()
         document = registration_document(self.settings, redirect_uri=uri, method=method, signer=self.signer)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.errors import InsufficientScope
+from mcp_core.oauth._reading import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,8 +93,8 @@ class StepUps:
         """
         key = (tokens.server_url, operation)
         taken = self._taken.get(key, 0)
-        granted = f"granted are {' '.join(tokens.scopes) or 'none by name'}"
-        wanted = f"{operation or 'the request'} needs {' '.join(required) or 'more scopes'}"
+        granted = f"granted are {one_line(' '.join(tokens.scopes)) or 'none by name'}"
+        wanted = f"{operation or 'the request'} needs {one_line(' '.join(required)) or 'more scopes'}"
         if required and set(required) <= set(tokens.scopes):
             sentence = f"{wanted}, and the token has them: {granted}. The authorization server and the server disagree"
             raise InsufficientScope(sentence, required=required, granted=tokens.scopes)

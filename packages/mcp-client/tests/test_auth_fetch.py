@@ -1,0 +1,539 @@
+"""Requests to URLs of strangers: where they may lead, and how much they may cost."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Literal, TypeAlias
+
+import attrs
+import pytest
+import trio
+import trio.testing
+import trustme
+from zoo import Asked, Reply, page, serving
+
+from mcp_client import Tls
+from mcp_client._authorizer import Site
+from mcp_client._nursery import open_private_nursery
+from mcp_client.auth._fetch import GuardedFetch, networks_around
+from mcp_core.limits import CLIENT_LIMITS
+from mcp_core.oauth.addresses import AddressClass
+from mcp_core.oauth.steps import FetchJson, HttpAnswer, PostForm, Register, Request, Unreachable
+from mcp_core.revisions import REVISIONS
+
+PUBLIC = frozenset({AddressClass.PUBLIC})
+LOCAL = PUBLIC | {AddressClass.LOOPBACK}
+
+CLASSES = {
+    "127.0.0.1": "loopback",
+    "127.9.9.9": "loopback",
+    "::1": "loopback",
+    "10.0.0.1": "private",
+    "172.16.0.1": "private",
+    "192.168.1.1": "private",
+    "fd12::1": "private",
+    "100.64.0.1": "shared",
+    "169.254.1.1": "link-local",
+    "fe80::1": "link-local",
+    "169.254.169.254": "cloud metadata",
+    "fd00:ec2::254": "cloud metadata",
+    "100.100.100.200": "cloud metadata",
+    "168.63.129.16": "cloud metadata",
+    "224.0.0.1": "multicast",
+    "0.0.0.0": "unspecified",
+    "::": "unspecified",
+    "240.0.0.1": "reserved",
+    "192.0.2.1": "reserved",
+    "::ffff:127.0.0.1": "loopback",
+    "64:ff9b::a00:1": "private",
+}
+
+
+Found: TypeAlias = (
+    tuple[Literal[socket.AddressFamily.AF_INET], socket.SocketKind, int, str, tuple[str, int]]
+    | tuple[
+        Literal[socket.AddressFamily.AF_INET6],
+        socket.SocketKind,
+        int,
+        str,
+        tuple[str, int, int, int] | tuple[int, bytes],
+    ]
+)
+
+
+@attrs.define
+class Names(trio.abc.HostnameResolver):
+    """Resolves names as a test wants it, each time another way if it likes."""
+
+    known: dict[str, list[list[str]]]
+    asked: list[str] = attrs.field(factory=list)
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Found]:
+        await trio.lowlevel.checkpoint()
+        assert host is not None
+        name = host.decode()
+        self.asked.append(name)
+        turns = self.known.get(name)
+        if turns is None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        addresses = turns.pop(0) if len(turns) > 1 else turns[0]
+        assert isinstance(port, int)
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port, 0, 0))
+            if ":" in address
+            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in addresses
+        ]
+
+    async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
+        raise AssertionError("nobody asks for that")
+
+
+@attrs.define
+class Dialled:
+    """Where connections were attempted."""
+
+    to: list[str] = attrs.field(factory=list)
+
+
+@pytest.fixture
+def dialled(monkeypatch: pytest.MonkeyPatch) -> Dialled:
+    """Records each address that a connection is made to. Only 127.0.0.1 is there."""
+    dialled = Dialled()
+    real = trio.open_tcp_stream
+
+    async def connect(host: str, port: int) -> trio.SocketStream:
+        dialled.to.append(host)
+        if host == "203.0.114.1":
+            await trio.sleep_forever()
+        if host != "127.0.0.1":
+            raise OSError(113, "No route to host")
+        return await real(host, port)
+
+    monkeypatch.setattr("mcp_client.auth._fetch.trio.open_tcp_stream", connect)
+    return dialled
+
+
+@contextmanager
+def resolving(known: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Names]:
+    names = Names({name: [list(turn) for turn in turns] for name, turns in known.items()})
+    before = trio.socket.set_custom_hostname_resolver(names)
+    try:
+        yield names
+    finally:
+        trio.socket.set_custom_hostname_resolver(before)
+
+
+@asynccontextmanager
+async def fetching(
+    networks: frozenset[AddressClass] = LOCAL,
+    url: str = "http://127.0.0.1/mcp",
+    *,
+    tls: ssl.SSLContext | Tls | None = None,
+    proxies: Mapping[str, str] | Literal[False] | None = False,
+) -> AsyncIterator[GuardedFetch]:
+    async with open_private_nursery() as nursery:
+        fetch = GuardedFetch(site(nursery, url, tls=tls, proxies=proxies), networks)
+        try:
+            yield fetch
+        finally:
+            await fetch.aclose()
+
+
+def site(
+    nursery: trio.Nursery,
+    url: str,
+    *,
+    tls: ssl.SSLContext | Tls | None = None,
+    proxies: Mapping[str, str] | Literal[False] | None = False,
+) -> Site:
+    return Site(
+        url=url,
+        nursery=nursery,
+        waiting=lambda: contextmanager(lambda: iter([None]))(),
+        revisions=tuple(REVISIONS.values()),
+        tls=tls,
+        proxies=proxies,
+        limits=CLIENT_LIMITS,
+    )
+
+
+STEPS: dict[str, type[Request]] = {"document": FetchJson, "registration": Register, "token": PostForm}
+
+
+def step(kind: str, url: str, *, configured: bool = False) -> Request:
+    if kind == "document":
+        return FetchJson(url=url, why="test", headers=(("Accept", "application/json"),))
+    if kind == "registration":
+        return Register(url=url, document={"client_name": "Tester"})
+    return PostForm(url=url, why="test", headers=(), form=(("a", "b c&d"),), configured=configured)
+
+
+@pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges")
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize(("address", "named"), CLASSES.items())
+@pytest.mark.parametrize("company", [[], ["93.184.216.34"]], ids=["alone", "beside a public one"])
+async def test_a_name_that_leads_to_an_address_which_is_no_strangers_affair_is_not_asked(
+    kind: str, address: str, named: str, company: list[str], dialled: Dialled
+) -> None:
+    with resolving({"as.example": [[*company, address]]}):
+        async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
+            answer = await fetch.ask(step(kind, "https://as.example/x"))
+    assert isinstance(answer, Unreachable)
+    assert f"leads to a {named} address ({ipaddress.ip_address(address)}), where the server is not" in answer.reason
+    assert dialled.to == []
+
+
+async def test_a_name_is_resolved_once_and_the_connection_goes_where_it_led(dialled: Dialled) -> None:
+    async with serving(page(200, b"{}")) as server:
+        port = server.url.split(":")[2].split("/")[0]
+        rebinding = {"rebind.localhost": [["127.0.0.1"], ["10.0.0.1"]]}
+        with resolving(rebinding) as names:
+            async with fetching() as fetch:
+                answer = await fetch.ask(step("document", f"http://rebind.localhost:{port}/x"))
+        assert isinstance(answer, HttpAnswer)
+        assert names.asked == ["rebind.localhost"]
+        assert dialled.to == ["127.0.0.1"]
+        assert server.asked[0].headers["host"] == f"rebind.localhost:{port}"
+
+
+async def test_each_new_connection_is_judged_anew(dialled: Dialled) -> None:
+    async def once(asked: Asked, reply: Reply) -> None:
+        await reply.body(200, b"{}", "application/json", {"Connection": "close"})
+        reply.closed = True
+
+    async with serving(once) as server:
+        port = server.url.split(":")[2].split("/")[0]
+        with resolving({"rebind.localhost": [["127.0.0.1"], ["10.0.0.1"]]}):
+            async with fetching() as fetch:
+                url = f"http://rebind.localhost:{port}/x"
+                assert isinstance(await fetch.ask(step("document", url)), HttpAnswer)
+                assert isinstance(await fetch.ask(step("document", url)), Unreachable)
+    assert dialled.to == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("address", CLASSES)
+async def test_what_the_user_configured_may_be_anywhere(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[str] = []
+
+    async def connect(host: str, port: int) -> trio.SocketStream:
+        connected.append(host)
+        raise OSError(113, "No route to host")
+
+    monkeypatch.setattr("mcp_client._http_dial.trio.open_tcp_stream", connect)
+    async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
+        answer = await fetch.ask(step("token", "https://idp.internal/token", configured=True))
+    assert answer == Unreachable(reason="https://idp.internal cannot be reached: No route to host")
+    assert connected == ["idp.internal"]
+
+
+async def test_addresses_are_tried_one_after_the_other(
+    dialled: Dialled, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with serving(page(200, b"{}")) as server:
+        port = server.url.split(":")[2].split("/")[0]
+        with resolving({"many.localhost": [["203.0.114.1", "203.0.114.2", "127.0.0.1"]]}):
+            async with fetching() as fetch:
+                assert isinstance(await fetch.ask(step("document", f"http://many.localhost:{port}/x")), HttpAnswer)
+    assert dialled.to == ["203.0.114.1", "203.0.114.2", "127.0.0.1"]
+
+
+async def test_a_name_that_nobody_knows_is_told(dialled: Dialled) -> None:
+    with resolving({"empty.example": [[]]}):
+        async with fetching() as fetch:
+            nobody = await fetch.ask(step("document", "https://nobody.example/x"))
+            empty = await fetch.ask(step("document", "https://empty.example/x"))
+    assert isinstance(nobody, Unreachable)
+    assert "Name or service not known" in nobody.reason
+    assert isinstance(empty, Unreachable)
+    assert "has no address" in empty.reason
+
+
+# --- the networks of a server ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "addresses", "more"),
+    [
+        ("https://mcp.example/mcp", ["93.184.216.34"], set()),
+        ("https://mcp.example/mcp", ["10.1.2.3"], {AddressClass.PRIVATE}),
+        ("https://mcp.example/mcp", ["10.1.2.3", "93.184.216.34"], set()),
+        ("https://mcp.example/mcp", ["169.254.169.254"], set()),
+        ("http://localhost:1/mcp", ["127.0.0.1", "::1"], {AddressClass.LOOPBACK}),
+        ("http://127.0.0.1:1/mcp", None, {AddressClass.LOOPBACK}),
+        ("https://192.168.0.1/mcp", None, {AddressClass.PRIVATE}),
+        ("https://unknown.example/mcp", None, set()),
+        ("http://unknown.localhost/mcp", None, {AddressClass.LOOPBACK}),
+    ],
+)
+async def test_where_strangers_may_send_us_follows_from_where_the_server_is(
+    url: str, addresses: list[str] | None, more: set[AddressClass]
+) -> None:
+    host = url.split("/")[2].split(":", maxsplit=1)[0]
+    with resolving({} if addresses is None else {host: [addresses]}):
+        async with open_private_nursery() as nursery:
+            assert await networks_around(site(nursery, url)) == PUBLIC | more
+
+
+async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    class Silent(Names):
+        async def getaddrinfo(
+            self,
+            host: bytes | None,
+            port: bytes | str | int | None,
+            family: int = 0,
+            type: int = 0,
+            proto: int = 0,
+            flags: int = 0,
+        ) -> list[Found]:
+            await trio.sleep_forever()
+
+    before = trio.socket.set_custom_hostname_resolver(Silent({}))
+    try:
+        async with open_private_nursery() as nursery:
+            assert await networks_around(site(nursery, "https://mcp.example/mcp")) == PUBLIC
+        async with fetching() as fetch:
+            answer = await fetch.ask(step("document", "https://as.example/x"))
+    finally:
+        trio.socket.set_custom_hostname_resolver(before)
+    assert isinstance(answer, Unreachable)
+    assert "5 s" in answer.reason
+
+
+async def test_behind_a_proxy_names_are_the_proxys_affair_and_addresses_are_not(dialled: Dialled) -> None:
+    async with serving(page(200, b"{}")) as proxy:
+        proxies = {"http": proxy.url.removesuffix("/mcp")}
+        with resolving({}) as names:
+            async with open_private_nursery() as nursery:
+                behind = site(nursery, "http://mcp.localhost/mcp", proxies=proxies)
+                assert await networks_around(behind) == LOCAL
+            async with fetching(proxies=proxies) as fetch:
+                answer = await fetch.ask(step("document", "http://as.localhost/x"))
+    assert isinstance(answer, HttpAnswer)
+    assert proxy.asked[0].target == "http://as.localhost/x"
+    assert names.asked == []
+
+
+# --- what is sent, and what comes ------------------------------------------------------------------------------------
+
+
+async def test_what_is_asked_is_sent_as_the_step_says_and_nothing_else() -> None:
+    async with serving(page(200, b'{"a": 1}', "application/json")) as server, fetching() as fetch:
+        for kind in STEPS:
+            answer = await fetch.ask(step(kind, server.url))
+            assert isinstance(answer, HttpAnswer)
+            assert (answer.status, answer.body) == (200, b'{"a": 1}')
+            assert answer.header("content-type") == "application/json"
+    document, registration, token = server.asked
+    assert (document.method, document.body) == ("GET", b"")
+    assert (registration.method, registration.body) == ("POST", b'{"client_name":"Tester"}')
+    assert (token.method, token.body) == ("POST", b"a=b+c%26d")
+    assert document.headers["accept"] == "application/json"
+    for asked in server.asked:
+        assert asked.headers["user-agent"] == "mcp-client"
+        assert not {"cookie", "authorization"} & set(asked.headers)
+
+
+async def test_cookies_are_not_kept() -> None:
+    async def sets(asked: Asked, reply: Reply) -> None:
+        await reply.body(200, b"{}", None, {"Set-Cookie": "a=b"})
+
+    async with serving(sets) as server, fetching() as fetch:
+        await fetch.ask(step("document", server.url))
+        await fetch.ask(step("document", server.url))
+    assert all("cookie" not in asked.headers for asked in server.asked)
+
+
+async def test_a_user_agent_that_the_step_names_is_sent_in_place_of_ours() -> None:
+    async with serving(page(200, b"{}")) as server, fetching() as fetch:
+        await fetch.ask(FetchJson(url=server.url, why="test", headers=(("user-agent", "own"),)))
+    assert server.asked[0].headers["user-agent"] == "own"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_document_may_be_one_redirect_away_on_the_same_origin(status: int) -> None:
+    async def moved(asked: Asked, reply: Reply) -> None:
+        if asked.target == "/mcp":
+            await reply.body(status, b"", None, {"Location": "/there?x=1"})
+        else:
+            await reply.body(200, b"{}")
+
+    async with serving(moved) as server, fetching() as fetch:
+        answer = await fetch.ask(step("document", server.url))
+    assert isinstance(answer, HttpAnswer)
+    assert answer.status == 200
+    assert [asked.target for asked in server.asked] == ["/mcp", "/there?x=1"]
+
+
+@pytest.mark.parametrize("kind", ["registration", "token"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_what_is_posted_is_posted_to_nobody_else(kind: str, status: int) -> None:
+    async def moved(asked: Asked, reply: Reply) -> None:
+        await reply.body(status, b"", None, {"Location": "/there"})
+
+    async with serving(moved) as server, fetching() as fetch:
+        answer = await fetch.ask(step(kind, server.url))
+    assert isinstance(answer, HttpAnswer)
+    assert answer.status == status
+    assert len(server.asked) == 1
+
+
+@pytest.mark.spec("security.redirect-targets-validated")
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("/again", "second redirect"),
+        ("http://127.0.0.1:1/x", "another origin"),
+        ("http://169.254.169.254/latest/meta-data", "not https"),
+        ("https://169.254.169.254/latest/meta-data", "cloud metadata"),
+        ("https://10.0.0.1/x", "private"),
+        ("file:///etc/passwd", "no absolute http or https"),
+        ("gopher://127.0.0.1/x", "no absolute http or https"),
+        ("//evil.example/x", "not https"),
+        ("http://user@127.0.0.1/x", "user or a password"),
+        ("\\\\evil.example", "characters"),
+    ],
+)
+async def test_a_redirect_that_leads_elsewhere_is_not_followed(location: str, reason: str) -> None:
+    async def moved(asked: Asked, reply: Reply) -> None:
+        await reply.body(302, b"", None, {"Location": location})
+
+    async with serving(moved) as server, fetching() as fetch:
+        answer = await fetch.ask(step("document", server.url))
+    assert isinstance(answer, Unreachable)
+    assert reason in answer.reason
+    assert len(server.asked) <= 2
+
+
+async def test_a_redirect_without_a_location_is_an_answer() -> None:
+    async with serving(page(302)) as server, fetching() as fetch:
+        answer = await fetch.ask(step("document", server.url))
+    assert isinstance(answer, HttpAnswer)
+    assert answer.status == 302
+
+
+async def test_of_an_answer_that_is_too_long_no_more_is_read_than_shows_it() -> None:
+    sent = 0
+
+    async def endless(asked: Asked, reply: Reply) -> None:
+        nonlocal sent
+        await reply.stream()
+        while True:
+            await reply.chunk(b"x" * 65_536)
+            sent += 65_536
+
+    async with serving(endless) as server, fetching() as fetch:
+        answer = await fetch.ask(step("document", server.url))
+    assert isinstance(answer, HttpAnswer)
+    assert 256 * 1024 < len(answer.body) < 2 * 256 * 1024
+
+
+@pytest.mark.parametrize("where", ["before the head", "in the body"])
+async def test_an_answer_that_does_not_come_is_given_up(where: str, autojump_clock: trio.testing.MockClock) -> None:
+    async def slow(asked: Asked, reply: Reply) -> None:
+        if where == "in the body":
+            await reply.stream()
+        await reply.hang()
+
+    async with serving(slow) as server, fetching() as fetch:
+        before = trio.current_time()
+        answer = await fetch.ask(step("document", server.url))
+        assert trio.current_time() - before == pytest.approx(5)
+    assert answer == Unreachable(reason="it took longer than 5 seconds")
+
+
+async def test_an_answer_that_is_compressed_is_none() -> None:
+    async def packed(asked: Asked, reply: Reply) -> None:
+        await reply.body(200, b"x", "application/json", {"Content-Encoding": "gzip"})
+
+    async with serving(packed) as server, fetching() as fetch:
+        answer = await fetch.ask(step("document", server.url))
+    assert isinstance(answer, Unreachable)
+    assert "gzip" in answer.reason
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def over_tls(authority: trustme.CA, name: str) -> AsyncIterator[tuple[int, list[object]]]:
+    """A server of one answer each; tells the certificates that it was shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    shown: list[object] = []
+
+    async def handle(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        try:
+            while b"\r\n\r\n" not in await stream.receive_some():
+                pass
+            shown.append(stream.getpeercert())
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await stream.aclose()
+        except trio.BrokenResourceError:
+            await trio.aclose_forcefully(stream)
+
+    (listener,) = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
+    async with open_private_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, handle, [listener])
+        transport = listener.transport_listener
+        assert isinstance(transport, trio.SocketListener)
+        yield transport.socket.getsockname()[1], shown
+
+
+async def test_the_certificate_has_to_be_for_the_name_though_the_address_is_pinned(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    authority = trustme.CA()
+    ca_file = tmp_path_factory.mktemp("tls") / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca_file))
+    async with over_tls(authority, "right.localhost") as (port, _):
+        names = {"right.localhost": [["127.0.0.1"]], "wrong.localhost": [["127.0.0.1"]]}
+        with resolving(names):
+            async with fetching(tls=Tls(ca_file=ca_file)) as fetch:
+                right = await fetch.ask(step("document", f"https://right.localhost:{port}/x"))
+                wrong = await fetch.ask(step("document", f"https://wrong.localhost:{port}/x"))
+    assert isinstance(right, HttpAnswer)
+    assert isinstance(wrong, Unreachable)
+    assert "another name" in wrong.reason
+
+
+async def test_our_certificate_is_shown_to_the_server_and_to_no_stranger(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    authority = trustme.CA()
+    files = tmp_path_factory.mktemp("tls")
+    authority.cert_pem.write_to_path(str(files / "ca.pem"))
+    authority.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(str(files / "own.pem"))
+    tls = Tls(ca_file=files / "ca.pem", certificate=files / "own.pem")
+    async with over_tls(authority, "mcp.localhost") as (own, by_server), over_tls(authority, "as.localhost") as other:
+        port, by_stranger = other
+        with resolving({"mcp.localhost": [["127.0.0.1"]], "as.localhost": [["127.0.0.1"]]}):
+            async with fetching(url=f"https://mcp.localhost:{own}/mcp", tls=tls) as fetch:
+                assert isinstance(await fetch.ask(step("document", f"https://mcp.localhost:{own}/x")), HttpAnswer)
+                assert isinstance(await fetch.ask(step("document", f"https://as.localhost:{port}/x")), HttpAnswer)
+    assert [bool(each) for each in by_server] == [True]
+    assert [bool(each) for each in by_stranger] == [False]
+
+
+async def test_a_context_of_the_users_own_is_used_as_it_is() -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    async with over_tls(authority, "as.localhost") as (port, _):
+        with resolving({"as.localhost": [["127.0.0.1"]]}):
+            async with fetching(tls=context) as fetch:
+                assert isinstance(await fetch.ask(step("document", f"https://as.localhost:{port}/x")), HttpAnswer)

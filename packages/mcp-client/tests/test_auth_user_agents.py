@@ -1,0 +1,215 @@
+"""The ways to a person: the browser of the system, and a terminal."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+from auth_world import World, protected
+
+from mcp_client import open_http
+from mcp_client.auth import OAuth, Paste, SystemBrowser
+from mcp_client.auth.user_agents import _browser_command
+from mcp_core.errors import AuthorizationRefused, UnsafeUrl
+
+URL = "https://as.example/authorize?a=1&b=%25VAR%25&c=$(id)&d='x'&e=;f"
+
+
+def program(folder: Path, name: str = "browser") -> Path:
+    """A program that writes its arguments down, one a line."""
+    path = folder / name
+    path.write_text(
+        f'#!/bin/sh\nfor each in "$@"; do printf "%s\\n" "$each" >> {shlex.quote(str(folder / "asked"))}; done\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+async def asked(folder: Path) -> list[str]:
+    path = trio.Path(folder / "asked")
+    with trio.fail_after(10):
+        while not await path.exists() or not (text := await path.read_text()).endswith("\n"):  # noqa: ASYNC110  # a process
+            await trio.sleep(0.01)
+    return text.splitlines()
+
+
+@pytest.mark.spec("security.no-shell-open")
+@pytest.mark.parametrize("how", ["{}", "{} --new-window", "{} --url=%s --other", '"{}" "two words"'])
+async def test_a_browser_gets_the_url_as_one_argument(how: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder" if how.startswith('"') else tmp_path
+    folder.mkdir(exist_ok=True)
+    told: list[str] = []
+    agent = SystemBrowser(tell=told.append, environment={"BROWSER": how.format(program(folder)) + ":other"})
+    async with agent.receive() as receiver:
+        await receiver.open(URL)
+        expected = {
+            "{}": [URL],
+            "{} --new-window": ["--new-window", URL],
+            "{} --url=%s --other": [f"--url={URL}", "--other"],
+            '"{}" "two words"': ["two words", URL],
+        }
+        assert await asked(folder) == expected[how]
+    assert told == [f"To log in, use the window that your browser opens. If there is none, open this URL:\n{URL}"]
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"BROWSER": "/nowhere/at/all"}, {"BROWSER": '"'}, {"DISPLAY": ":0", "PATH": "/nowhere"}]
+)
+async def test_without_a_browser_the_url_is_shown(environment: dict[str, str]) -> None:
+    told: list[str] = []
+    agent = SystemBrowser(tell=told.append, environment=environment)
+    async with agent.receive() as receiver:
+        await receiver.open(URL)
+    assert told == [f"There is no browser that could be opened here. To log in, open this URL on this machine:\n{URL}"]
+
+
+@pytest.mark.spec("security.authorization-url-schemes")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "vbscript:x",
+        "ms-settings:",
+        "-option",
+        "--new-window",
+        "http://as.example/authorize",
+        'https://x" & calc',
+        "https://as.example/\n",
+        "https://as.example/\x1b]0;x\x07",
+        "https://user@as.example/",
+        "/bin/sh",
+        "",
+    ],
+)
+async def test_nothing_but_a_url_for_browsers_is_opened_or_shown(url: str, tmp_path: Path) -> None:
+    told: list[str] = []
+    browser = SystemBrowser(tell=told.append, environment={"BROWSER": str(program(tmp_path))})
+    async with browser.receive() as receiver:
+        with pytest.raises(UnsafeUrl):
+            await receiver.open(url)
+    async with Paste(tell=told.append).receive() as receiver:
+        with pytest.raises(UnsafeUrl):
+            await receiver.open(url)
+    assert told == []
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "programs", "expected"),
+    [
+        ("darwin", {}, ["open"], ("open",)),
+        ("win32", {}, ["rundll32"], ("rundll32", "url.dll,FileProtocolHandler")),
+        ("linux", {"DISPLAY": ":0"}, ["xdg-open", "wslview"], ("xdg-open",)),
+        ("linux", {"WAYLAND_DISPLAY": "w"}, ["xdg-open"], ("xdg-open",)),
+        ("linux", {"WSL_DISTRO_NAME": "x"}, ["wslview"], ("wslview",)),
+        ("linux", {}, ["xdg-open"], None),
+        ("linux", {"DISPLAY": ""}, ["xdg-open"], None),
+        ("linux", {"DISPLAY": ":0"}, [], None),
+        ("freebsd14", {"DISPLAY": ":0"}, ["xdg-open"], ("xdg-open",)),
+    ],
+)
+def test_each_system_has_its_program(
+    platform: str,
+    environment: dict[str, str],
+    programs: list[str],
+    expected: tuple[str, ...] | None,
+    tmp_path: Path,
+) -> None:
+    for name in programs:
+        program(tmp_path, name)
+    found = _browser_command(platform, {"PATH": str(tmp_path), **environment})
+    assert found == (None if expected is None else (str(tmp_path / expected[0]), *expected[1:]))
+
+
+async def test_the_whole_way_with_the_browser_of_the_system() -> None:
+    """The browser is a program that follows redirects, as browsers do."""
+    world = World()
+    follows = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()"
+    told: list[str] = []
+    browser = f"{shlex.quote(sys.executable)} -c {shlex.quote(follows)}"
+    agent = SystemBrowser(tell=told.append, environment={"BROWSER": browser})
+    async with protected(world) as server:
+        auth = OAuth("Tester", user_agent=agent)
+        auth._clock = lambda: world.now
+        with trio.fail_after(30):
+            async with open_http(server.url, auth=auth) as client:
+                assert not (await client.call_tool("echo")).is_error
+    assert world.grants_made == ["authorization_code"]
+
+
+async def test_nobody_can_be_asked_for_a_client_id_in_a_browser() -> None:
+    assert await SystemBrowser().ask_client("https://as.example", "why") is None
+
+
+# --- the terminal ----------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.shown: list[str] = []
+
+    def ask(self, question: str) -> str:
+        self.shown.append(question)
+        return self.lines.pop(0)
+
+    @property
+    def agent(self) -> Paste:
+        return Paste(tell=self.shown.append, ask=self.ask)
+
+
+async def test_the_address_that_is_pasted_is_the_answer() -> None:
+    terminal = Terminal("  http://127.0.0.1:5000/callback?code=x \n")
+    async with terminal.agent.receive(5000) as receiver:
+        assert receiver.redirect_uri == "http://127.0.0.1:5000/callback"
+        await receiver.open(URL)
+        assert await receiver.redirected() == "http://127.0.0.1:5000/callback?code=x"
+    assert URL in terminal.shown[0].splitlines()
+    assert terminal.shown[1] == "The address: "
+
+
+async def test_what_is_not_the_answer_is_asked_for_again() -> None:
+    terminal = Terminal("x\n", "?code=1\n")
+    async with terminal.agent.receive() as receiver:
+        assert receiver.redirect_uri == "http://127.0.0.1:49152/callback"
+        assert await receiver.redirected() == "x"
+        assert await receiver.redirected() == "?code=1"
+    assert "not the answer" in terminal.shown[1]
+
+
+async def test_an_empty_line_gives_up() -> None:
+    async with Terminal("\n").agent.receive() as receiver:
+        with pytest.raises(AuthorizationRefused, match="no address was pasted"):
+            await receiver.redirected()
+
+
+async def test_a_client_id_can_be_typed_in() -> None:
+    terminal = Terminal("c1\n", "\n")
+    client = await terminal.agent.ask_client("https://as.example", "because\x1b[2J\x07 of \u202e it")
+    assert client is not None
+    assert (client.client_id, client.client_secret, client.issuer) == ("c1", None, "https://as.example")
+    assert terminal.shown[0].splitlines()[0] == "because\ufffd[2J\ufffd of \ufffd it"
+    secret = await Terminal("c1\n", "s\n").agent.ask_client("https://as.example", "why")
+    assert secret is not None
+    assert secret.client_secret == "s"
+    assert await Terminal("\n").agent.ask_client("https://as.example", "why") is None
+
+
+async def test_without_anything_else_stderr_and_stdin_are_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=lambda: "?code=1\n"))
+    async with Paste().receive() as receiver:
+        await receiver.open(URL)
+        assert await receiver.redirected() == "?code=1"
+    said = capsys.readouterr()
+    assert URL in said.err
+    assert said.err.endswith("The address: ")
+    assert said.out == ""

@@ -1,0 +1,191 @@
+"""A client around `Flow`: it walks through a session with a world of quirks, as a driver with sockets would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlencode, urljoin
+
+import attrs
+from oauth_world import NOW, REDIRECT, random_bytes
+
+from mcp_conformance.oauth.messages import Request, Response
+from mcp_conformance.oauth.world import World
+from mcp_core.errors import UnsafeUrl
+from mcp_core.oauth.challenge import choose_challenge, read_challenges
+from mcp_core.oauth.client_metadata import ClientSettings
+from mcp_core.oauth.dpop import Proof
+from mcp_core.oauth.flow import Flow
+from mcp_core.oauth.grants import AuthorizationCode, Grant
+from mcp_core.oauth.jws import Signer
+from mcp_core.oauth.presentation import authorization_headers
+from mcp_core.oauth.records import ClientRecord, TokenRecord
+from mcp_core.oauth.scopes import StepUps
+from mcp_core.oauth.settings import FlowSettings
+from mcp_core.oauth.steps import (
+    Answer,
+    AskClient,
+    AwaitRedirect,
+    ClientAnswer,
+    Done,
+    Failed,
+    FetchJson,
+    FindClient,
+    HttpAnswer,
+    OpenBrowser,
+    Opened,
+    Pairs,
+    PostForm,
+    Redirected,
+    Register,
+    Unreachable,
+)
+from mcp_core.oauth.urls import check_redirect
+
+DOCUMENT: Final = "https://app.example/client.json"
+SESSION: Final = ("initialize", "notifications/initialized", "tools/list", "tools/call")
+_PATIENCE: Final = 10.0
+"""Seconds for one answer. The clock is moved and not waited for."""
+
+
+class GaveUp(Exception):
+    """The server refuses without a reason to which there is a remedy."""
+
+
+@attrs.define(kw_only=True)
+class Walker:
+    """One client."""
+
+    world: World
+    grant: Grant = attrs.field(factory=lambda: AuthorizationCode(redirect_uri=REDIRECT))
+    credentials: tuple[ClientRecord, ...] = ()
+    scopes: tuple[str, ...] | None = None
+    authorization_server: str | None = None
+    signer: Signer | None = None
+    proof: Proof | None = None
+    now: float = NOW
+    tokens: TokenRecord | None = None
+    kept: dict[str, ClientRecord] = attrs.field(factory=dict)
+    opened: list[str] = attrs.field(factory=list)
+    shown: list[str] = attrs.field(factory=list)
+    """What anybody may have seen: steps as they are shown, errors."""
+    steps: int = 0
+    _back: list[str] = attrs.field(factory=list)
+    _step_ups: StepUps = attrs.field(factory=StepUps)
+    _random: Callable[[int], bytes] = attrs.field(factory=random_bytes)
+
+    def settings(self) -> FlowSettings:
+        client = ClientSettings(client_name="App", redirect_uris=("http://127.0.0.1/callback",), metadata_url=DOCUMENT)
+        return FlowSettings(
+            server_url=self.world.places.resource,
+            grant=self.grant,
+            client=client,
+            credentials=self.credentials,
+            scopes=self.scopes,
+            authorization_server=self.authorization_server,
+            signer=self.signer,
+            proof=self.proof,
+        )
+
+    def session(self) -> None:
+        """Everything that a client does who wants to call a tool."""
+        for method in SESSION:
+            self.call(method)
+
+    def call(self, method: str) -> Response:
+        """One request to the server, with whatever it takes to get it through."""
+        refused = 0
+        while True:
+            answer = self._ask(method)
+            if answer.status < 300:
+                return answer
+            lines = [value for name, value in answer.headers if name.lower() == "www-authenticate"]
+            schemes = ("Bearer",) if self.proof is None else ("DPoP", "Bearer")
+            challenge = choose_challenge(read_challenges(lines), schemes=(*schemes, "DPoP"))
+            refused += 1
+            hopeless = answer.status == 403 and (challenge is None or not challenge.wants_more_scope)
+            if answer.status not in (401, 403) or hopeless or refused > 4:
+                raise GaveUp(f"status {answer.status} for {method}")
+            flow = Flow(self.settings(), random_bytes=self._random, step_ups=self._step_ups, operation=method)
+            self.run(flow, flow.start(self.now, challenge=challenge, tokens=self.tokens))
+
+    def refresh(self) -> None:
+        """Gets a new token before the old one ends."""
+        flow = Flow(self.settings(), random_bytes=self._random)
+        self.run(flow, flow.start(self.now, tokens=self.tokens))
+
+    def run(self, flow: Flow, step: object) -> None:
+        """Does all steps of a flow; raises its error."""
+        while not isinstance(step, Done | Failed):
+            self.steps += 1
+            self.shown.append(repr(step))
+            answer = self._answer(flow, step)
+            step = answer if isinstance(answer, Failed) else flow.receive(answer, self.now)
+        self.shown.append(repr(step))
+        if flow.client is not None and flow.client.issuer is not None:
+            self.kept[flow.client.issuer] = flow.client
+        if isinstance(step, Failed):
+            self.shown.append(f"{step.error} {step.error!r} {step.error.attempts}")
+            self.tokens = None if step.forget == self.tokens else self.tokens
+            raise step.error
+        self.tokens = step.tokens
+
+    def _answer(self, flow: Flow, step: object) -> Answer | Failed:
+        match step:
+            case FetchJson():
+                return self._http("GET", step.url, step.headers, b"")
+            case Register():
+                return self._http("POST", step.url, step.headers, json.dumps(step.document).encode())
+            case PostForm():
+                return self._http("POST", step.url, step.headers, urlencode(step.form).encode())
+            case FindClient():
+                return ClientAnswer(client=self.kept.get(step.issuer))
+            case AskClient():
+                return ClientAnswer(client=None)
+            case OpenBrowser():
+                self.opened.append(step.url)
+                self._back = self.world.browse(step.url, self.now)
+                return Opened()
+            case AwaitRedirect():
+                return Redirected(url=self._back.pop(0)) if self._back else flow.abandon("nobody came back")
+        raise AssertionError(step)
+
+    def _ask(self, method: str) -> Response:
+        message: dict[str, object] = {"jsonrpc": "2.0", "method": method, "params": {}}
+        if not method.startswith("notifications/"):
+            message["id"] = 1
+        answer, learned = self._send(message)
+        return self._send(message)[0] if learned and answer.status == 401 else answer
+
+    def _send(self, message: dict[str, object]) -> tuple[Response, bool]:
+        """The answer, and whether the next proof will be another one because of it."""
+        url = self.world.places.resource
+        headers: Pairs = (("Content-Type", "application/json"),)
+        if self.tokens is not None:
+            headers += authorization_headers(self.tokens, method="POST", url=url, now=self.now, proof=self.proof)
+        sent = Request(method="POST", url=url, headers=headers, body=json.dumps(message).encode())
+        answer = self.world.answer(sent, self.now)
+        assert answer is not None
+        return answer, self.proof is not None and self.proof.learn(url, answer.headers)
+
+    def _http(self, method: str, url: str, headers: Pairs, body: bytes) -> HttpAnswer | Unreachable:
+        followed = 0
+        while True:
+            answer = self.world.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
+            if answer is None:
+                return Unreachable(reason="there is nobody")
+            self.now += min(answer.delay, _PATIENCE)
+            if answer.delay > _PATIENCE:
+                return Unreachable(reason="it took too long")
+            location = answer.header("location")
+            if method == "GET" and location is not None and answer.status in (301, 302, 303, 307, 308):
+                target = urljoin(url, location)
+                try:
+                    flow_networks = Flow(self.settings(), random_bytes=self._random).discovery.networks
+                    check_redirect(url, target, followed=followed, networks=flow_networks)
+                except UnsafeUrl as unsafe:
+                    return Unreachable(reason=unsafe.message)
+                url, followed = target, followed + 1
+                continue
+            return HttpAnswer(status=answer.status, headers=answer.headers, body=answer.body)

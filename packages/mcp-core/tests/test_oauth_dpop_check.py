@@ -1,0 +1,256 @@
+"""Proofs of possession, on the server's side: what proves something, once, and what does not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from oauth_keys import EcKey
+
+from mcp_core.errors import LocalProtocolError
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.oauth.dpop import Dpop, token_hash
+from mcp_core.oauth.dpop_check import InvalidProof, Nonces, NonceWanted, ProofCheck, Replays
+from mcp_core.oauth.jws import sign, thumbprint
+
+NOW = 1_800_000_000.0
+URL = "https://mcp.example/mcp"
+KEY = EcKey()
+JKT = thumbprint(KEY.jwk)
+
+
+class EcVerifier:
+    """Verifies what `EcKey` signs."""
+
+    def verify(self, jwk: Mapping[str, JsonValue], algorithm: str, data: bytes, signature: bytes) -> bool:
+        assert (algorithm, jwk) == ("ES256", KEY.jwk)
+        r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+        try:
+            KEY._key.public_key().verify(encode_dss_signature(r, s), data, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+
+def claims(**changed: JsonValue) -> JsonObject:
+    whole: JsonObject = {"jti": "j1", "htm": "POST", "htu": URL, "iat": NOW, "ath": token_hash("t1"), **changed}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def proof(header: JsonObject | None = None, **changed: JsonValue) -> str:
+    return sign(claims(**changed), KEY, header={"typ": "dpop+jwt", "jwk": KEY.jwk, **(header or {})})
+
+
+def check(
+    given: str | Sequence[str],
+    *,
+    checker: ProofCheck | None = None,
+    now: float = NOW,
+    method: str = "POST",
+    urls: Sequence[str] = (URL,),
+    token: str | None = "t1",
+) -> str:
+    proofs = [given] if isinstance(given, str) else given
+    return (checker or ProofCheck(EcVerifier())).check(proofs, method=method, urls=urls, now=now, access_token=token)
+
+
+@pytest.mark.spec("dpop.server-validates-proof", "dpop.modern-algorithms")
+def test_a_proof_of_our_client_proves_its_key() -> None:
+    counter = itertools.count()
+    client = Dpop(KEY, lambda size: next(counter).to_bytes(size, "big"))
+    checker = ProofCheck(EcVerifier())
+    for _ in range(3):
+        ((name, made),) = client.headers("POST", f"{URL}?x=1", now=NOW, access_token="t1")
+        assert name == "DPoP"
+        assert check(made, checker=checker) == JKT == client.key_id
+    ((_, made),) = client.headers("POST", URL, now=NOW)
+    assert check(made, token=None) == JKT
+
+
+@pytest.mark.spec("dpop.server-validates-proof", "dpop.server-reject-401")
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([], "missing"),
+        ([proof(), proof(jti="j2")], "and are 2"),
+        ("nothing", "compact"),
+        (proof({"alg": "none"}), "algorithm"),
+        (proof({"alg": "HS256"}), "algorithm"),
+        (proof({"typ": "JWT"}), "typ is not dpop"),
+        (proof({"typ": "at+jwt"}), "typ is not dpop"),
+        (proof({"typ": None}), "typ is not dpop"),
+        (proof({"jwk": None}), "no public key"),
+        (proof({"jwk": "key"}), "no public key"),
+        (proof({"jwk": {**KEY.jwk, "d": "secret"}}), "no public key"),
+        (proof({"jwk": {"kty": "oct", "k": "secret"}}), "no public key"),
+        (proof({"jwk": {"kty": "oct"}}), "none of EC"),
+        (proof({"jwk": {"kty": "EC", "crv": "P-256", "x": "eA"}}), "none of EC"),
+        (proof({"crit": ["x"]}), "crit"),
+        (proof()[:-4] + "AAAA", "signature"),
+        (proof(htm="GET"), "another method"),
+        (proof(htm="post"), "another method"),
+        (proof(htm=None), "another method"),
+        (proof(htu=None), "another URL"),
+        (proof(htu=7), "another URL"),
+        (proof(htu=""), "another URL"),
+        (proof(htu="/mcp"), "another URL"),
+        (proof(htu="https://mcp.example/"), "another URL"),
+        (proof(htu="https://mcp.example/mcp/"), "another URL"),
+        (proof(htu="https://mcp.example/mcp/x"), "another URL"),
+        (proof(htu="http://mcp.example/mcp"), "another URL"),
+        (proof(htu="https://evil.example/mcp"), "another URL"),
+        (proof(ath=None), "another access token"),
+        (proof(ath="t1"), "another access token"),
+        (proof(ath=token_hash("t2")), "another access token"),
+        (proof(iat=None), "when it was made"),
+        (proof(iat="now"), "when it was made"),
+        (proof(iat=True), "when it was made"),
+        (proof(iat=NOW - 301), "too old"),
+        (proof(iat=NOW + 301), "too old, or from the future"),
+        (proof(iat=2**62), "too old, or from the future"),
+        (proof(jti=None), "jti"),
+        (proof(jti=""), "jti"),
+        (proof(jti=7), "jti"),
+        (proof(jti="j" * 1_001), "jti"),
+    ],
+)
+def test_what_proves_nothing_is_refused(given: str | list[str], why: str) -> None:
+    with pytest.raises(InvalidProof, match=why) as caught:
+        check(given)
+    assert type(caught.value) is InvalidProof
+
+
+@pytest.mark.parametrize("htu", ["HTTPS://MCP.example:443/mcp", f"{URL}?x=1", f"{URL}#x", "https://mcp.example/%6dcp"])
+def test_a_url_is_compared_without_its_query_and_in_one_spelling(htu: str) -> None:
+    assert check(proof(htu=htu)) == JKT
+
+
+def test_a_request_may_have_several_urls() -> None:
+    assert check(proof(), urls=["https://mcp.example/inner", URL]) == JKT
+    assert check(proof(htu="https://mcp.example/"), urls=["https://mcp.example"]) == JKT
+    assert check(proof(htu="https://mcp.example/a/"), urls=["https://mcp.example/a/"]) == JKT
+
+
+@pytest.mark.spec("dpop.server-iat-window")
+@pytest.mark.parametrize("seconds", [-300, -299.5, 0, 300])
+def test_clocks_may_differ_by_five_minutes(seconds: float) -> None:
+    assert check(proof(iat=NOW + seconds)) == JKT
+
+
+@pytest.mark.spec("dpop.server-jti-tracking-optional", "dpop.server-replay-protection")
+def test_a_proof_is_taken_once() -> None:
+    checker = ProofCheck(EcVerifier())
+    made = proof()
+    assert check(made, checker=checker) == JKT
+    for later in (0, 1, 300):
+        with pytest.raises(InvalidProof, match="used before"):
+            check(made, checker=checker, now=NOW + later)
+    with pytest.raises(InvalidProof, match="too old"):
+        check(made, checker=checker, now=NOW + 301)
+    assert check(proof(jti="j2"), checker=checker) == JKT
+
+
+def test_a_proof_that_is_refused_is_not_used_up() -> None:
+    checker = ProofCheck(EcVerifier())
+    made = proof()
+    with pytest.raises(InvalidProof, match="another URL"):
+        check(made, checker=checker, urls=["https://mcp.example/other"])
+    assert check(made, checker=checker) == JKT
+
+
+@pytest.mark.spec("dpop.server-nonce")
+def test_a_nonce_is_asked_for_and_told() -> None:
+    nonces = Nonces(b"k" * 32)
+    checker = ProofCheck(EcVerifier(), nonces=nonces)
+    for wrong in (None, "x", 7, nonces.current(NOW - 600), nonces.current(NOW + 300), Nonces(b"j" * 32).current(NOW)):
+        with pytest.raises(NonceWanted) as caught:
+            check(proof(nonce=wrong), checker=checker)
+        assert caught.value.nonce == nonces.current(NOW)
+    assert check(proof(nonce=nonces.current(NOW)), checker=checker) == JKT
+    assert check(proof(nonce=nonces.current(NOW - 300), jti="j2"), checker=checker) == JKT
+
+
+def test_a_nonce_is_known_to_every_process_with_the_key() -> None:
+    nonce = Nonces(b"k" * 32).current(NOW)
+    assert Nonces(b"k" * 32).is_current(nonce, NOW)
+    assert not Nonces(b"k" * 33).is_current(nonce, NOW)
+    assert not Nonces(b"k" * 32).is_current("ü\ud800", NOW)
+    with pytest.raises(LocalProtocolError, match="31 bytes, and needs 32"):
+        Nonces(b"k" * 31)
+
+
+@pytest.mark.property
+@given(st.floats(min_value=0, max_value=4e9), st.floats(min_value=0, max_value=299))
+def test_a_nonce_lasts_for_five_minutes_at_least(issued: float, later: float) -> None:
+    nonces = Nonces(b"k" * 32)
+    assert nonces.is_current(nonces.current(issued), issued + later)
+    assert not nonces.is_current(nonces.current(issued), issued + 600)
+
+
+@pytest.mark.spec("dpop.as-no-none")
+def test_the_algorithms_are_told() -> None:
+    assert ProofCheck(EcVerifier(), algorithms=["ES256"]).algorithms == ("ES256",)
+    assert "none" not in ProofCheck(EcVerifier()).algorithms
+
+
+def test_a_full_memory_takes_nothing_twice_and_shortens_the_window() -> None:
+    replays = Replays(limit=3)
+    assert [replays.take(bytes([each]), NOW + each, since=NOW) for each in range(3)] == [True] * 3
+    assert len(replays) == 3
+    assert replays.take(b"new", NOW + 3, since=NOW)
+    assert len(replays) == 3
+    # The first second is gone, and with it whatever was made then or before.
+    assert not replays.take(bytes([0]), NOW, since=NOW)
+    assert not replays.take(b"other", NOW, since=NOW)
+    assert not replays.take(bytes([1]), NOW + 1, since=NOW)
+    assert replays.take(b"other", NOW + 4, since=NOW + 2)
+
+
+class ReplayMachine(RuleBasedStateMachine):
+    """Whatever comes in whatever order: nothing is taken twice, and the memory is bounded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replays = Replays(limit=5)
+        self.taken: set[tuple[int, int]] = set()
+        self.now = 100
+
+    @rule(seconds=st.integers(0, 7))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    @rule(id=st.integers(0, 3), age=st.integers(-10, 10))
+    def take(self, id: int, age: int) -> None:
+        made = self.now - age
+        taken = self.replays.take(bytes([id]), made, since=self.now - 10)
+        assert not (taken and (id, made) in self.taken)
+        if taken:
+            self.taken.add((id, made))
+
+    @invariant()
+    def bounded(self) -> None:
+        assert len(self.replays) <= 5
+
+
+TestReplays = pytest.mark.property(ReplayMachine.TestCase)
+
+
+@pytest.mark.property
+@given(
+    st.dictionaries(
+        st.sampled_from(["jti", "htm", "htu", "iat", "ath", "nonce"]),
+        st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text(st.characters(codec="utf-8")),
+    )
+)
+def test_any_claims_prove_something_or_nothing(changed: JsonObject) -> None:
+    with suppress(InvalidProof):
+        assert check(sign(claims(**changed), KEY, header={"typ": "dpop+jwt", "jwk": KEY.jwk})) == JKT
