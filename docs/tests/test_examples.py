@@ -35,7 +35,7 @@ DOCS = ROOT / "docs"
 WRITTEN = pages(ROOT)
 PAGES = [*WRITTEN, *sorted((DOCS / "reference").glob("*.md"))]
 FILE = re.compile(r"# (\w+\.py)(, continued)?\n")
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PLACE = re.compile(r"127\.0\.0\.1:\d+")
 SHOWN_PLACE = re.compile(r"127\.0\.0\.1:800\d")
 UNTRIED = ("python -m pip install",)
@@ -55,6 +55,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder to be in, with the commands of this environment first on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    # Not that of whoever runs the tests.
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -374,8 +374,8 @@ def post_by_hand(url: str, messages: list[object]) -> list[dict[str, object]]:
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     answer: list[dict[str, object]] = []
     for message in messages:
-        request = urllib.request.Request(url, json.dumps(message).encode(), headers)  # noqa: S310  # our own server
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310  # our own server
+        request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
             headers["Mcp-Session-Id"] = response.headers.get("Mcp-Session-Id") or headers["Mcp-Session-Id"]
             body = response.read()
         answer = json.loads(body) if body else []

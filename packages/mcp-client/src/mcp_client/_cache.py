@@ -52,10 +52,13 @@ if TYPE_CHECKING:
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.revisions import Revision
 
-__all__ = ["Caching", "HeadersOf", "ResponseCache"]
+__all__ = ["Caching", "HeadersOf", "IdentityOf", "ResponseCache"]
 
 HeadersOf: TypeAlias = Callable[[Sequence[tuple[str, str]]], Awaitable[Sequence[tuple[str, str]]]]
 """All headers of a request, from those that are its own."""
+
+IdentityOf: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Who asks, where that is not told by these headers. `None`: nobody that is known."""
 
 _LONGEST: Final = 24 * 60 * 60.0
 """Seconds that anything is kept at most, whatever the server says: no list of tools should outlive a day unseen."""
@@ -187,15 +190,22 @@ class Caching:
         shared: Keeps what is public, for other clients too; `None`: nobody else has it.
         server: The URL of the server; only what is shared needs it.
         headers: All headers of a request, by which it is known who asks; `None` where there are none.
+        identity: Who asks besides, where credentials are got for the requests; `None` where there are none.
     """
 
     def __init__(
-        self, shared: ResponseCache | None = None, *, server: str = "", headers: HeadersOf | None = None
+        self,
+        shared: ResponseCache | None = None,
+        *,
+        server: str = "",
+        headers: HeadersOf | None = None,
+        identity: IdentityOf | None = None,
     ) -> None:
         self._own: Final = ResponseCache()._store  # noqa: SLF001  one module
         self._shared: Final = self._own if shared is None else shared._store  # noqa: SLF001  one module
         self._server: Final = server
         self._headers: Final = headers
+        self._identity: Final = _nobody if identity is None else identity
 
     async def answer(
         self,
@@ -221,7 +231,8 @@ class Caching:
             # Asked for once, so that what comes is kept for the one who asked.
             extras = attrs.evolve(extras, headers=Complete(await self._headers(extras.headers)))
         uri = params.uri if isinstance(params, ReadResourceRequestParams) else ""
-        own = _Key("", _who(extras), row.name, uri, text)
+        identity = await self._identity()
+        own = _Key("", _who(extras, identity), row.name, uri, text)
         public = own if self._shared is self._own else attrs.evolve(own, server=self._server, who=b"")
         if extras.fresh:
             self._own.drop(own)
@@ -233,7 +244,8 @@ class Caching:
         before = self._own.changes, self._shared.changes
         result = await ask(extras)
         # An answer that was on its way when something changed may be older than the change.
-        if before == (self._own.changes, self._shared.changes):
+        # And one that somebody else was given, who logged in meanwhile, is theirs.
+        if before == (self._own.changes, self._shared.changes) and identity == await self._identity():
             self._keep(own, public, result, revision)
         return result
 
@@ -288,7 +300,11 @@ def _text(params: object, revision: Revision) -> bytes | None:
         return None
 
 
-def _who(extras: Extras) -> bytes:
-    """A digest of the headers: secrets are not kept."""
+async def _nobody() -> None:
+    """There are no credentials but those in the headers."""
+
+
+def _who(extras: Extras, identity: str | None) -> bytes:
+    """A digest of the headers, and of who asks: secrets are not kept."""
     headers = sorted(pair for pair in extras.headers if pair[0] not in _NAMELESS)
-    return hashlib.sha256(repr(headers).encode(errors="backslashreplace")).digest()
+    return hashlib.sha256(repr((identity, headers)).encode(errors="backslashreplace")).digest()

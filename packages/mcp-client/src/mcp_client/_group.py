@@ -26,6 +26,7 @@ from mcp_core.limits import CLIENT_LIMITS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
+    from mcp_client._authorizer import Authorization
     from mcp_client._call import ProgressHandler
     from mcp_client._client import Client
     from mcp_client._deadlines import Deadlines
@@ -229,6 +230,7 @@ def configured(
     deadlines: Deadlines = DEFAULT_DEADLINES,
     limits: Limits = CLIENT_LIMITS,
     middleware: Callable[[str], Iterable[Middleware]] | None = None,
+    auth: Callable[[ServerConfig], Authorization | None] | None = None,
 ) -> dict[str, MakeOpening]:
     """What `open_group` takes, from what `read_config` gives. Disabled servers are left out.
 
@@ -241,7 +243,10 @@ def configured(
         middleware: Gives what stands around the messages of a server, by its name: guards, as those of
             `mcp_client.guards`. A connection that is made again has the same, so that no server gets rid of a bound by
             dying.
+        auth: Gives what gets credentials for a server that has a URL, by what is written down of it; see
+            `mcp_client.auth.configured_auth`. Without it, only the headers that are written down are sent.
     """
+    credentials = {} if auth is None else {name: auth(server) for name, server in servers.items() if server.url}
     around = {} if middleware is None else {name: tuple(middleware(name)) for name in servers}
 
     def opening(server: ServerConfig) -> Opening:
@@ -251,7 +256,8 @@ def configured(
         )
         try:
             if server.url is not None:
-                return open_http(server.url, headers=server.headers, **common)
+                own_auth = credentials.get(server.name)
+                return open_http(server.url, headers=server.headers, auth=own_auth, **common)
             return open_stdio(server.command, env=server.env, cwd=server.cwd, **common)
         except ValueError as error:
             raise ConfigError(f"server {server.name!r}: {error}") from error

@@ -20,11 +20,11 @@ import orjson
 from mcp_core.errors import McpError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["ConfigError", "ServerConfig", "read_config"]
+__all__ = ["AuthConfig", "ConfigError", "ServerConfig", "read_config"]
 
 _ROOTS: Final = ("mcpServers", "servers")
 """Where the servers are; the second is that of VS Code."""
@@ -33,8 +33,14 @@ _STDIO: Final = frozenset({"stdio", "local"})
 _HTTP: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp", "streamable_http", "remote"})
 
 _KNOWN: Final = frozenset(
-    {"type", "transport", "command", "args", "env", "cwd", "url", "serverUrl", "headers", "disabled"}
+    {"type", "transport", "command", "args", "env", "cwd", "url", "serverUrl", "headers", "disabled", "auth", "oauth"}
 )
+
+_AUTH: Final = {
+    "client_id": ("clientId", "CLIENT_ID", "client_id"),
+    "client_secret": ("clientSecret", "CLIENT_SECRET", "client_secret"),
+}
+"""How applications call them."""
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _PLAIN: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -48,6 +54,18 @@ class ConfigError(McpError):
 
 def _masked(values: Mapping[str, str]) -> str:
     return repr(dict.fromkeys(values, "***"))
+
+
+@attrs.frozen(kw_only=True)
+class AuthConfig:
+    """What is written down for the authorization at one server."""
+
+    client_id: str | None = None
+    """The client's id at the authorization server; `None`: it is found another way."""
+    client_secret: str | None = attrs.field(default=None, repr=lambda secret: "None" if secret is None else "***")
+    """Its secret there."""
+    scopes: tuple[str, ...] | None = None
+    """What to ask for where the server does not say."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,6 +84,8 @@ class ServerConfig:
     """Its endpoint."""
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=_masked)
     """Headers of each request."""
+    auth: AuthConfig | None = None
+    """What is known for the authorization there; only with a URL."""
     disabled: bool = False
     """It is written down, and not to be used."""
     notes: tuple[str, ...] = ()
@@ -148,6 +168,7 @@ class _Reader:
             cwd=self._text(entry, "cwd"),
             url=url,
             headers=self._mapping(entry, "headers"),
+            auth=self._auth(entry),
             notes=tuple(f"{member!r} is not understood" for member in entry if member not in _KNOWN),
         )
 
@@ -161,6 +182,26 @@ class _Reader:
             raise self._wrong("has neither 'command' nor 'url'")
         if kind is not None and (kind in _STDIO) != (command is not None):
             raise self._wrong(f"is of type {kind!r}, which needs {'command' if kind in _STDIO else 'url'!r}")
+
+    def _auth(self, entry: dict[str, JsonValue]) -> AuthConfig | None:
+        member = next((name for name in ("auth", "oauth") if name in entry), None)
+        value = None if member is None else entry[member]
+        if member is None or value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self._wrong(f"{member} has to be an object, not {_kind(value)}")
+        if "command" in entry:
+            raise self._wrong(f"{member} is for servers that have a URL; a process gets its credentials in env")
+        found = {ours: self._one_of(value, names) for ours, names in _AUTH.items()}
+        scopes = value.get("scopes")
+        if isinstance(scopes, str):
+            listed: list[str] | None = self._expanded(scopes, "scopes").split()
+        else:
+            listed = None if scopes is None else self._texts(value, "scopes")
+        return AuthConfig(**found, scopes=None if listed is None else tuple(listed))
+
+    def _one_of(self, entry: dict[str, JsonValue], names: Sequence[str]) -> str | None:
+        return next((self._text(entry, name) for name in names if name in entry), None)
 
     def _text(self, entry: dict[str, JsonValue], member: str) -> str | None:
         value = entry.get(member)

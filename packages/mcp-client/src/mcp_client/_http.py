@@ -106,6 +106,7 @@ class HttpTransport:
     def opener(self, link: Link) -> HttpOpening:
         """What opens a connection over HTTP."""
         self._link = link
+        self.wire.patience = link.patience
         self._opening = HttpOpening(link, self)
         return self._opening
 
@@ -160,7 +161,7 @@ class HttpTransport:
             RequestTimeout: The server neither took it nor refused it.
         """
         seconds = self.link.deadlines.idle
-        with trio.move_on_after(seconds) as scope:
+        with self.link.patience.move_on_after(seconds) as scope:
             await self._send(message, headers)
         if scope.cancelled_caught:
             raise RequestTimeout("the server did not take the message", deadline="idle", seconds=seconds)
@@ -200,7 +201,7 @@ class HttpTransport:
 
     async def _post(self, message: Message | Batch, session: Session | None) -> None:
         try:
-            with trio.move_on_after(_POST_SECONDS):
+            with self.link.patience.move_on_after(_POST_SECONDS):
                 await self._send(message, (), session)
         except McpError as error:
             _log.debug("a message did not get to %s: %s", self.describe(), error)

@@ -60,6 +60,11 @@ class HeaderSource:
         self._ask: Final = given if callable(given) else None
         self._fixed: Final = _with_agent(() if given is None or callable(given) else checked(given))
 
+    @property
+    def fixed(self) -> Sequence[tuple[str, str]]:
+        """Those that are the same for all requests, as far as that is known."""
+        return self._fixed
+
     async def current(self, extra: Sequence[tuple[str, str]] = ()) -> Sequence[tuple[str, str]]:
         """The headers for one request.
 

@@ -22,6 +22,7 @@ import trio
 
 from mcp_client._http_policy import Use
 from mcp_core.errors import (
+    AuthorizationError,
     ConnectionEnded,
     HttpFailure,
     McpError,
@@ -206,7 +207,7 @@ class Sessions:
                 begun.set()
         if expired:
             try:
-                with trio.move_on_after(self._link.deadlines.connect):
+                with self._link.patience.move_on_after(self._link.deadlines.connect):
                     await self.replace(session)
             except McpError as error:
                 if self._link.ended is None:
@@ -229,7 +230,7 @@ class Sessions:
                 status = refusal.status if isinstance(refusal, HttpFailure) else None
                 if was_open and status == 404 and session.id is not None:
                     raise SessionExpired(refusal.message) from refusal
-                if not was_open and (status is not None or not pause.more()):
+                if not was_open and (isinstance(refusal, HttpFailure | AuthorizationError) or not pause.more()):
                     # Such a stream is an offer that a server need not make.
                     _log.debug("%s has no standing stream: %s", self._wire.shown, refusal)
                     return
@@ -304,7 +305,7 @@ class Sessions:
             McpError: There is none to be had.
         """
         seconds = self._link.deadlines.connect
-        with trio.move_on_after(seconds):
+        with self._link.patience.move_on_after(seconds):
             # The new one may be lost as soon as it is there.
             while self.lost:
                 await self.replace(self._session)

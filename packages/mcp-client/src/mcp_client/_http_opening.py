@@ -199,7 +199,7 @@ class HttpOpening:
                 self._start_sse(first, None)
             else:
                 self._start(first)
-            with trio.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
+            with self._link.patience.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
                 await self._settled.wait()
             if not self._settled.is_set():
                 reaction = connection.probe_unanswered()
@@ -294,7 +294,7 @@ class HttpOpening:
         """Tries HTTP+SSE, after Streamable HTTP failed or because it is known to be spoken. The answer comes later."""
         sse = SseConnection(self._transport.wire, self._link)
         try:
-            with trio.move_on_after(_ENDPOINT_SECONDS) as scope:
+            with self._link.patience.move_on_after(_ENDPOINT_SECONDS) as scope:
                 await self._link.nursery.start(sse.serve)
             if scope.cancelled_caught:
                 raise ConnectionEnded("the stream does not begin with the event `endpoint`")

@@ -16,6 +16,7 @@ When is a request made again by itself, on a fresh connection?
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import trio
@@ -102,6 +103,7 @@ class HttpPool:
         body: bytes | None = None,
         *,
         use: Use = Use.CALL,
+        follow: bool = True,
     ) -> HttpExchange:
         """Makes a request: `async with pool.request(...) as response`. The block begins when the head of the answer came.
 
@@ -114,6 +116,7 @@ class HttpPool:
             headers: Its headers, without those of the connection: Content-Length, Accept-Encoding and the like.
             body: Its body; `None`: it has none.
             use: What the connection is held for.
+            follow: Whether redirects within the origin are followed, and others are errors. If not, they are answers.
 
         Raises:
             LocalProtocolError: The URL or a header cannot be sent.
@@ -122,7 +125,7 @@ class HttpPool:
             LimitExceeded: The head of the answer is too long, or there are too many streams.
             HttpFailure: The answer is a redirect that is not followed.
         """
-        return HttpExchange(self, method, url, headers, body=body, use=use)
+        return HttpExchange(partial(self._perform, method, url, headers, body, use=use, follow=follow))
 
     async def aclose(self) -> None:
         """Closes all connections. What is in flight or waits ends with `HttpConnectionEnded`."""
@@ -138,14 +141,14 @@ class HttpPool:
         return f"<HttpPool: {self._policy.busy} busy, {self._policy.idle} idle, {self._policy.waiting} waiting>"
 
     async def _perform(
-        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None, use: Use
+        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None, *, use: Use, follow: bool
     ) -> HttpResponse:
         self._check_open()
         target = parse_url(url)
         followed = 0
         while True:
             response = await self._exchange(method, target, headers, body, use)
-            if not 300 <= response.head.status < 400:
+            if not follow or not 300 <= response.head.status < 400:
                 return response
             try:
                 onward = redirected(method, target, response.head, followed)
@@ -264,28 +267,14 @@ class HttpPool:
 class HttpExchange:
     """A request that is made when its block is entered. Made by `HttpPool.request`."""
 
-    __slots__ = ("_body", "_headers", "_method", "_pool", "_response", "_url", "_use")
+    __slots__ = ("_perform", "_response")
 
-    def __init__(
-        self,
-        pool: HttpPool,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]],
-        *,
-        body: bytes | None,
-        use: Use,
-    ) -> None:
-        self._pool = pool
-        self._method = method
-        self._url = url
-        self._headers = headers
-        self._body = body
-        self._use = use
+    def __init__(self, perform: Callable[[], Awaitable[HttpResponse]]) -> None:
+        self._perform = perform
         self._response: HttpResponse | None = None
 
     async def __aenter__(self) -> HttpResponse:
-        self._response = await self._pool._perform(self._method, self._url, self._headers, self._body, self._use)  # noqa: SLF001  its other half
+        self._response = await self._perform()
         return self._response
 
     async def __aexit__(

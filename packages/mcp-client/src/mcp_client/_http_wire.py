@@ -9,31 +9,32 @@ import trio
 
 from mcp_client._http_errors import HttpConnectionEnded
 from mcp_client._http_policy import Use
+from mcp_client._http_request import AuthorizedRequest, check_no_credentials, excerpt, operation_of
 from mcp_client._http_url import parse_url
-from mcp_core.errors import HttpFailure, LimitExceeded
-from mcp_core.http.client import FAILURE_BYTES, Expect, Lost
+from mcp_client._patience import Patience
+from mcp_core.errors import AccessDenied
+from mcp_core.http.client import Expect, Lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
+    from mcp_client._authorizer import Authorizer
     from mcp_client._call import Call
     from mcp_client._http_headers import HeaderSource
     from mcp_client._http_pool import HttpPool, HttpResponse
     from mcp_client._transport import Deliver
+    from mcp_core.errors import TransportError
     from mcp_core.http.client import ClientExchange, Resume
     from mcp_core.limits import Limits
 
-__all__ = ["Wire", "excerpt"]
+__all__ = ["Wire"]
 
 _log: Final = logging.getLogger("mcp_client")
 
 _LINGER: Final = 0.1
 """Seconds that the end of a stream is waited for behind its answer. Servers end it at once, and the connection can be
 used again; for those that do not, a new connection is the lesser evil."""
-
-_EXCERPT_SECONDS: Final = 1.0
-"""Seconds that reading the beginning of an error page may take."""
 
 
 class Wire:
@@ -52,6 +53,14 @@ class Wire:
         self.limits: Final = limits
         self._pool: Final = pool
         self._headers: Final = headers
+        self.authorizer: Authorizer | None = None
+        """What gives requests their credentials, if not the headers of the application do."""
+        self.patience = Patience(lambda _: None)
+        """The time of the connection that this is used by."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """In the block somebody waits for a person: the deadlines of the connection stand still."""
+        return self.patience.waiting()
 
     async def request(
         self,
@@ -62,10 +71,37 @@ class Wire:
         *,
         use: Use,
         extra: Sequence[tuple[str, str]] = (),
+        operation: str | None = None,
+        awaited: bool = True,
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """A plain request, with the headers of the application."""
-        every = [*headers, *await self._headers.current(extra)]
-        return self._pool.request(method, url, every, body, use=use)
+        """A plain request, with the headers of the application and its credentials.
+
+        Args:
+            method: Its method.
+            url: Where it goes.
+            headers: Those of the protocol.
+            body: Its body.
+            use: What the connection is held for.
+            extra: Headers of the application for this request alone.
+            operation: What it is for, where that is a message; `None`: the method says it.
+            awaited: Whether somebody waits for it.
+        """
+        given = await self._headers.current(extra)
+        every = [*headers, *given]
+        if self.authorizer is None:
+            return self._pool.request(method, url, every, body, use=use)
+        check_no_credentials(given)
+        return AuthorizedRequest(
+            self._pool,
+            self.authorizer,
+            method,
+            url,
+            every,
+            body=body,
+            use=use,
+            operation=operation or method,
+            awaited=awaited,
+        )
 
     async def exchange(
         self,
@@ -94,7 +130,18 @@ class Wire:
             TransportError, LimitExceeded, RemoteProtocolError: The answer cannot be had.
         """
         body = exchange.body()
-        block = await self.request(exchange.method, self.url, exchange.headers(), body, use=use, extra=extra)
+        operation = None if self.authorizer is None else operation_of(exchange.message)
+        block = await self.request(
+            exchange.method,
+            self.url,
+            exchange.headers(),
+            body,
+            use=use,
+            extra=extra,
+            operation=operation,
+            # The standing stream is nobody's.
+            awaited=exchange.message is not None or call is not None,
+        )
         ended: HttpConnectionEnded | None = None
         try:
             async with block as response:
@@ -107,7 +154,7 @@ class Wire:
                     for message in exchange.receive_body(await response.read(self.limits.message_bytes)):
                         deliver(message)
                 elif expect is Expect.TEXT:
-                    raise exchange.failure(await excerpt(response))
+                    raise self.advised(exchange.failure(await excerpt(response)))
         except HttpConnectionEnded as error:
             if exchange.status is None:
                 # Whoever could not connect knows best why.
@@ -122,6 +169,12 @@ class Wire:
         if isinstance(ending, Lost):
             raise ending.error from ended
         return ending
+
+    def advised(self, failure: TransportError) -> TransportError:
+        """The failure of an exchange; a refusal says what can be done where nothing was set."""
+        if isinstance(failure, AccessDenied) and failure.status == 401 and self.authorizer is None:
+            failure.message += "; open_http(..., auth=OAuth(...)) of mcp_client.auth gets a token where one can be had"
+        return failure
 
     async def _follow(
         self, response: HttpResponse, exchange: ClientExchange, deliver: Deliver, call: Call | None
@@ -142,16 +195,3 @@ class Wire:
             while data := await response.receive_some():
                 for message in exchange.receive_data(data):
                     deliver(message)
-
-
-async def excerpt(response: HttpResponse) -> bytes:
-    """The beginning of a body that is no answer of the protocol, as far as it comes soon."""
-    data = b""
-    with trio.move_on_after(_EXCERPT_SECONDS):
-        try:
-            while len(data) < FAILURE_BYTES and (more := await response.receive_some()):
-                data += more
-        except (HttpConnectionEnded, HttpFailure, LimitExceeded):
-            # Cut off, compressed, or too wild: what it says is not needed.
-            pass
-    return data[:FAILURE_BYTES]

@@ -21,6 +21,7 @@ from mcp_client._answering import Answering
 from mcp_client._call import Call, ProgressFailed, Watch
 from mcp_client._listeners import Listeners
 from mcp_client._passage import Passage
+from mcp_client._patience import Patience
 from mcp_client._serving import Serving
 from mcp_core.engine.events import (
     AnswerReceived,
@@ -82,6 +83,7 @@ class Link:
         self.connection: Final = connection
         self.transport: Final = transport
         self.deadlines: Final = deadlines
+        self.patience: Final = Patience(self._hold)
         self.passage: Final = Passage(self, middleware)
         self.answering: Final = Answering(handlers, self.passage)
         self.nursery: Final = nursery
@@ -113,7 +115,7 @@ class Link:
             RequestTimeout: The connect deadline passed.
         """
         try:
-            with trio.move_on_after(self.deadlines.connect):
+            with self.patience.move_on_after(self.deadlines.connect):
                 await self._opener.open()
         except McpError as error:
             self.explain(error, phase=Phase.NEGOTIATE)
@@ -223,7 +225,8 @@ class Link:
             id = request.id
             if on_id is not None:
                 on_id(id)
-            call = Call(deadlines or self.deadlines, on_progress, held=self._serving.busy, headers=headers)
+            held = self._serving.busy or self.patience.stands_still
+            call = Call(deadlines or self.deadlines, on_progress, held=held, headers=headers)
             answer = await self._answer_of(request, call)
         except McpError as error:
             self.explain(error, method=row.name, id=id, phase=Phase.REQUEST)
@@ -271,8 +274,7 @@ class Link:
             # Its stream is closed, and that says it.
             self.connection.forget(id)
             return
-        outgoing = self.connection.cancel(id, "no longer wanted by the caller")
-        if outgoing is not None:
+        if (outgoing := self.connection.cancel(id, "no longer wanted by the caller")) is not None:
             self.transport.send_nowait(outgoing.message)
 
     async def notify(self, row: NotificationRow[P], params: P, headers: Sequence[tuple[str, str]] = ()) -> None:
@@ -287,10 +289,11 @@ class Link:
             raise
         await trio.lowlevel.checkpoint()
 
-    def _hold(self, busy: bool) -> None:  # noqa: FBT001  what it is told is whether we are
-        """The server waits for the user, a model: meanwhile its silence means nothing."""
+    def _hold(self, _: bool) -> None:  # noqa: FBT001  one of two reasons, and there may be the other
+        """The server waits for the user, a model, a login: meanwhile its silence means nothing."""
+        held = self._serving.busy or self.patience.stands_still
         for call in self._calls.values():
-            (call.hold if busy else call.alive)()
+            (call.hold if held else call.alive)()
             self._expect(call)
 
     def _expect(self, call: Call) -> None:
@@ -364,13 +367,11 @@ class Link:
             _log.debug("survived, from %s: %s", self.transport.describe(), note)
 
     def _settle(self, event: AnswerReceived | FailureReceived) -> None:
-        call = self._calls.get(event.id)
-        if call is not None:
+        if (call := self._calls.get(event.id)) is not None:
             call.settle(event)
 
     def _progressed(self, event: ProgressReceived) -> None:
-        call = self._calls.get(event.id)
-        if call is not None:
+        if (call := self._calls.get(event.id)) is not None:
             if not self._serving.busy:
                 call.alive()
                 self._expect(call)
@@ -383,8 +384,6 @@ class Link:
         if through is not None:
             self.answering.notified(through)
             self.listeners.notified(through)
-
-    # --- errors ----------------------------------------------------------------------------------------------------
 
     def explain(
         self, error: McpError, *, method: str | None = None, id: RequestId | None = None, phase: Phase | None = None

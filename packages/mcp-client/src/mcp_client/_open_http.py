@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcp_client._cache import Caching, ResponseCache
 from mcp_client._deadlines import DEFAULT_DEADLINES
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
     import trio
 
+    from mcp_client._authorizer import Authorization, Authorizer
     from mcp_client._deadlines import Deadlines
     from mcp_client._handlers import Handlers
     from mcp_client._http_headers import HeadersGiven
     from mcp_client._http_tls import Tls
+    from mcp_client._http_wire import Wire
     from mcp_client._output_schema import OutputPolicy
     from mcp_client._transport import Transport
     from mcp_core.engine.connection import Extensions
@@ -45,6 +47,7 @@ def open_http(
     headers: HeadersGiven | None = None,
     tls: ssl.SSLContext | Tls | None = None,
     proxies: Mapping[str, str] | Literal[False] | None = None,
+    auth: Authorization | None = None,
     server: ServerPeer | None = None,
     on_session_lost: Callable[[], None] | None = None,
     handlers: Handlers = NO_HANDLERS,
@@ -77,6 +80,8 @@ def open_http(
         tls: Whom to trust, and who we are. `None`: whom the system trusts, and nobody.
         proxies: From `http`, `https`, `all` to the URLs of proxies, and `no` for what goes directly. `None`: as the
             environment says (`HTTPS_PROXY` and its like). `False`: none.
+        auth: What gets credentials when the server wants them: `mcp_client.auth.OAuth`. While a person logs in, the
+            deadlines of the connection stand still, all but the total ones.
         server: What `Client.server` of another connection to this server says. A modern server is then not even asked
             who it is.
         on_session_lost: Is called when a legacy server lost the session and a new one was made. What the server knew of
@@ -102,8 +107,10 @@ def open_http(
     *Closing*: requests that wait end with `ConnectionEnded`; a session is ended by DELETE, for 2 seconds at most.
 
     Raises:
-        LocalProtocolError: The URL or a header cannot be used; or `server` is a legacy one, whose session is not ours.
-        AccessDenied: On entering: the server wants other credentials.
+        LocalProtocolError: The URL or a header cannot be used; or `server` is a legacy one, whose session is not ours; or
+            there are both `auth` and a header with credentials.
+        AccessDenied: On entering: the server wants other credentials, and there is no `auth`, or it is of no use.
+        AuthorizationError: On entering: `auth` could not get them.
         HttpFailure: On entering: what answers is no server of the protocol; the message says what came instead.
         NegotiationFailed: On entering: no revision in common.
         ConnectionEnded: On entering: it cannot be reached, or went away.
@@ -117,7 +124,9 @@ def open_http(
     if server is not None:
         connection.adopt(server)
 
-    async def start(_: trio.Nursery) -> Transport:
+    authorizing = _Authorizing(auth, source)
+
+    async def start(nursery: trio.Nursery) -> Transport:
         from mcp_client._http import HttpTransport  # lazy: most clients start a process and need no HTTP
         from mcp_client._http_pool import HttpPool  # lazy: likewise
         from mcp_client._http_wire import Wire  # lazy: likewise
@@ -130,8 +139,48 @@ def open_http(
         own = {} if extensions is None else extensions.methods
         names = {row.name: row.name_param for row in own.values() if row.name_param is not None}
         wire = Wire(url, pool, limits, source)
+        authorizing.begin(wire, nursery, tuple(revisions), tls, proxies)
         return HttpTransport(wire, pool, _eras[0], on_session_lost, {**NAME_PARAMS, **names})
 
     shared = cache if isinstance(cache, ResponseCache) else None
-    caching = Caching(shared, server=url, headers=source.current) if cache else None
+    caching = Caching(shared, server=url, headers=source.current, identity=authorizing.identity) if cache else None
     return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
+
+
+class _Authorizing:
+    """Who asks, once the connection is being made."""
+
+    def __init__(self, auth: Authorization | None, source: HeaderSource) -> None:
+        if auth is not None:
+            from mcp_client._http_request import check_no_credentials  # lazy: only here
+
+            check_no_credentials(source.fixed)
+        self._auth: Final = auth
+        self._authorizer: Authorizer | None = None
+
+    def begin(
+        self,
+        wire: Wire,
+        nursery: trio.Nursery,
+        revisions: tuple[Revision, ...],
+        tls: ssl.SSLContext | Tls | None,
+        proxies: Mapping[str, str] | Literal[False] | None,
+    ) -> None:
+        """Gives the requests of a connection their credentials."""
+        from mcp_client._authorizer import Site  # lazy: only here
+
+        if self._auth is not None:
+            site = Site(
+                url=wire.url,
+                nursery=nursery,
+                waiting=wire.waiting,
+                revisions=revisions,
+                tls=tls,
+                proxies=proxies,
+                limits=wire.limits,
+            )
+            self._authorizer = wire.authorizer = self._auth.authorizer(site)
+
+    async def identity(self) -> str | None:
+        """Who asks, for what is kept."""
+        return None if self._authorizer is None else await self._authorizer.identity()

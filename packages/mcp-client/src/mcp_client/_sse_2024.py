@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client._http_policy import Use
-from mcp_client._http_wire import excerpt
+from mcp_client._http_request import excerpt, operation_of
 from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.http.sse_2024 import SseStream, post_failure, post_headers
 from mcp_core.jsonrpc.codec import encode
@@ -57,7 +57,7 @@ class SseConnection:
                 async with block as response:
                     stream = SseStream(response.url, self._wire.limits)
                     if not stream.receive_head(response.head):
-                        raise stream.failure(await excerpt(response))
+                        raise self._wire.advised(stream.failure(await excerpt(response)))
                     await self._read(stream, response, task_status)
         except McpError as error:
             if self._endpoint is None:
@@ -90,9 +90,11 @@ class SseConnection:
             raise AssertionError("the server did not say yet where to post")
         body = encode(message, null_id=True)
         use = Use.CALL if isinstance(message, Request) else Use.SIDE
-        block = await self._wire.request("POST", self._endpoint, post_headers(), body, use=use, extra=headers)
+        block = await self._wire.request(
+            "POST", self._endpoint, post_headers(), body, use=use, extra=headers, operation=operation_of(message)
+        )
         async with block as response:
             # The body is read so that the connection can be used again.
             failure = post_failure(response.head, await excerpt(response))
         if failure is not None:
-            raise failure
+            raise self._wire.advised(failure)

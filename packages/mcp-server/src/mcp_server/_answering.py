@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
+    from mcp_server._gate import Identity
     from mcp_server._pace import Allowance, Pace
     from mcp_server._rounds import Asking
     from mcp_server._task_deferred import Deferred
@@ -104,6 +105,8 @@ class Call:
     """The HTTP request that it came in; `None` for a pipe."""
     size: int = 0
     """What it counts for while it waits for others to end, in bytes."""
+    identity: Identity | None = None
+    """Who sent it; `None` for a pipe."""
 
 
 class Line(ABC):
@@ -112,7 +115,7 @@ class Line(ABC):
     Args:
         service: Answers requests.
         connection: The engine.
-        principal: Who the peer was established to be; `None` where nobody is told apart.
+        principal: Who the peer was established to be, by `Principal.key`; `None` where nobody is told apart.
     """
 
     __slots__ = ("_service", "connection", "log_allowance", "principal", "tasks")

@@ -17,6 +17,7 @@ from mcp_core.types import (
     ProgressNotificationParams,
 )
 from mcp_core.types.meta import PROGRESS_TOKEN
+from mcp_server._access import principal_of
 from mcp_server._context_asking import Asks
 from mcp_server._pace import Pace
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
     from mcp_core.methods import NotificationRow
+    from mcp_core.oauth.principal import Principal
     from mcp_core.types import (
         LoggingLevel,
         WireObject,
@@ -87,13 +89,23 @@ class Context(Asks):
         return meta if isinstance(meta, dict) else {}
 
     @property
-    def principal(self) -> str | None:
+    def principal(self) -> Principal | None:
         """Who the client was established to be; `None` where nobody is told apart, as on stdio."""
-        return self._alive().link.principal
+        return principal_of(self._alive())
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What the access token of the request is good for; empty without one, as in a task that outlived its process."""
+        identity = self._alive().identity
+        return frozenset() if identity is None else identity.scopes
 
     @property
     def http(self) -> HttpRequest | None:
-        """The HTTP request that it came in: its headers, and who sent it; `None` on stdio and other pipes."""
+        """The HTTP request that it came in: its headers, and who sent it; `None` on stdio and other pipes.
+
+        The headers that let the client in are not there: `Authorization`, `DPoP`, `Proxy-Authorization`, `Cookie`. A token
+        for this server must not be sent to another one.
+        """
         return self._alive().http
 
     @property

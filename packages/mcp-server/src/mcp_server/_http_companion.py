@@ -34,9 +34,10 @@ class Attendance:
         policy: `stream_after` and `keep_alive` are applied.
         gone: Is called when the client has left, if that means more than that nothing is written to it.
         flush: Writes what waits to be written, if there is such a thing.
+        until: When the stream ends by itself, by trio's clock.
     """
 
-    __slots__ = ("_flush", "_gone", "_patience", "_pause", "_policy", "_receive", "_response", "_stream")
+    __slots__ = ("_flush", "_gone", "_patience", "_pause", "_policy", "_receive", "_response", "_stream", "_until")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Attendance:
         *,
         gone: Callable[[], None] | None = None,
         flush: Callable[[], Awaitable[None]] | None = None,
+        until: float = math.inf,
     ) -> None:
         self._stream: Final = stream
         self._response: Final = response
@@ -56,6 +58,7 @@ class Attendance:
         self._patience: Final = 0.0 if policy.answer == "stream" else policy.stream_after
         self._gone: Final = gone
         self._flush: Final = flush
+        self._until: Final = until
         self._pause: trio.CancelScope | None = None
 
     async def run(self) -> None:
@@ -72,11 +75,13 @@ class Attendance:
                     due = response.written_at + self._policy.keep_alive
                 else:
                     due = began + self._patience if stream.may_stream else math.inf
-                with trio.CancelScope(deadline=due) as self._pause:
+                with trio.CancelScope(deadline=min(due, self._until)) as self._pause:
                     if (await self._receive())["type"] == "http.disconnect":
                         break
                 self._pause = None
-                if not stream.committed:
+                if trio.current_time() >= self._until:
+                    await stream.end(self._policy.retry)
+                elif not stream.committed:
                     await stream.commit()
                 elif trio.current_time() >= response.written_at + self._policy.keep_alive:
                     await stream.keep_alive(response)

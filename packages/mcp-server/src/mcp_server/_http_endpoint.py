@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import attrs
 import trio
 
-from mcp_core.errors import AccessDenied, ErrorCode
-from mcp_core.http.messages import Headers, HttpHead, HttpRequest
+from mcp_core.errors import ErrorCode
+from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.server import ServerExchange
 from mcp_core.http.sse_2024 import admit
@@ -26,9 +26,11 @@ from mcp_core.jsonrpc.messages import Request
 from mcp_core.methods import INITIALIZE
 from mcp_core.revisions import Era
 from mcp_server._errors import NotRunning
+from mcp_server._gate import NOBODY, Identity, refused, without_credentials
 from mcp_server._http_exchange import Exchange
 from mcp_server._http_listening import Herald, Subscription
 from mcp_server._http_response import Exchanged, Response
+from mcp_server._http_scope import normal, not_found, request_of, serve_document
 from mcp_server._http_sessions import Sessions
 from mcp_server._places import Peers
 from mcp_server._stores import StoreError
@@ -37,21 +39,20 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.messages import HttpRequest
     from mcp_core.http.policy import EndpointPolicy
-    from mcp_core.jsonrpc.messages import Notification
+    from mcp_core.jsonrpc.messages import Batch, Message, Notification
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
     from mcp_server._asgi_types import Receive, Scope, Send
+    from mcp_server._gate import Gate
     from mcp_server._http_sse_2024 import SsePair
     from mcp_server._service import ServerService
     from mcp_server._stores import SessionStore
 
-__all__ = ["HttpEndpoint", "Identify", "Template"]
+__all__ = ["HttpEndpoint", "Template"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-Identify: TypeAlias = "Callable[[HttpRequest], Awaitable[str | None]]"
-"""Says who sends a request, or raises `AccessDenied`."""
 
 _Route: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[Subscription | None]]"
 """Answers a request, but for what is returned, which goes on."""
@@ -84,7 +85,7 @@ class HttpEndpoint:
         policy: What it allows and prefers.
         limits: The bounds that hold.
         store: Keeps the sessions of legacy clients.
-        identify: Says who sends a request; `None`: nobody is told apart.
+        gate: Says who sends a request, and what he may; `None`: nobody is told apart.
         healthz: A path that answers 200 while the server takes requests, and 503 when it stops; `None`: there is none.
         pair: The two endpoints of 2024-11-05; `None`: they are not there.
     """
@@ -99,7 +100,7 @@ class HttpEndpoint:
         policy: EndpointPolicy,
         limits: Limits,
         store: SessionStore,
-        identify: Identify | None = None,
+        gate: Gate | None = None,
         healthz: str | None = None,
         pair: SsePair | None = None,
     ) -> None:
@@ -109,7 +110,7 @@ class HttpEndpoint:
         self._template: Final = template
         self._revisions: Final = frozenset(revisions)
         self._limits: Final = limits
-        self._identify: Final = identify
+        self._gate: Final = gate
         self._sessions: Final = Sessions(service, self._engine, store, policy, limits)
         self._exchanges: Final[set[Exchange | Subscription]] = set()
         self._peers: Final = Peers(limits)
@@ -118,12 +119,14 @@ class HttpEndpoint:
         self._draining = False
         self._idle = trio.Event()
         self._pair: Final = pair
-        self._routes: Final[dict[str, _Route]] = {_normal(path): self._serve}
+        self._routes: Final[dict[str, _Route]] = {normal(path): self._serve}
+        for place, document in () if gate is None else gate.documents.items():
+            self._routes[normal(place)] = partial(self._serve_document, document)
         if healthz is not None:
-            self._routes[_normal(healthz)] = self._answer_health
+            self._routes[normal(healthz)] = self._answer_health
         if pair is not None:
-            self._routes[_normal(pair.stream_path)] = partial(self._serve_stream, pair)
-            self._routes[_normal(pair.post_path)] = partial(self._serve_post, pair)
+            self._routes[normal(pair.stream_path)] = partial(self._serve_stream, pair)
+            self._routes[normal(pair.post_path)] = partial(self._serve_post, pair)
 
     def _engine(self) -> ServerConnection:
         return self._template().connection.exchange()
@@ -169,43 +172,43 @@ class HttpEndpoint:
         if not path.startswith("/"):
             # RFC 9112 section 3.2.2: a server takes a whole URL too. That its host is the one of `Host` is seen to later.
             path = f"/{path.partition('://')[2].partition('/')[2]}"
-        route = self._routes.get(path) or self._routes.get(_normal(path))
+        route = self._routes.get(path) or self._routes.get(normal(path))
         if route is not None:
             return route
         # Some hosts take the place where an application is mounted off its path, and others do not.
         root = str(scope.get("root_path") or "").rstrip("/")
         if root and path.startswith(root):
-            route = self._routes.get(_normal(path[len(root) :]))
-        return route or _not_found
+            route = self._routes.get(normal(path[len(root) :]))
+        return route or not_found
 
     # --- one request -----------------------------------------------------------------------------------------------
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Subscription | None:
         """Answers a request. What is returned goes on."""
-        http = _request(scope)
+        http = request_of(scope)
         exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
         response = Response(send)
         refusal = exchange.admit()
-        principal = None
         if refusal is None and self._draining:
             refusal = _stopping(exchange)
         if refusal is None and self._service.life.needed and not self._service.life.running:
             refusal = self._not_running(exchange)
-        if refusal is None and self._identify is not None:
-            refusal, principal = await self._identified(self._identify, exchange, http)
-        if refusal is None:
-            exchanged = Exchanged(exchange, http, response, receive, scope)
+        identity = await self._admitted(http, exchange) if refusal is None else NOBODY
+        if isinstance(identity, Refusal):
+            refusal = identity
+        elif refusal is None:
+            exchanged = Exchanged(exchange, without_credentials(http), response, receive, scope, identity)
             try:
                 # Nothing else is admitted.
                 if http.method == "POST":
-                    outcome = await self._post(principal, exchanged)
+                    outcome = await self._post(exchanged)
                     if isinstance(outcome, Subscription):
                         return outcome
                     refusal = outcome
                 elif http.method == "GET":
-                    refusal = await self._sessions.get(principal, exchanged)
+                    refusal = await self._sessions.get(exchanged)
                 else:
-                    refusal = await self._sessions.delete(principal, exchanged)
+                    refusal = await self._sessions.delete(exchanged)
             except StoreError:
                 _log.exception("%s %s failed, since the store does", http.method, http.path)
                 refusal = exchange.refuse(503, "sessions are not to be had at present", code=ErrorCode.INTERNAL_ERROR)
@@ -218,20 +221,20 @@ class HttpEndpoint:
         _log.error("refused: %s", NotRunning(self._service.name))
         return responses.refuse(503, "the server has not been started", code=ErrorCode.INTERNAL_ERROR)
 
-    async def _identified(
-        self, identify: Identify, responses: Responses, http: HttpRequest
-    ) -> tuple[Refusal | None, str | None]:
-        try:
-            return None, await identify(http)
-        except AccessDenied as denied:
-            challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
-            return responses.refuse(denied.status, denied.message, headers=challenges), None
-        except Exception:  # noqa: BLE001 -- whatever the author's function raises: logged, and told in general
-            _log.exception("it cannot be told who sends %s %s", http.method, http.path)
-            return responses.refuse(500, "Internal error", code=ErrorCode.INTERNAL_ERROR), None
+    async def _admitted(self, http: HttpRequest, responses: Responses) -> Identity | Refusal:
+        """Who sends a request, if he is let in."""
+        if self._gate is None:
+            return NOBODY
+        identity = await self._gate.identify(http)
+        return identity if isinstance(identity, Identity) else refused(identity, responses)
 
-    async def _post(self, principal: str | None, exchanged: Exchanged) -> Refusal | Subscription | None:
-        exchange = exchanged.exchange
+    def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Refusal | None:
+        """Refuses a message that must not be sent by whom sent it."""
+        denial = None if self._gate is None else self._gate.check(identity, message, self._service.standing_for)
+        return None if denial is None else refused(denial, responses, message)
+
+    async def _post(self, exchanged: Exchanged) -> Refusal | Subscription | None:
+        exchange, principal = exchanged.exchange, exchanged.identity.key
         body = await self._body(exchanged)
         if not isinstance(body, bytes):
             return body
@@ -240,18 +243,21 @@ class HttpEndpoint:
         post = exchange.read(body, self._service.designated, names=self._template().names)
         if isinstance(post, Refusal):
             if post.answers is not None:
-                await self._sessions.refuse(post.answers, principal, exchange)
+                await self._sessions.refuse(post.answers, exchanged)
             return post
+        forbidden = self._checked(exchanged.identity, exchange, post.message)
+        if forbidden is not None:
+            return forbidden
         for note in post.notes:
             _log.debug("survived: %s", note)
         message = post.message
         if post.era is Era.LEGACY:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
-                return await self._sessions.open(message, principal, exchanged)
-            return await self._sessions.post(post, principal, exchanged)
+                return await self._sessions.open(message, exchanged)
+            return await self._sessions.post(post, exchanged)
         places = self._peers.places(principal) if isinstance(message, Request) else None
         line = Exchange(
-            self._service, self._engine(), principal, exchanged, policy=self.policy, herald=self._herald, places=places
+            self._service, self._engine(), exchanged, policy=self.policy, herald=self._herald, places=places
         )
         if isinstance(message, Request):
             self._exchanges.add(line)
@@ -288,30 +294,31 @@ class HttpEndpoint:
     # --- the other routes ------------------------------------------------------------------------------------------
 
     async def _serve_stream(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
-        http = _request(scope)
-        refusal, principal = await self._who(http)
-        if refusal is not None:
-            await Response(send).refuse(refusal)
+        http = request_of(scope)
+        identity = await self._who(http)
+        if isinstance(identity, Refusal):
+            await Response(send).refuse(identity)
         else:
             root = str(scope.get("root_path") or "").rstrip("/")
-            await pair.serve_stream(http, receive, send, principal=principal, root_path=root)
+            await pair.serve_stream(http, receive, send, identity=identity, root_path=root)
 
     async def _serve_post(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
-        http = _request(scope)
-        refusal, principal = await self._who(http)
-        if refusal is not None:
-            await Response(send).refuse(refusal)
+        http = request_of(scope)
+        identity = await self._who(http)
+        if isinstance(identity, Refusal):
+            await Response(send).refuse(identity)
         else:
-            await pair.serve_post(http, receive, send, principal=principal)
+            await pair.serve_post(http, receive, send, identity=identity, check=self._checked)
 
-    async def _who(self, http: HttpRequest) -> tuple[Refusal | None, str | None]:
-        if self._identify is None:
-            return None, None
-        # What is refused whoever sends it must not make the author's function work, and a preflight has no credentials.
+    async def _who(self, http: HttpRequest) -> Identity | Refusal:
+        if self._gate is None:
+            return NOBODY
+        # What is refused whoever sends it must not make the gate work, and a preflight has no credentials.
         refusal = admit(http, self.policy, self._limits)
-        if refusal is not None:
-            return refusal, None
-        return await self._identified(self._identify, Responses(http, self.policy, self._limits), http)
+        return refusal or await self._admitted(http, Responses(http, self.policy, self._limits))
+
+    async def _serve_document(self, document: bytes, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as all routes
+        await serve_document(document, self.policy, self._limits, scope, send)
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # all say the same
         # Whoever asks comes by an address, so that `Host` says nothing; and nothing is told.
@@ -365,33 +372,7 @@ class HttpEndpoint:
             await send({"type": "lifespan.shutdown.complete"})
 
 
-def _normal(path: str) -> str:
-    """A path without the slash at its end, which makes no difference."""
-    return path.rstrip("/") or "/"
-
-
-def _request(scope: Scope) -> HttpRequest:
-    """The request of a scope. ASGI says of what types its members are."""
-    raw, query = scope.get("raw_path"), scope.get("query_string")
-    target = raw.decode("latin-1") if isinstance(raw, bytes) else str(scope["path"])
-    if isinstance(query, bytes) and query:
-        target = f"{target}?{query.decode('latin-1')}"
-    client = scope.get("client")
-    return HttpRequest(
-        method=str(scope["method"]),
-        target=target,
-        headers=Headers.from_raw(cast("Iterable[tuple[bytes, bytes]]", scope["headers"])),  # ASGI says so
-        scheme=str(scope.get("scheme") or "http"),
-        client=str(client[0]) if isinstance(client, (tuple, list)) and client else None,
-    )
-
-
 def _stopping(responses: Responses) -> Refusal:
     return responses.refuse(
         503, "the server is being stopped", code=ErrorCode.INTERNAL_ERROR, headers=(("retry-after", "5"),)
     )
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  # as all routes
-    headers = Headers((("content-type", "text/plain; charset=utf-8"),))
-    await Response(send).complete(HttpHead(status=404, headers=headers), b"there is no MCP endpoint here\n")

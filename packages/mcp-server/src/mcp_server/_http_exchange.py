@@ -44,7 +44,6 @@ class Exchange(Line):
     Args:
         service: Answers requests.
         connection: A new engine.
-        principal: Who the client was established to be; `None` where nobody is told apart.
         exchanged: The HTTP request.
         policy: The settings of the endpoint.
         herald: Tells subscriptions of changes.
@@ -57,14 +56,13 @@ class Exchange(Line):
         self,
         service: Service,
         connection: ServerConnection,
-        principal: str | None,
         exchanged: Exchanged,
         *,
         policy: EndpointPolicy,
         herald: Herald,
         places: Places | None = None,
     ) -> None:
-        super().__init__(service, connection, principal)
+        super().__init__(service, connection, exchanged.identity.key)
         self._places: Final = places
         self._exchanged: Final = exchanged
         self._policy: Final = policy
@@ -99,7 +97,7 @@ class Exchange(Line):
                 await exchanged.response.refuse(exchanged.exchange.busy(full, id=message.id, own=True))
                 return None
         self._stream.owe(message.id)
-        call = Call(event, self, self._scope, http=exchanged.http, size=size)
+        call = Call(event, self, self._scope, http=exchanged.http, size=size, identity=exchanged.identity)
         try:
             if event.row is SUBSCRIPTIONS_LISTEN:
                 # It is acknowledged at once, and looks after its response by itself from then on.

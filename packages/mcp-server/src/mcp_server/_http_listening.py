@@ -102,6 +102,7 @@ class Subscription:
         "_response",
         "_rest",
         "_service",
+        "_until",
         "_write_now",
     )
 
@@ -121,6 +122,7 @@ class Subscription:
         self._response: Final = exchanged.response
         self._receive: Final = exchanged.receive
         self._keep_alive: Final = keep_alive
+        self._until: Final = exchanged.identity.until
         self._herald: Final = herald
         extensions = exchanged.scope.get("extensions")
         self._write_now: WriteNow | None = extensions.get(WRITE_NOW) if isinstance(extensions, dict) else None
@@ -173,7 +175,7 @@ class Subscription:
     # --- its task --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Returns when it is over: its client has left, or the server stops.
+        """Returns when it is over: its client has left, its token has ended, or the server stops.
 
         *Closing.* Cancel it. Nothing is written any more, but for a write that has begun; see `stop`.
         """
@@ -182,6 +184,8 @@ class Subscription:
                 await self._write()
                 if await self._wait():
                     self._response.lost = True
+                if trio.current_time() >= self._until:
+                    self._finishing = True
             await self._end()
         finally:
             self.close()
@@ -209,7 +213,7 @@ class Subscription:
         if self._notices or self._finishing or self._response.lost:
             return False
         left = False
-        self._pause = trio.CancelScope(deadline=self._response.written_at + self._keep_alive)
+        self._pause = trio.CancelScope(deadline=min(self._response.written_at + self._keep_alive, self._until))
         try:
             with self._pause:
                 left = (await self._receive())["type"] == "http.disconnect"

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_server._gate import NOBODY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_core.http.responses import Refusal
     from mcp_core.http.server import ServerExchange
     from mcp_server._asgi_types import Receive, Scope, Send
+    from mcp_server._gate import Identity
 
 __all__ = ["Exchanged", "Response"]
 
@@ -157,10 +160,12 @@ class Exchanged:
     exchange: ServerExchange
     """What is decided about it."""
     http: HttpRequest
-    """Its head."""
+    """Its head, as handlers see it."""
     response: Response
     """Its response."""
     receive: Receive
     """Tells that the client has left; the body was read."""
     scope: Scope
     """What the host said of it."""
+    identity: Identity = NOBODY
+    """Who sent it."""

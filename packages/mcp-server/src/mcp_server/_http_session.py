@@ -205,7 +205,8 @@ class Session(Line):
         for member in members:
             event, answer = self._take(member)
             if isinstance(event, RequestReceived):
-                self._start(Call(event, self, http=exchanged.http, size=size), begun, exchanged)
+                call = Call(event, self, http=exchanged.http, size=size, identity=exchanged.identity)
+                self._start(call, begun, exchanged)
             elif answer is not None:
                 begun.answers.append(answer)
                 begun.refused = isinstance(event, Ignored)

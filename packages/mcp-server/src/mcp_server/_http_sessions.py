@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.http.responses import Post, Refusal
-    from mcp_core.http.server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject, Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
@@ -91,7 +90,7 @@ class Sessions:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def open(self, message: Request, principal: str | None, exchanged: Exchanged) -> Refusal | None:
+    async def open(self, message: Request, exchanged: Exchanged) -> Refusal | None:
         """Answers `initialize`, which opens a session if nothing is wrong with it."""
         exchange, response = exchanged.exchange, exchanged.response
         connection = self._engine()
@@ -100,7 +99,7 @@ class Sessions:
         id = None
         if connection.session is not None:
             id = secrets.token_urlsafe(_ID_BYTES)
-            session = self._session(connection, principal, id, message.params or {})
+            session = self._session(connection, exchanged.identity.key, id, message.params or {})
             await self._sweep()
             try:
                 await self._add(session)
@@ -112,10 +111,10 @@ class Sessions:
         await stream.give((answer,), refused=isinstance(reaction.event, Ignored))
         return None
 
-    async def post(self, post: Post, principal: str | None, exchanged: Exchanged) -> Refusal | None:
+    async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
         """Answers what was posted to a session."""
         exchange = exchanged.exchange
-        session = await self._find(exchange.session_id or "", principal)
+        session = await self._find(exchange.session_id or "", exchanged.identity.key)
         if session is None:
             return exchange.unknown_session(post)
         refusal = exchange.check(post, session.revision)
@@ -124,16 +123,17 @@ class Sessions:
                 refusal = await session.post(post, exchanged)
         return refusal
 
-    async def refuse(self, unreadable: Answer, principal: str | None, exchange: ServerExchange) -> None:
+    async def refuse(self, unreadable: Answer, exchanged: Exchanged) -> None:
         """An answer was posted to a session that cannot be read: takes what stands for it, if there is such a session."""
-        session = None if exchange.session_id is None else await self._find(exchange.session_id, principal)
+        id = exchanged.exchange.session_id
+        session = None if id is None else await self._find(id, exchanged.identity.key)
         if session is not None:
             session.refuse(unreadable)
 
-    async def get(self, principal: str | None, exchanged: Exchanged) -> Refusal | None:
+    async def get(self, exchanged: Exchanged) -> Refusal | None:
         """Serves a stream of a session: the standalone one, or the rest of one that broke."""
         exchange = exchanged.exchange
-        session = await self._find(exchange.session_id or "", principal)
+        session = await self._find(exchange.session_id or "", exchanged.identity.key)
         if session is None:
             return exchange.unknown_session()
         with self._busy(session):
@@ -142,10 +142,10 @@ class Sessions:
                 return None
             return await session.standing.resume(exchange.last_event_id, exchanged)
 
-    async def delete(self, principal: str | None, exchanged: Exchanged) -> Refusal | None:
+    async def delete(self, exchanged: Exchanged) -> Refusal | None:
         """Ends a session."""
         exchange = exchanged.exchange
-        session = await self._find(exchange.session_id or "", principal)
+        session = await self._find(exchange.session_id or "", exchanged.identity.key)
         if session is None:
             return exchange.unknown_session()
         self._table.remove(session.id)

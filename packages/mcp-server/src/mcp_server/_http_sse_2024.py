@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
@@ -23,6 +23,7 @@ from mcp_core.framing.sse import encode_comment
 from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.jsonrpc.codec import encode
+from mcp_server._gate import NOBODY, Identity, without_credentials
 from mcp_server._http_response import Response
 from mcp_server._link import Link
 from mcp_server._writer import JoiningWriter
@@ -42,6 +43,9 @@ __all__ = ["POST_PATH", "STREAM_PATH", "SsePair"]
 
 _log: Final = logging.getLogger("mcp_server")
 
+Check: TypeAlias = "Callable[[Identity, Responses, Message | Batch], Refusal | None]"
+"""Refuses a message that must not be sent by whom sent it."""
+
 STREAM_PATH: Final = "/sse"
 """Where the stream is opened: what most servers of 2024 have, and so what clients are set to."""
 
@@ -55,12 +59,13 @@ _LAST_WRITE: Final = 1.0
 class _Session:
     """One client: its stream, and the link behind it. It is an `Outlet`."""
 
-    def __init__(self, connection: ServerConnection, response: Response, keep_alive: float) -> None:
+    def __init__(self, connection: ServerConnection, response: Response, keep_alive: float, until: float) -> None:
         self.connection: Final = connection
         self.over: Final = trio.Event()
         self.grace: float | None = None
         self._response: Final = response
         self._keep_alive: Final = keep_alive
+        self._until = until
         self._writer: Final = JoiningWriter(self._write, connection.limits.outgoing_bytes)
         self._posts: Final[set[trio.CancelScope]] = set()
 
@@ -82,12 +87,14 @@ class _Session:
 
     # --- in --------------------------------------------------------------------------------------------------------
 
-    async def deliver(self, link: Link, message: Message | Batch, size: int, http: HttpRequest) -> bool:
+    async def deliver(
+        self, link: Link, message: Message | Batch, size: int, http: HttpRequest, identity: Identity
+    ) -> bool:
         """Takes a message, and waits while the client does not read. False when the session ends meanwhile."""
         with trio.CancelScope() as scope:
             self._posts.add(scope)
             try:
-                link.deliver(message, size, http)
+                link.deliver(message, size, without_credentials(http), identity)
                 await self._writer.wait_while_overdue()
             finally:
                 self._posts.remove(scope)
@@ -100,6 +107,7 @@ class _Session:
         try:
             nursery.start_soon(self._run_writer)
             nursery.start_soon(self._stay_alive)
+            nursery.start_soon(self._expire)
             nursery.start_soon(self._watch, receive)
             await self.over.wait()
             if self.grace is not None:
@@ -118,6 +126,17 @@ class _Session:
 
     async def _run_writer(self) -> None:
         await self._writer.run()
+        self.over.set()
+
+    def prolong(self, until: float) -> None:
+        """Its client has shown that it may use it for longer."""
+        self._until = max(self._until, until)
+
+    async def _expire(self) -> None:
+        # The stream is the session: without this it would outlive any token.
+        while trio.current_time() < self._until:  # noqa: ASYNC110  # the end moves with each newer token
+            await trio.sleep_until(self._until)
+        self.grace = 0.0
         self.over.set()
 
     async def _watch(self, receive: Receive) -> None:
@@ -176,7 +195,7 @@ class SsePair:
     # --- the endpoints ---------------------------------------------------------------------------------------------
 
     async def serve_stream(
-        self, request: HttpRequest, receive: Receive, send: Send, *, principal: str | None = None, root_path: str = ""
+        self, request: HttpRequest, receive: Receive, send: Send, *, identity: Identity = NOBODY, root_path: str = ""
     ) -> None:
         """Answers a request to `stream_path`; of a GET, returns when the session is over.
 
@@ -184,7 +203,7 @@ class SsePair:
             request: The request.
             receive: Its body, and then the client's leaving.
             send: The response.
-            principal: Who sent it.
+            identity: Who sent it.
             root_path: Where the application is mounted: what the client has to put before `post_path`.
 
         *Closing.* Cancelled, it ends the session at once.
@@ -199,9 +218,9 @@ class SsePair:
             return
         id = secrets.token_urlsafe(32)
         connection = self._connection()
-        session = _Session(connection, response, self._policy.keep_alive)
+        session = _Session(connection, response, self._policy.keep_alive, identity.until)
         async with trio.open_nursery() as nursery:
-            link = Link(self._service, connection, session, nursery, principal, pushes_back=False)
+            link = Link(self._service, connection, session, nursery, identity.key, pushes_back=False)
             # Before the client is told of it: it may post at once.
             self._sessions[id] = session, link
             self._service.connected(link)
@@ -214,7 +233,13 @@ class SsePair:
                 self._ended.set()
 
     async def serve_post(
-        self, request: HttpRequest, receive: Receive, send: Send, *, principal: str | None = None
+        self,
+        request: HttpRequest,
+        receive: Receive,
+        send: Send,
+        *,
+        identity: Identity = NOBODY,
+        check: Check | None = None,
     ) -> None:
         """Answers a request to `post_path`: hands the message of a POST to its session.
 
@@ -222,12 +247,13 @@ class SsePair:
             request: The request.
             receive: Its body.
             send: The response.
-            principal: Who sent it: the session has to belong to the same.
+            identity: Who sent it: the session has to belong to the same.
+            check: Refuses a message that must not be sent by whom sent it.
         """
         responses = Responses(request, self._policy, self._limits)
         refusal = admit(request, self._policy, self._limits) or _only("POST", request, responses)
         if refusal is None:
-            refusal = await self._post(request, receive, responses, principal)
+            refusal = await self._post(request, receive, responses, identity, check)
         response = Response(send)
         if refusal is not None:
             await _refuse(response, request, refusal)
@@ -261,12 +287,17 @@ class SsePair:
         return responses.busy(excess)
 
     async def _post(
-        self, request: HttpRequest, receive: Receive, responses: Responses, principal: str | None
+        self,
+        request: HttpRequest,
+        receive: Receive,
+        responses: Responses,
+        identity: Identity,
+        check: Check | None,
     ) -> Refusal | None:
         # A session of somebody else looks like none, and neither costs the reading of a body.
         id = session_of(request)
         session, link = self._sessions.get(id or "", (None, None))
-        if session is None or link is None or link.principal != principal:
+        if session is None or link is None or link.principal != identity.key:
             return responses.unknown_session()
         body = bytearray()
         more = True
@@ -284,7 +315,11 @@ class SsePair:
             if content.answers is not None:
                 link.deliver(content.answers)
             return content
-        if session.over.is_set() or not await session.deliver(link, content, len(body), request):
+        forbidden = None if check is None else check(identity, responses, content)
+        if forbidden is not None:
+            return forbidden
+        session.prolong(identity.until)
+        if session.over.is_set() or not await session.deliver(link, content, len(body), request, identity):
             return responses.unknown_session()
         return None
 

@@ -8,6 +8,7 @@ Spec: basic/transports#listening-for-messages-from-the-server, #resumability-and
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -107,7 +108,9 @@ class Standing:
         response = exchanged.response
         standing = stream is self._stream
         flush = self._flush if standing else None
-        attendance = Attendance(stream, response, exchanged.receive, self._policy, flush=flush)
+        # What answers a call that is under way may come to its end.
+        until = exchanged.identity.until if standing else math.inf
+        attendance = Attendance(stream, response, exchanged.receive, self._policy, flush=flush, until=until)
         if standing:
             self._attendance = attendance
         with trio.CancelScope() as scope:

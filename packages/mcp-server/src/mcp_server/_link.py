@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
+    from mcp_server._gate import Identity
 
 __all__ = ["Call", "Link", "Outlet", "Service"]
 
@@ -65,7 +66,7 @@ class Link(Line):
         connection: The engine.
         outlet: Where messages go.
         nursery: Where handlers run; who owns it ends them.
-        principal: Who the peer was established to be; `None` where nobody is told apart.
+        principal: Who the peer was established to be, by `Principal.key`; `None` where nobody is told apart.
         pushes_back: The reader stops while it is crowded. Else what is beyond the room is refused.
     """
 
@@ -94,18 +95,25 @@ class Link(Line):
 
     # --- in --------------------------------------------------------------------------------------------------------
 
-    def deliver(self, message: Message | Batch, size: int = 0, http: HttpRequest | None = None) -> None:
+    def deliver(
+        self,
+        message: Message | Batch,
+        size: int = 0,
+        http: HttpRequest | None = None,
+        identity: Identity | None = None,
+    ) -> None:
         """Takes a message of the peer.
 
         Args:
             message: As the codec gives it.
             size: Its bytes, counted while it waits to be started.
             http: The HTTP request that it came in.
+            identity: Who sent that.
         """
         if isinstance(message, Batch):
-            self._deliver_batch(message, size, http)
+            self._deliver_batch(message, size, http, identity)
         else:
-            self._react(self.connection.receive(message), size, http)
+            self._react(self.connection.receive(message), size, http, identity)
 
     def refuse(self, malformed: MalformedMessage) -> None:
         """Bytes came that are no message: answers, where an answer is right."""
@@ -125,7 +133,7 @@ class Link(Line):
         """Returns when another message may be read. The reader calls it when it is crowded."""
         await self._workers.wait_for_room()
 
-    def _deliver_batch(self, batch: Batch, size: int, http: HttpRequest | None) -> None:
+    def _deliver_batch(self, batch: Batch, size: int, http: HttpRequest | None, identity: Identity | None) -> None:
         refusal = self.connection.refuse_batch()
         if refusal is not None:
             self._outlet.send_nowait(refusal, None)
@@ -136,14 +144,16 @@ class Link(Line):
         for id in reply.owed:
             self._batches[id] = reply
         for member in reply.messages:
-            self._react(self.connection.receive(member), size // len(batch.members), http)
+            self._react(self.connection.receive(member), size // len(batch.members), http, identity)
 
-    def _react(self, reaction: Reaction, size: int, http: HttpRequest | None = None) -> None:
+    def _react(
+        self, reaction: Reaction, size: int, http: HttpRequest | None = None, identity: Identity | None = None
+    ) -> None:
         event, reply = reaction.event, reaction.reply
         if reply is not None:
             self._send_nowait(reply)
         if isinstance(event, RequestReceived):
-            self._start(Call(event, self, http=http), size)
+            self._start(Call(event, self, http=http, identity=identity), size)
         elif isinstance(event, (AnswerReceived, FailureReceived)):
             self._questions.settle(event)
         elif isinstance(event, CancelReceived):

@@ -265,6 +265,13 @@ class Resources:
             return [("resource", name)] if template is None else [("template", template.template), ("resource", name)]
         return []
 
+    def standing_for(self, uri: str) -> list[str]:
+        """All that may read a URI: templates, and the URI in the form in which they have it."""
+        matches = [(entry.template, name) for entry, name, _ in self._matches(uri)]
+        return [
+            each for template, name in matches for each in ([name] if template is None else [template.template, name])
+        ]
+
     async def _find(self, call: Call, uri: str) -> tuple[_Entry, dict[str, object]] | None:
         """What reads a resource for a client, and the arguments."""
         allows = self._host.guard.allows

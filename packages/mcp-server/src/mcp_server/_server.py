@@ -25,6 +25,7 @@ from mcp_core.types import (
 )
 from mcp_server._access import Guard
 from mcp_server._cache_hint import CacheHint
+from mcp_server._errors import RegistrationError
 from mcp_server._lifespan import Life
 from mcp_server._options import check_kinds, check_listed
 from mcp_server._registration import Registration
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import Icon, WireObject
     from mcp_server._access import Access
-    from mcp_server._http_endpoint import HttpEndpoint, Identify, Template
+    from mcp_server._gate import Identify
+    from mcp_server._http_endpoint import HttpEndpoint, Template
     from mcp_server._lifespan import Lifespan
     from mcp_server._stores import SessionStore
+    from mcp_server.auth import ResourceServer
 
 __all__ = ["Server"]
 
@@ -203,6 +206,7 @@ class Server(Registration):
         path: str = "/mcp",
         policy: EndpointPolicy | None = None,
         store: SessionStore | None = None,
+        auth: ResourceServer | None = None,
         identify: Identify | None = None,
         healthz: str | None = None,
         legacy_sse: bool = False,
@@ -215,9 +219,10 @@ class Server(Registration):
             policy: What the endpoint allows: by default, to be called by a name of this machine only.
             store: Keeps the sessions of legacy clients, so that they survive a restart; by default they are kept in memory.
                 It is not closed here.
-            identify: Says who sends a request, by its headers: a name, or `None` for nobody in particular. A session, and
-                the state of a request, can be used only by whom they were made for. It raises `AccessDenied` for whom it
-                does not let in.
+            auth: Lets in who has an access token for this server.
+            identify: Says who sends a request, by its headers, where that is known by other means: a `Principal`, a name, or
+                `None` for nobody in particular. It raises `AccessDenied` for whom it does not let in. With either of the
+                two, sessions, tasks and the state of requests can be used only by whom they were made for.
             healthz: A path that answers `GET` with 200 while the server takes requests, for load balancers.
             legacy_sse: Whether to serve clients of 2024-11-05 too, whose transport is a pair of endpoints of its own:
                 `/sse` and `/messages`.
@@ -226,17 +231,24 @@ class Server(Registration):
             The application. It needs no life-span events; `drain` ends it gracefully.
         """
         from mcp_core.http.policy import EndpointPolicy  # lazy: a server over stdio needs none of it
+        from mcp_server._gate import Gate, NamedGate  # lazy: likewise
         from mcp_server._http_endpoint import HttpEndpoint  # lazy: likewise
         from mcp_server._http_sse_2024 import SsePair  # lazy: likewise
         from mcp_server._store_memory import MemoryStore  # lazy: likewise
 
+        where = f"the endpoint of {self.info.name!r}"
         check_kinds(
-            f"the endpoint of {self.info.name!r}",
+            where,
             path=(path, str),
             policy=(policy, EndpointPolicy),
             identify=(identify, Callable),
             healthz=(healthz, str),
         )
+        if auth is not None and not isinstance(auth, Gate):
+            raise RegistrationError(f"{where}: `auth` takes ResourceServer, not {auth!r}")
+        if auth is not None and identify is not None:
+            raise ValueError("auth and identify both say who sends a request: give one of them")
+        gate = auth if identify is None else NamedGate(identify)
         policy = policy or EndpointPolicy()
         pair = None
         if legacy_sse:
@@ -246,13 +258,13 @@ class Server(Registration):
             pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
         return HttpEndpoint(
             self._service,
-            partial(self._template, tells_apart=identify is not None),
+            partial(self._template, tells_apart=gate is not None),
             self.revisions,
             path=path,
             policy=policy,
             limits=self.limits,
             store=store or MemoryStore(limits=self.limits),
-            identify=identify,
+            gate=gate,
             healthz=healthz,
             pair=pair,
         )

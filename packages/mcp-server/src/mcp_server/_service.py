@@ -158,6 +158,11 @@ class ServerService:
         """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist."""
         return self.tools.designated(tool) or self.mounts.headers(tool)
 
+    def standing_for(self, uri: str) -> list[str]:
+        """What a URI may be read by: the URIs and templates that it matches, here and on what is mounted."""
+        found = self.resources.standing_for(uri)
+        return found + [name for _, name in self.mounts.decided_by(uri)]
+
     async def exists(self, call: Call, uri: str) -> bool:
         """Whether there is such a resource, for the client that `call` comes from."""
         return await self.resources.exists(call, uri) or await self.mounts.exists(call, uri)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         TaskStatus,
     )
     from mcp_server._answering import Audience
+    from mcp_server._gate import Identity
     from mcp_server._task_stores import TaskRecord, TaskStore
 
 __all__ = ["TaskRun"]
@@ -81,6 +82,7 @@ class TaskRun:
         tell: Tells all that listen of a change.
         audience: The legacy session that it was begun in; `None` where there is none, or not any more.
         http: The HTTP request of the call.
+        identity: Who sent that.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class TaskRun:
         *,
         audience: Audience | None = None,
         http: HttpRequest | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.record = record
         self.scope: Final = trio.CancelScope()
@@ -103,6 +106,7 @@ class TaskRun:
         self._tell: Final = tell
         self._audience: Final = audience
         self._http: Final = http
+        self._identity: Final = identity
         self._questions: Final[dict[str, _Question]] = {}
         self._changed = trio.Event()
 
@@ -133,7 +137,7 @@ class TaskRun:
             connection: An engine that is on no connection: it knows the bounds.
         """
         line = TaskLine(Worker(work), connection, self.record.owner)
-        call = Call(self._request, line, self.scope, http=self._http, task=self)
+        call = Call(self._request, line, self.scope, http=self._http, identity=self._identity, task=self)
         call.asking = TaskAsking(self, call)
         call.pace = TaskPace(self, call)
         expires = self.record.state.expires_at

@@ -204,7 +204,9 @@ class Tasks:
             raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
         record = new_record(request, owner, done, self._policy)
         audience = cast("Audience", call.link) if peer.revision.core_tasks else None  # all lines of sessions are
-        run = TaskRun(record, self._store, request, self._host.tell, audience=audience, http=call.http)
+        run = TaskRun(
+            record, self._store, request, self._host.tell, audience=audience, http=call.http, identity=call.identity
+        )
         self._running[run.id] = run
         try:
             await self._store.create(record)

@@ -132,7 +132,7 @@ class SystemBrowser:
             UnsafeUrl: It is neither https, nor http on this machine.
         """
         check_browser_url(url, what="URL for the browser")
-        program = browser_command(sys.platform, self._environment)
+        program = _browser_command(sys.platform, self._environment)
         if program is None or not _start(_with_url(program, url)):
             self._tell(
                 f"There is no browser that could be opened here. To log in, open this URL on this machine:\n{url}"
@@ -160,7 +160,7 @@ class _Local:
         return await self._loopback.redirected()
 
 
-def browser_command(platform: str, environment: Mapping[str, str]) -> tuple[str, ...] | None:
+def _browser_command(platform: str, environment: Mapping[str, str]) -> tuple[str, ...] | None:
     """The program that opens a URL, as an argument vector without it; `None` when there is none.
 
     Args:
