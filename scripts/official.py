@@ -1,15 +1,16 @@
 """Runs the official conformance framework against this project: `nox -s official`.
 
-    nox -s official                  every server leg
+    nox -s official                  every leg of every side
     nox -s official -- client        every client leg
-    nox -s official -- server client
+    nox -s official -- server authorization
 
 npm brings the framework, and the Node.js that the framework needs, into `.official`, in the versions of
 `scripts/official`. The lock beside them has no addresses of a registry (`--omit-lockfile-registry-resolved`), so it
 works with any.
 
 The framework's own exit status is not enough: it lets warnings, skipped scenarios and the extensions of a requirement
-set pass. Here a scenario passes only if it was run, something was checked, and nothing failed, warned or was skipped.
+set pass. Here a scenario passes only if it was run, something was checked, and nothing failed, warned or was skipped; and
+a client has to have ended by itself, with 0 and without a word on its standard error.
 """
 
 from __future__ import annotations
@@ -18,36 +19,61 @@ import argparse
 import contextlib
 import json
 import re
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from official_browser import Stuck, consent, register
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
+
+    Consent: TypeAlias = Callable[[str], None]
 
 ROOT = Path(__file__).resolve().parent.parent
 PINNED = ROOT / "scripts" / "official"
 PLACE = ROOT / ".official"
 RESULTS = PLACE / "results"
-SERVER_LOG = RESULTS / "server.log"
 FRAMEWORK = ("node_modules/.bin/node", "node_modules/@modelcontextprotocol/conformance/dist/index.js")
 SERVER = "scripts/everything-server"
 CLIENT = "scripts/everything-client"
-SIDES = ("server", "client")
-LEGS: dict[str, tuple[str, ...]] = {
+CLIENT_DONE = "done"
+"""The last line of what it says, when its exit status is 0."""
+TURNS = "scripts/official_turns.py"
+AUTHORIZATION = "scripts/authorization-server"
+# Whom `scripts/authorization-server` knows, and what its tokens are for.
+USERNAME, PASSWORD = "ada", "correct horse battery staple"
+RESOURCE = "http://localhost:3000/mcp"
+REVISIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""What the framework knows: no 2024-11-05."""
+_SUITES: dict[str, tuple[str, ...]] = {
     "all": ("--suite", "all"),
     "set 2025-11-25": ("--requirements", "2025-11-25"),
     "set 2026-07-28": ("--requirements", "2026-07-28"),
-    "2025-03-26": ("--suite", "all", "--spec-version", "2025-03-26"),
-    "2025-06-18": ("--suite", "all", "--spec-version", "2025-06-18"),
-    "2025-11-25": ("--suite", "all", "--spec-version", "2025-11-25"),
-    "2026-07-28": ("--suite", "all", "--spec-version", "2026-07-28"),
+    **{revision: ("--suite", "all", "--spec-version", revision) for revision in REVISIONS},
 }
-"""What each run of the framework is asked for. It knows no 2024-11-05."""
+# Clients wait for their turn, and that counts.
+_CLIENT_TIMEOUT = ("--timeout", "600000")
+LEGS: dict[str, dict[str, tuple[str, ...]]] = {
+    "server": _SUITES,
+    "client": {name: (*options, *_CLIENT_TIMEOUT) for name, options in _SUITES.items()},
+    "authorization": {
+        "all": (),
+        "resource": ("--resource", RESOURCE),
+        **{revision: ("--spec-version", revision) for revision in REVISIONS},
+    },
+}
+"""What each run of the framework is asked for, by the side that is under test."""
+PREFIXES = {"server": "server-", "client": "", "authorization": "authorization-server-"}
+"""How the folders of results begin."""
 
 NEVER_RUN = frozenset(
     {
@@ -135,7 +161,7 @@ def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Le
         output: What the framework said.
         status: Its exit status.
     """
-    prefix = "server-" if side == "server" else ""
+    prefix = PREFIXES[side]
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder).as_posix()
@@ -143,6 +169,8 @@ def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Le
         if path.is_dir() and match:
             found[match[1]] = path
     scenarios = tuple(read_scenario(scenario, _text(path / "checks.json")) for scenario, path in found.items())
+    if side == "client":
+        scenarios = tuple(_with_ending(scenario, found[scenario.name]) for scenario in scenarios)
     trouble: list[str] = []
     announced = re.search(r"\((\d+) scenarios\)", output)
     if announced is None:
@@ -152,6 +180,15 @@ def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Le
     if status and not any(scenario.findings for scenario in scenarios):
         trouble.append(f"the framework exited with {status} and without a reason in its results: {output[-300:]!r}")
     return Leg(name, scenarios, tuple(trouble))
+
+
+def _with_ending(scenario: Scenario, folder: Path) -> Scenario:
+    """The scenario, failed if its client did not end well: the framework does not look at that in a suite."""
+    said, complained = _text(folder / "stdout.txt") or "", (_text(folder / "stderr.txt") or "").strip()
+    if said.splitlines()[-1:] == [CLIENT_DONE] and not complained:
+        return scenario
+    finding = Finding("FAIL", "", f"the client did not end with 0 and in silence, but said: {complained[-300:]!r}")
+    return Scenario(scenario.name, "FAIL", (*scenario.findings, finding))
 
 
 def _text(path: Path) -> str | None:
@@ -217,65 +254,124 @@ def install() -> None:
     stamp.write_text(wanted)
 
 
-def run_leg(name: str, side: str, target: Sequence[str]) -> Leg:
+def run_leg(name: str, side: str, target: Sequence[str], consenting: Consent | None = None) -> Leg:
     """Runs the framework once.
 
     Args:
-        name: A key of `LEGS`.
+        name: A key of `LEGS[side]`.
         side: Which side is under test.
         target: The options that say what is under test.
+        consenting: Is called with each line that the framework says, where it waits for a person.
     """
     folder = RESULTS / side / name.replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [*(str(PLACE / part) for part in FRAMEWORK), side, *target, *LEGS[name], "-o", str(folder)]
-    # In the checkout, where the client under test is found by its relative path: the framework cuts it at spaces.
-    ran = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE, check=False
-    )
-    (folder / "output.txt").write_text(ran.stdout)
-    return read_leg(name, side, folder, ran.stdout, ran.returncode)
+    command = [*(str(PLACE / part) for part in FRAMEWORK), side, *target, *LEGS[side][name], "-o", str(folder)]
+    output = folder / "output.txt"
+    with (
+        output.open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child,
+    ):
+        assert child.stdout is not None
+        late = threading.Timer(PATIENCE, child.kill)
+        late.start()
+        try:
+            for line in child.stdout:
+                log.write(line)
+                if consenting is not None:
+                    consenting(line)
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            late.cancel()
+    return read_leg(name, side, folder, output.read_text(), child.returncode)
 
 
 @contextlib.contextmanager
-def everything_server() -> Iterator[str]:
-    """Serves it on a free port as long as the block runs, and gives its URL."""
+def serving(program: str) -> Iterator[str]:
+    """Runs a server on a free port as long as the block runs, and gives the URL that it says.
+
+    Args:
+        program: The script that starts it.
+    """
     RESULTS.mkdir(parents=True, exist_ok=True)
-    command = [str(ROOT / SERVER), "--port", "0"]
+    path = RESULTS / f"{Path(program).name}.log"
     with (
-        SERVER_LOG.open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as child,
+        path.open("w") as log,
+        subprocess.Popen([_found(program), "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True) as child,
     ):
         try:
             assert child.stdout is not None
             said = child.stdout.readline()
             url = re.search(r"http://\S+", said)
             if url is None:
-                sys.exit(f"{SERVER} did not say where it serves, but {said!r}; it logs into {SERVER_LOG}.")
+                sys.exit(f"{program} did not say where it serves, but {said!r}; it logs into {path}.")
             yield url[0]
             if child.poll() is not None:
-                sys.exit(f"{SERVER} ended by itself, with {child.returncode}; it logs into {SERVER_LOG}.")
+                sys.exit(f"{program} ended by itself, with {child.returncode}; it logs into {path}.")
         finally:
             child.terminate()
 
 
+def _found(program: str) -> str:
+    """The path of a program of this checkout. Raises `SystemExit` when it is not there."""
+    if not (ROOT / program).exists():
+        sys.exit(f"The legs run {program}, and there is no such program.")
+    return str(ROOT / program)
+
+
 def run_side(side: str) -> list[Leg]:
-    """Runs every leg of one side: the server's against one and the same process."""
-    if side == "client":
-        if not (ROOT / CLIENT).exists():
-            sys.exit(f"The client legs run {CLIENT} URL, and there is no such program.")
-        return [run_leg(name, side, ("--command", f"./{CLIENT}")) for name in LEGS]
-    with everything_server() as url:
-        return [run_leg(name, side, ("--url", url)) for name in LEGS]
+    """Runs every leg of one side: those of a server against one and the same process."""
+    return {"server": _server_legs, "client": _client_legs, "authorization": _authorization_legs}[side]()
+
+
+def _server_legs() -> list[Leg]:
+    with serving(SERVER) as url:
+        return [run_leg(name, "server", ("--url", url)) for name in LEGS["server"]]
+
+
+def _client_legs() -> list[Leg]:
+    # The first run may have to prepare the environment, which says so.
+    if subprocess.run([_found(CLIENT), "--help"], stdout=subprocess.DEVNULL, check=False).returncode:
+        sys.exit(f"The client legs run {CLIENT} URL, and that program does not start (its own words are above).")
+    # The framework leaves the words of the command to a shell.
+    command = shlex.join([sys.executable, str(ROOT / TURNS), str(RESULTS), _found(CLIENT)])
+    return [run_leg(name, "client", ("--command", command)) for name in LEGS["client"]]
+
+
+def _authorization_legs() -> list[Leg]:
+    with serving(AUTHORIZATION) as issuer:
+        return [_authorization_leg(name, issuer) for name in LEGS["authorization"]]
+
+
+def _authorization_leg(name: str, issuer: str) -> Leg:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    back = f"http://127.0.0.1:{port}/callback"
+    refused: list[str] = []
+
+    def consenting(line: str) -> None:
+        # The framework says it on a line of its own, and waits for a browser to come back.
+        if line.startswith(f"{issuer}/") and "code_challenge=" in line:
+            try:
+                consent(line.strip(), username=USERNAME, password=PASSWORD, back_to=back)
+            except (OSError, Stuck) as error:
+                refused.append(str(error))
+
+    client_id = register(issuer, back)
+    target = ("--url", issuer, "--client-id", client_id, "--port", str(port))
+    leg = run_leg(name, "authorization", target, consenting)
+    return Leg(leg.name, leg.scenarios, (*leg.trouble, *refused))
 
 
 def main() -> int:
     """Returns the exit status: 0 if all legs pass."""
     parser = argparse.ArgumentParser(prog="official", description="Runs the official conformance framework.")
-    parser.add_argument("sides", nargs="*", help="server, client or both; without it: server")
-    sides: list[str] = parser.parse_args().sides or ["server"]
-    if unknown := [side for side in sides if side not in SIDES]:
-        parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(SIDES)}")
+    parser.add_argument("sides", nargs="*", help=f"of {', '.join(LEGS)}; without it: all")
+    sides: list[str] = parser.parse_args().sides or [*LEGS]
+    if unknown := [side for side in sides if side not in LEGS]:
+        parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(LEGS)}")
     install()
     failed = False
     for side in sides:
@@ -285,7 +381,7 @@ def main() -> int:
         print(f"\n{side} legs\n\n{table(legs)}\n")
         print("\n".join(wrong) if wrong else f"Every scenario of every {side} leg passes.", flush=True)
     if failed:
-        print(f"\nWhat the framework saw and said, and what the server logged, is in {RESULTS}.", flush=True)
+        print(f"\nWhat the framework saw and said, and what servers and clients logged, is in {RESULTS}.", flush=True)
     return int(failed)
 
 

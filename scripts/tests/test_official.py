@@ -91,8 +91,40 @@ def test_a_leg_has_the_scenarios_that_left_results(tmp_path: Path) -> None:
 
 def test_the_name_of_a_scenario_may_hold_a_slash(tmp_path: Path) -> None:
     folder = left(tmp_path, {"auth/metadata-var1": checks("SUCCESS"), "tools_call": checks("SUCCESS")})
+    for path in folder.rglob("checks.json"):
+        (path.parent / "stdout.txt").write_text("connected\ndone\n")
     leg = read_leg("all", "client", folder, "Running all suite (2 scenarios) in parallel...", 0)
     assert sorted(scenario.name for scenario in leg.scenarios) == ["auth/metadata-var1", "tools_call"]
+    assert {scenario.verdict for scenario in leg.scenarios} == {"pass"}
+    assert not leg.trouble
+
+
+@pytest.mark.parametrize(
+    ("said", "complained", "passes"),
+    [
+        ("connected\ndone\n", "", True),
+        ("connected\ndone\n", "a warning", False),
+        ("connected\n", "it broke", False),
+        ("done\nconnected\n", "", False),
+        (None, None, False),
+    ],
+)
+def test_a_client_has_to_end_well_whatever_the_framework_says(
+    tmp_path: Path, said: str | None, complained: str | None, passes: bool
+) -> None:
+    folder = left(tmp_path, {"tools_call": checks("SUCCESS")})
+    for name, text in (("stdout.txt", said), ("stderr.txt", complained)):
+        if text is not None:
+            (folder / f"tools_call-{STAMP}" / name).write_text(text)
+    (scenario,) = read_leg("all", "client", folder, "Running all suite (1 scenarios) in parallel...", 0).scenarios
+    assert (scenario.verdict == "pass") == passes
+    assert passes or (complained or "").strip() in scenario.findings[0].message
+
+
+def test_the_folders_of_an_authorization_server_have_a_beginning_of_their_own(tmp_path: Path) -> None:
+    folder = left(tmp_path, {"authorization-server-authorization-server-metadata-endpoint": checks("SUCCESS")})
+    leg = read_leg("all", "authorization", folder, "Running test (1 scenarios) against a URL", 0)
+    assert [scenario.name for scenario in leg.scenarios] == ["authorization-server-metadata-endpoint"]
     assert not leg.trouble
 
 
@@ -141,10 +173,17 @@ def test_without_npm_nothing_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not (tmp_path / "place").exists()
 
 
-def test_without_a_client_its_legs_are_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("side", "program"),
+    [("server", "everything-server"), ("client", "everything-client"), ("authorization", "authorization-server")],
+)
+def test_without_its_program_a_side_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, side: str, program: str
+) -> None:
     monkeypatch.setattr(official, "ROOT", tmp_path)
-    with pytest.raises(SystemExit, match="everything-client"):
-        official.run_side("client")
+    monkeypatch.setattr(official, "RESULTS", tmp_path / "results")
+    with pytest.raises(SystemExit, match=program):
+        official.run_side(side)
 
 
 def test_what_npm_brings_has_exact_versions_and_no_address_of_a_registry() -> None:

@@ -1,0 +1,79 @@
+"""The program `authorization`, and a person with a browser at it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+import official
+from authorization import PASSWORD, RESOURCE, USERNAME
+from official_browser import Stuck, consent, register
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+
+
+class Back(BaseHTTPRequestHandler):
+    """Where the browser comes back to."""
+
+    came: str | None = None
+
+    def do_GET(self) -> None:
+        type(self).came = self.path
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def program() -> Iterator[str]:
+    """Runs it, and gives what it calls itself."""
+    command = [sys.executable, "-m", "authorization", "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(FIXTURES)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            yield child.stdout.readline().removeprefix("Serving at ").strip()
+        finally:
+            child.terminate()
+            assert child.wait() == 0
+
+
+def test_a_client_that_registers_gets_a_code_when_the_person_agrees() -> None:
+    with program() as issuer, HTTPServer(("127.0.0.1", 0), Back) as listening:
+        redirect_uri = f"http://127.0.0.1:{listening.server_address[1]}/callback"
+        asked = {
+            "response_type": "code",
+            "client_id": register(issuer, redirect_uri),
+            "redirect_uri": redirect_uri,
+            "state": "state-of-this-test",
+            "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+            "code_challenge_method": "S256",
+        }
+        url = f"{issuer}/authorize?{urlencode(asked)}"
+        with pytest.raises(Stuck, match=r"the status 4.*There is a problem"):
+            consent(url, username=USERNAME, password="wrong", back_to=redirect_uri)
+        thread = threading.Thread(target=listening.handle_request)
+        thread.start()
+        consent(url, username=USERNAME, password=PASSWORD, back_to=redirect_uri)
+        thread.join()
+    came = urlsplit(Back.came or "")
+    answer = parse_qs(came.query)
+    assert came.path == "/callback"
+    assert answer["state"] == ["state-of-this-test"]
+    assert answer["iss"] == [issuer]
+    assert len(answer["code"]) == 1
+
+
+def test_the_official_framework_is_told_what_the_server_knows() -> None:
+    assert (official.USERNAME, official.PASSWORD, official.RESOURCE) == (USERNAME, PASSWORD, RESOURCE)
