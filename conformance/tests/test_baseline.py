@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_conformance.baseline import Baseline, Known, judge, read_baseline, written
-from mcp_conformance.checks import Role
-from mcp_conformance.verdicts import Outcome, Run, Verdict
+from mcp_conformance.verdicts import Outcome, Verdict
 from mcp_core.errors import InvalidValue
 
 TODAY = datetime.date(2026, 11, 22)
@@ -19,8 +18,8 @@ def verdict(outcome: Outcome, check: str = "tools.text", revision: str = "2025-0
     return Verdict(check=check, revision=revision, transport="stdio", outcome=outcome, reason=reason)
 
 
-def run(*verdicts: Verdict) -> Run:
-    return Run(role=Role.SERVER, target="server", lanes=(), verdicts=verdicts)
+def run(*verdicts: Verdict) -> tuple[Verdict, ...]:
+    return verdicts
 
 
 def known(check: str = "tools.text", **more: object) -> Baseline:
@@ -80,8 +79,39 @@ def test_what_is_written_excuses_what_is_red_and_nothing_else(
     judged = judge(it, read_baseline(path), TODAY)
     assert judged.good
     assert {each.check for each in judged.known} == {
-        each.check for each in it.verdicts if each.outcome in (Outcome.FAILED, Outcome.NOT_TESTABLE)
+        each.check for each in it if each.outcome in (Outcome.FAILED, Outcome.NOT_TESTABLE)
     }
+
+
+def read(tmp_path: Path, text: str) -> tuple[Known, ...]:
+    path = tmp_path / "known.toml"
+    path.write_text(text)
+    return read_baseline(path).known
+
+
+def test_a_check_that_is_red_wherever_it_ran_gets_one_entry(tmp_path: Path) -> None:
+    both = run(verdict(Outcome.FAILED), verdict(Outcome.FAILED, revision="2025-11-25"))
+    (entry,) = read(tmp_path, written(both, Baseline()))
+    assert (entry.check, entry.revision, entry.transport) == ("tools.text", None, None)
+
+
+def test_a_check_that_is_red_in_places_gets_an_entry_for_each(tmp_path: Path) -> None:
+    some = run(verdict(Outcome.FAILED), verdict(Outcome.PASSED, revision="2025-11-25"))
+    (entry,) = read(tmp_path, written(some, Baseline()))
+    assert (entry.revision, entry.transport) == ("2025-06-18", "stdio")
+
+
+def test_writing_again_keeps_what_did_not_run_and_drops_what_passes(tmp_path: Path) -> None:
+    old = Baseline(tuple(Known(check=f"tools.{name}", reason="x") for name in ("text", "list")))
+    assert read(tmp_path, written(run(verdict(Outcome.PASSED)), old)) == old.known[1:]
+
+
+def test_writing_again_adds_what_an_entry_does_not_cover(tmp_path: Path) -> None:
+    old = known(revision="2025-11-25")
+    both = run(verdict(Outcome.FAILED), verdict(Outcome.FAILED, revision="2025-11-25"))
+    kept, new = read(tmp_path, written(both, old))
+    assert kept == old.known[0]
+    assert new.revision == "2025-06-18"
 
 
 def test_writing_again_keeps_reasons_and_ends(tmp_path: Path) -> None:

@@ -1,9 +1,33 @@
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
 import pytest
 
 import mcp_conformance
 from mcp_conformance.cli import main
+from mcp_conformance.server import SERVER_CHECKS
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
+BROKEN = f"{SERVER} --fault notification-answered"
+ONE = ("--revision", "2025-06-18", "--check", "jsonrpc.unknown-method")
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FIXTURES), os.environ.get("PYTHONPATH", "")]))
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(words)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -13,24 +37,177 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"mcp-conformance {mcp_conformance.__version__}\n"
 
 
-def test_the_help_says_that_nothing_is_checked_yet(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", [["--help"], ["server", "--help"], ["client", "--help"]])
+def test_the_help_tells_the_exit_statuses(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--help"])
+        main(words)
     assert ended.value.code == 0
-    assert "It checks nothing yet" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    for status in range(4):
+        assert f"\n  {status}  " in text
 
 
 def test_without_arguments_it_fails_rather_than_seem_to_have_checked_something(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "It checks nothing yet" in shown.err
+    status, out, err = shown(capsys)
+    assert status == 2
+    assert out == ""
+    assert "usage:" in err
 
 
-def test_a_target_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["server"])
-    assert ended.value.code == 2
-    assert "unrecognized arguments: server" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["server"], "what is put to the test?"),
+        (["client"], "what is put to the test?"),
+        (["server", "--command", "x", "--check", "jsonrpc.parse-eror"], "is it jsonrpc.parse-error"),
+        (["server", "--command", "x", "--area", "jsonrcp"], "is it jsonrpc"),
+        (["server", "--command", "x", "--area", "\N{SNOWMAN}"], "--area: there is no"),
+        (["server", "--command", "x", "--profile", "none"], "there is no profile 'none'"),
+        (["server", "--command", "x", "--baseline", "nowhere.toml"], "nowhere.toml"),
+        (["server", "--command", "x", "--fixtures", "nowhere.toml"], "nowhere.toml"),
+        (["server", "--command", "x", "--html", "nowhere/x.html"], "its folder must exist"),
+        (["server", "--command", "x", "--patience", "0"], "--patience"),
+        (["server", "--command", "x 'y"], "No closing quotation"),
+        (["client", "--command", " "], "has no word"),
+        (["server", "--url", "http://localhost", "--header", "x"], '--header is no "NAME: VALUE"'),
+        (["server", "--command", "x", "--revision", "2024-11-05", "--check", "discover.result"], "no check is left"),
+        (["explain", "jsonrpc.parse-eror"], "is it jsonrpc.parse-error"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_may_be(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = shown(capsys, *words)
+    assert status == 2
+    assert out == ""
+    assert told in err
+
+
+def test_a_baseline_that_names_no_check_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text("[[known]]\ncheck = 'jsonrpc.parse-eror'\nreason = 'x'\n")
+    status, _, err = shown(capsys, "server", "--command", SERVER, "--baseline", str(path))
+    assert status == 2
+    assert "is it jsonrpc.parse-error" in err
+
+
+def test_a_good_server_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = shown(capsys, "server", "--command", SERVER, *ONE)
+    assert status == 0
+    assert out.splitlines()[-1] == f"server {SERVER}: passed"
+    assert err == ""
+
+
+def test_a_server_over_http_is_started_and_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = shown(capsys, "server", "--start", f"{SERVER} --port {{port}}", *ONE)
+    assert status == 0
+    assert "2025-06-18  http" in out
+
+
+def test_a_server_with_a_fault_fails_with_a_line_that_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = ("--revision", "2025-06-18", "--check", "jsonrpc.notification-not-answered")
+    status, out, err = shown(capsys, "server", "--command", BROKEN, *fault)
+    assert status == 1
+    assert "FAILED  jsonrpc.notification-not-answered" in out
+    assert err.startswith("failed")
+    (line,) = (each for each in out.splitlines() if each.startswith("  again: mcp-conformance "))
+    status, again, _ = shown(capsys, *shlex.split(line)[2:])
+    assert status == 1
+    assert again == out
+
+
+def test_all_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"json": "a.json", "junit": "a.xml", "markdown": "a.md", "sarif": "a.sarif", "html": "a.html"}
+    words = [word for option, name in names.items() for word in (f"--{option}", str(tmp_path / name))]
+    picture, data = tmp_path / "badge.svg", tmp_path / "badge.json"
+    assert shown(capsys, "server", "--command", SERVER, *ONE, *words, "--badge", str(picture))[0] == 0
+    document = json.loads((tmp_path / "a.json").read_text())
+    assert document["status"] == 0
+    assert document["invocation"] == f"mcp-conformance server --command {shlex.quote(SERVER)}"
+    assert fromstring((tmp_path / "a.xml").read_bytes()).get("tests") == "1"
+    assert "passed" in (tmp_path / "a.md").read_text()
+    assert json.loads((tmp_path / "a.sarif").read_text())["version"] == "2.1.0"
+    assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
+    assert picture.read_text().startswith("<svg")
+    assert shown(capsys, "server", "--command", SERVER, *ONE, "--badge", str(data))[0] == 0
+    assert json.loads(data.read_text())["schemaVersion"] == 1
+
+
+def test_a_baseline_is_written_holds_and_goes_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "known.toml")
+    fault = ("--revision", "2025-06-18", "--check", "jsonrpc.notification-not-answered")
+    assert shown(capsys, "server", "--command", BROKEN, *fault, "--write-baseline", path)[0] == 0
+    status, out, _ = shown(capsys, "server", "--command", BROKEN, *fault, "--baseline", path)
+    assert status == 0
+    assert "known          jsonrpc.notification-not-answered" in out
+    status, out, _ = shown(capsys, "server", "--command", SERVER, *fault, "--baseline", path)
+    assert status == 1
+    assert "take it out" in out
+    # Written again without what passes by now.
+    assert shown(capsys, "server", "--command", SERVER, *fault, "--write-baseline", path)[0] == 0
+    assert "[[known]]" not in Path(path).read_text()
+
+
+def test_what_could_not_be_tested_fails_unless_it_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = tmp_path / "fixtures.toml"
+    manifest.write_text('[tools.test_simple_text]\nname = "nowhere"\n')
+    words = ("server", "--command", SERVER, "--fixtures", str(manifest), *ONE[:2], "--check", "tools.text")
+    status, out, _ = shown(capsys, *words)
+    assert status == 1
+    assert "not testable   " in out
+    status, out, _ = shown(capsys, *words, "--allow-untested")
+    assert status == 0
+    assert out.rstrip().endswith("passed, 1 not testable")
+
+
+def test_a_server_that_cannot_be_started_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = shown(capsys, "server", "--command", "nothing-of-this-name", *ONE)
+    assert status == 3
+    assert "nothing-of-this-name" in err
+    status, _, err = shown(capsys, "client", "--command", "nothing-of-this-name", "--revision", "2025-06-18")
+    assert status == 3
+    assert "nothing-of-this-name" in err
+
+
+def test_what_a_server_says_that_does_not_speak_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    program = shlex.join([sys.executable, "-c", "raise SystemExit('the database is missing')"])
+    status, out, _ = shown(capsys, "server", "--command", program, *ONE)
+    assert status == 3
+    assert "the database is missing" in out
+
+
+def test_keys_are_in_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.json"
+    words = ("--url", "http://127.0.0.1:9/mcp", "--header", "X-Api-Key: hush", "--json", str(path))
+    status, out, _ = shown(capsys, "server", *words, *ONE)
+    assert status == 3
+    assert "hush" not in out + path.read_text()
+    assert "X-Api-Key: <secret>" in json.loads(path.read_text())["invocation"]
+
+
+def test_checks_are_listed_by_level(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = shown(capsys, "server", "--list", "--area", "jsonrpc", "--level", "must")
+    assert status == 0
+    assert {line.split()[0] for line in out.splitlines()} == {"MUST"}
+    assert any("jsonrpc.parse-error" in line for line in out.splitlines())
+    assert shown(capsys, "client", "--list")[1].splitlines()
+
+
+def test_a_check_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = shown(capsys, "explain", "jsonrpc.parse-error")
+    assert status == 0
+    for part in ("-32700", "MUST jsonrpc.parse-error", "2024-11-05", "stdio", "--check jsonrpc.parse-error"):
+        assert part in out
+    needy = next(check for check in SERVER_CHECKS if check.needs)
+    assert needy.needs[0] in shown(capsys, "explain", needy.id)[1]
+
+
+def test_coverage_can_be_told_row_by_row(capsys: pytest.CaptureFixture[str]) -> None:
+    _, short, _ = shown(capsys, "coverage")
+    _, long, _ = shown(capsys, "coverage", "--every")
+    assert "2026-07-28" in short
+    assert len(long) > len(short)

@@ -1,69 +1,270 @@
 from __future__ import annotations
 
+import base64
+import datetime
+import hashlib
+import html.parser
+import io
 import json
+import re
 from xml.etree.ElementTree import fromstring
 
+import attrs
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scored_runs import IDS, REVISION, RULES, TODAY, client_run, run_of, scored, verdict
 
+from mcp_conformance.baseline import Baseline, Known
 from mcp_conformance.checks import Role
-from mcp_conformance.report.document import document
+from mcp_conformance.profiles import Profile
+from mcp_conformance.report.badge import badge, badge_svg
+from mcp_conformance.report.document import document, schema
+from mcp_conformance.report.findings import again
+from mcp_conformance.report.html import html as page
 from mcp_conformance.report.junit import junit
 from mcp_conformance.report.markdown import markdown
 from mcp_conformance.report.sarif import sarif
-from mcp_conformance.report.text import summary_lines
+from mcp_conformance.report.text import Progress, summary_lines
+from mcp_conformance.scoring import RED, Rules, Scored, Standing, score
 from mcp_conformance.server import SERVER_CHECKS
-from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
+from mcp_conformance.verdicts import Outcome, Verdict
 
-CHECKS = [check.id for check in SERVER_CHECKS if "2025-06-18" in check.revisions]
+KNOWN = Known(check=IDS[0], reason="see 123")
+SCHEMA = jsonschema_rs.validator_for(json.dumps(schema()))
+VOID = {"meta", "input"}
+KNOWING = attrs.evolve(RULES, baseline=Baseline((KNOWN,)))
 
 
-def made(outcome: Outcome, text: str, check: str = CHECKS[0]) -> Run:
-    verdict = Verdict(
-        check=check,
-        revision="2025-06-18",
-        transport="stdio",
-        outcome=outcome,
-        reason=text,
-        expected=text if outcome is Outcome.FAILED else "",
-        observed=text,
-        transcript=(text, "--> {}"),
-        log=text,
-    )
-    lane = Lane(revision="2025-06-18", transport="stdio", refusal=None)
-    refused = Lane(revision="2026-07-28", transport="stdio", refusal=text)
-    return Run(role=Role.SERVER, target="server", lanes=(lane, refused), verdicts=(verdict,))
+class Page(html.parser.HTMLParser):
+    """Reads a page, and sees that its tags are well nested."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
 
 
 @pytest.mark.property
-@given(st.sampled_from(list(Outcome)), st.text(), st.sampled_from(CHECKS))
-def test_every_report_bears_whatever_a_server_says(outcome: Outcome, text: str, check: str) -> None:
-    run = made(outcome, text, check)
-    root = fromstring(junit(run))
-    (case,) = root.iter("testcase")
+@given(st.sampled_from(list(Outcome)), st.text(), st.sampled_from(IDS), st.sampled_from([RULES, KNOWING]))
+def test_every_report_bears_whatever_a_server_says(outcome: Outcome, text: str, check: str, rules: Rules) -> None:
+    run = score(run_of(verdict(outcome, text, check), refusal=text, target=text), rules)
+    (case,) = fromstring(junit(run)).iter("testcase")
     assert case.get("name") == check
     assert bool(len(case)) == (outcome is not Outcome.PASSED)
-    assert json.loads(json.dumps(document(run)))["verdicts"][0]["outcome"] == outcome.value
+    assert SCHEMA.is_valid(json.loads(json.dumps(document(run))))
     assert len(json.loads(json.dumps(sarif(run)))["runs"][0]["results"]) == (outcome is Outcome.FAILED)
-    assert "2025-06-18" in markdown(run)
-    assert any(line.startswith("2025-06-18") for line in summary_lines(run))
+    assert REVISION in markdown(run)
+    assert any(line.startswith(REVISION) for line in summary_lines(run))
+    assert not Page(page(run)).open
+    fromstring(badge_svg(run))
 
 
-def test_what_could_not_be_tested_is_no_pass_in_any_report() -> None:
-    run = made(Outcome.NOT_TESTABLE, "the fixture is missing")
-    assert fromstring(junit(run)).find(".//failure") is not None
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&lt; --></style>\x00\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_what_a_server_says_stays_text_on_the_page(outcome: Outcome) -> None:
+    run = score(run_of(verdict(outcome, HOSTILE), refusal=HOSTILE, target=HOSTILE), RULES)
+    read = Page(page(run))
+    assert {tag for tag, _, _ in read.attributes}.isdisjoint({"script", "img", "link", "iframe", "object", "base"})
+    assert not [name for _, name, _ in read.attributes if name.startswith("on") or name in ("style", "src", "srcset")]
+    assert any("<script>alert(1)</script>" in text for text in read.text)
+
+
+def test_the_page_refers_to_nothing_outside_of_it_and_nothing_may_run() -> None:
+    text = page(scored(verdict(Outcome.FAILED)))
+    read = Page(text)
+    assert all(value.startswith("#") for _, name, value in read.attributes if name == "href")
+    (policy,) = (value for _, name, value in read.attributes if name == "content" and "default-src" in value)
+    style = re.search("<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_every_link_of_the_page_leads_somewhere() -> None:
+    verdicts = [verdict(outcome, check=check) for outcome, check in zip(Outcome, IDS, strict=False)]
+    read = Page(page(scored(*verdicts)))
+    anchors = {value for _, name, value in read.attributes if name == "id"}
+    links = {value.removeprefix("#") for _, name, value in read.attributes if name == "href"}
+    assert {"failures", "f1"} <= links <= anchors
+
+
+def test_the_page_shows_of_a_failure_all_that_its_reader_needs() -> None:
+    text = "".join(Page(page(scored(verdict(Outcome.FAILED, "what came")))).text)
+    check = SERVER_CHECKS[IDS[0]]
+    row = check.requirements(REVISION)[0]
+    for part in (check.title, row.text, row.place, row.id, "what came", "--> {}", f"--check {check.id}"):
+        assert part.replace("`", "") in text
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.NOT_TESTABLE, Outcome.BROKEN])
+def test_what_is_red_is_red_in_every_report(outcome: Outcome) -> None:
+    run = scored(verdict(outcome), verdict(Outcome.PASSED, check=IDS[1]))
+    assert run.status
+    assert fromstring(junit(run)).find(".//failure" if outcome is not Outcome.BROKEN else ".//error") is not None
     assert "not passed" in markdown(run)
+    assert document(run)["status"] == run.status
+    assert badge(run)["color"] != badge(scored(verdict(Outcome.PASSED)))["color"]
+    assert 'class="pill failed"' in page(run)
+
+
+@pytest.mark.parametrize(
+    ("rules", "outcome"),
+    [
+        (KNOWING, Outcome.FAILED),
+        (attrs.evolve(RULES, allow_untested=True), Outcome.NOT_TESTABLE),
+    ],
+)
+def test_what_is_borne_with_is_red_in_none_and_no_clean_sheet(rules: Rules, outcome: Outcome) -> None:
+    run = scored(verdict(outcome), verdict(Outcome.PASSED, check=IDS[1]), rules=rules)
+    assert run.status == 0
+    root = fromstring(junit(run))
+    assert root.find(".//failure") is None
+    assert root.find(".//skipped") is not None
+    assert ": passed" in markdown(run)
+    assert 'class="pill passed"' in page(run)
+    assert "open" in str(badge(run)["message"])
+    assert any(IDS[0] in line for line in summary_lines(run))
+
+
+def test_a_stale_entry_and_a_revision_that_was_asked_for_fail_in_junit_too() -> None:
+    run = scored(verdict(Outcome.PASSED), rules=attrs.evolve(KNOWING, demanded=frozenset({"2024-11-05"})))
+    names = [case.get("name") for case in fromstring(junit(run)).iter("testcase") if case.find("failure") is not None]
+    assert names == ["speaks 2024-11-05", IDS[0]]
+    assert "not red any more" in markdown(run)
+    assert any(line.startswith("stale") for line in summary_lines(run))
+
+
+def test_junit_of_nothing_is_red() -> None:
+    assert fromstring(junit(scored())).get("failures") == "1"
+
+
+def test_the_counts_of_junit_are_those_of_its_cases() -> None:
+    outcomes = (Outcome.PASSED, Outcome.FAILED, Outcome.BROKEN, Outcome.NOT_APPLICABLE)
+    root = fromstring(junit(scored(*(verdict(each, check=id) for each, id in zip(outcomes, IDS, strict=False)))))
+    assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+
+
+def test_sarif_suppresses_what_is_known() -> None:
+    (result,) = json.loads(json.dumps(sarif(scored(verdict(Outcome.FAILED), rules=KNOWING))))["runs"][0]["results"]
+    assert result["suppressions"] == [{"kind": "external", "justification": "see 123"}]
 
 
 def test_a_failure_says_what_is_required_where_and_how_to_see_it_again() -> None:
-    lines = "\n".join(summary_lines(made(Outcome.FAILED, "something")))
-    check = SERVER_CHECKS[CHECKS[0]]
-    row = check.requirements("2025-06-18")[0]
-    for part in (check.title, row.text, row.place, row.id, f"--check {check.id}", "--revision 2025-06-18"):
+    lines = "\n".join(summary_lines(scored(verdict(Outcome.FAILED))))
+    check = SERVER_CHECKS[IDS[0]]
+    row = check.requirements(REVISION)[0]
+    for part in (check.title, row.text, row.place, row.id, f"--check {check.id}", f"--revision {REVISION}"):
         assert part in lines
 
 
+def test_the_same_failure_in_several_places_is_told_once() -> None:
+    ids = [each for each in IDS if "2025-11-25" in SERVER_CHECKS[each].revisions]
+    run = scored(
+        verdict(Outcome.FAILED, check=ids[0]),
+        verdict(Outcome.FAILED, check=ids[0], revision="2025-11-25"),
+        verdict(Outcome.FAILED, check=ids[0], transport="http"),
+    )
+    lines = list(summary_lines(run))
+    (told,) = (line for line in lines if line.startswith("FAILED"))
+    assert told.endswith("(2025-06-18, 2025-11-25 over stdio; 2025-06-18 over http)")
+    assert markdown(run).count("\n### ") == 1
+    assert page(run).count("<article") == 1
+
+
+def test_a_check_of_what_others_exchange_is_run_again_with_the_others() -> None:
+    run = run_of(verdict(Outcome.FAILED, check="jsonrpc.version-member"))
+    assert again(run, run.verdicts[0]) == f"mcp-conformance server ... --revision {REVISION}"
+    known = attrs.evolve(run, invocation="mcp-conformance server --command x")
+    assert again(known, verdict(Outcome.FAILED, check="jsonrpc.parse-error")) == (
+        f"mcp-conformance server --command x --revision {REVISION} --check jsonrpc.parse-error"
+    )
+
+
+def test_a_client_is_told_as_a_client() -> None:
+    run = client_run(Outcome.FAILED)
+    assert "MCP conformance of the client" in page(run)
+    assert any("mcp-conformance client" in line for line in summary_lines(run))
+    assert badge(run)["label"] == "MCP client"
+
+
 def test_backticks_do_not_end_the_block_in_markdown() -> None:
-    text = markdown(made(Outcome.FAILED, "a ``` b ```` c"))
-    assert "\n`````\n" in text
+    text = markdown(scored(verdict(Outcome.FAILED, "a ``` b ```` c```````d")))
+    assert "\n````````\n" in text
+
+
+def test_the_summary_names_what_is_not_scored_and_failed() -> None:
+    check = next(each.id for each in SERVER_CHECKS if each.id in IDS and each.level(REVISION).value != "MAY")
+    nothing = Rules(today=TODAY, profile=Profile(name="none", digest="", checks={role: {} for role in Role}))
+    lines = list(summary_lines(scored(verdict(Outcome.FAILED, check=check), rules=nothing)))
+    assert any(line.startswith("not scored") and check in line for line in lines)
+
+
+def test_an_expired_entry_is_told() -> None:
+    entry = attrs.evolve(KNOWN, expires=TODAY - datetime.timedelta(days=1))
+    run = scored(verdict(Outcome.FAILED), rules=attrs.evolve(RULES, baseline=Baseline((entry,))))
+    assert run.status == 1
+    assert any(line.startswith("expired") for line in summary_lines(run))
+    (told,) = json.loads(json.dumps(document(run)))["expired"]
+    assert told == {"check": IDS[0], "reason": "see 123", "expires": "2026-11-21"}
+    assert "Expired in the baseline" in page(run)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def progressed(stream: io.StringIO, *verdicts: Verdict) -> str:
+    progress = Progress(stream, lambda each: RULES.standing(each, run_of().role))
+    for each in verdicts:
+        progress(each)
+    progress.close()
+    return stream.getvalue()
+
+
+def test_on_a_terminal_one_line_changes_and_is_gone_in_the_end() -> None:
+    text = progressed(Terminal(), verdict(Outcome.PASSED), verdict(Outcome.FAILED), verdict(Outcome.PASSED))
+    assert text.count("\n") == 1
+    assert "3 done, 1 failed" in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_elsewhere_only_failures_and_now_and_then_a_count_are_told() -> None:
+    text = progressed(io.StringIO(), *[verdict(Outcome.PASSED)] * 99, verdict(Outcome.FAILED))
+    assert text.splitlines()[0].startswith("failed")
+    assert text.splitlines()[1:] == ["100 done, 1 failed"]
+    assert "\x1b" not in text
+
+
+def test_the_standing_of_a_verdict_is_one_of_those_that_the_schema_knows() -> None:
+    defined = schema()["$defs"]
+    assert isinstance(defined, dict)
+    assert json.loads(json.dumps(defined["standing"]))["enum"] == [standing.value for standing in Standing]
+    assert set(RED) < set(Standing)
+
+
+def test_many_findings_are_cut_in_markdown() -> None:
+    run: Scored = scored(*(verdict(Outcome.FAILED, f"text {number}", IDS[number % 3]) for number in range(150)))
+    text = markdown(run)
+    assert text.count("\n### ") == 100
+    assert "And 50 more." in text

@@ -23,15 +23,18 @@ from mcp_conformance.verdicts import Outcome
 from mcp_core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from mcp_conformance.verdicts import Run, Verdict
+    from mcp_conformance.verdicts import Verdict
 
 __all__ = ["Baseline", "Judgement", "Known", "judge", "read_baseline", "written"]
 
 _RED: Final = frozenset({Outcome.FAILED, Outcome.NOT_TESTABLE})
 """What a baseline can excuse. That the suite itself went wrong is nobody's known failure."""
+
+_LONGEST: Final = 300
+"""Characters of a reason that the suite writes."""
 
 _MEMBERS: Final = frozenset({"check", "reason", "expires", "revision", "transport", "flaky"})
 
@@ -61,6 +64,10 @@ class Known:
             and self.transport in (None, verdict.transport)
         )
 
+    def over(self, today: datetime.date) -> bool:
+        """Whether its time has passed."""
+        return self.expires is not None and today >= self.expires
+
     def __str__(self) -> str:
         return " ".join([self.check, *(each for each in (self.revision, self.transport) if each is not None)])
 
@@ -70,6 +77,12 @@ class Baseline:
     """All entries."""
 
     known: tuple[Known, ...] = ()
+
+    def find(self, verdict: Verdict, today: datetime.date) -> Known | None:
+        """The entry that bears with a verdict; `None` when none does."""
+        if verdict.outcome not in _RED:
+            return None
+        return next((entry for entry in self.known if entry.covers(verdict) and not entry.over(today)), None)
 
 
 @attrs.frozen(kw_only=True)
@@ -91,30 +104,29 @@ class Judgement:
         return not self.new and not self.stale
 
 
-def judge(run: Run, baseline: Baseline, today: datetime.date) -> Judgement:
-    """Holds a run against a baseline.
+def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date) -> Judgement:
+    """Holds verdicts against a baseline.
 
     Args:
-        run: The run.
+        verdicts: Those of a run that count.
         baseline: What is known.
         today: The date.
     """
-    valid = [entry for entry in baseline.known if entry.expires is None or today < entry.expires]
-    red = [verdict for verdict in run.verdicts if verdict.outcome in _RED]
-    told = {id(verdict) for verdict in red if any(entry.covers(verdict) for entry in valid)}
+    all_ = tuple(verdicts)
+    red = [verdict for verdict in all_ if verdict.outcome in _RED]
     return Judgement(
-        new=tuple(verdict for verdict in red if id(verdict) not in told),
-        known=tuple(verdict for verdict in red if id(verdict) in told),
-        stale=tuple(entry for entry in valid if _is_stale(entry, run)),
+        new=tuple(verdict for verdict in red if baseline.find(verdict, today) is None),
+        known=tuple(verdict for verdict in red if baseline.find(verdict, today) is not None),
+        stale=tuple(entry for entry in baseline.known if not entry.over(today) and _is_stale(entry, all_)),
         expired=tuple(
-            entry for entry in baseline.known if entry not in valid and any(entry.covers(verdict) for verdict in red)
+            entry for entry in baseline.known if entry.over(today) and any(entry.covers(verdict) for verdict in red)
         ),
     )
 
 
-def _is_stale(entry: Known, run: Run) -> bool:
+def _is_stale(entry: Known, verdicts: Iterable[Verdict]) -> bool:
     """Whether the check ran where the entry is about, and is not red anywhere there."""
-    mine = [verdict for verdict in run.verdicts if entry.covers(verdict)]
+    mine = [verdict for verdict in verdicts if entry.covers(verdict)]
     return bool(mine) and not entry.flaky and not any(verdict.outcome in _RED for verdict in mine)
 
 
@@ -158,24 +170,41 @@ def _entry(entry: object, place: str) -> Known:
     )
 
 
-def written(run: Run, old: Baseline) -> str:
-    """A baseline that excuses what is red in a run; the reasons of the old one are kept."""
-    return "\n".join(_written(_wanted(run, old))) + "\n"
+def written(verdicts: Iterable[Verdict], old: Baseline) -> str:
+    """A baseline that bears with what is red.
+
+    Entries of the old one are kept as they are, with their reasons and their ends, unless nothing is red for them any
+    more. A check that is red wherever it ran gets one entry; one that is red in some places only, one for each.
+
+    Args:
+        verdicts: Those of a run that count.
+        old: What was known before.
+    """
+    all_ = tuple(verdicts)
+    kept = [entry for entry in old.known if not _is_stale(entry, all_)]
+    return "\n".join(_written([*kept, *_new(all_, kept)])) + "\n"
 
 
-def _wanted(run: Run, old: Baseline) -> Iterator[Known]:
-    for verdict in run.verdicts:
-        if verdict.outcome in _RED:
-            kept = next((entry for entry in old.known if entry.covers(verdict)), None)
-            reason = verdict.reason or f"expected {verdict.expected}; observed {verdict.observed}"
-            yield Known(
-                check=verdict.check,
-                reason=reason[:300] if kept is None else kept.reason,
-                expires=None if kept is None else kept.expires,
-                revision=verdict.revision,
-                transport=verdict.transport,
-                flaky=kept is not None and kept.flaky,
-            )
+def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
+    """Entries for what is red and not known."""
+    ran: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        ran.setdefault(verdict.check, []).append(verdict)
+    for check, mine in ran.items():
+        red = [verdict for verdict in mine if verdict.outcome in _RED]
+        if len(red) == len(mine) and not any(entry.covers(verdict) for entry in kept for verdict in red):
+            yield Known(check=check, reason=_reason(red[0]))
+            continue
+        for verdict in red:
+            if not any(entry.covers(verdict) for entry in kept):
+                yield Known(
+                    check=check, reason=_reason(verdict), revision=verdict.revision, transport=verdict.transport
+                )
+
+
+def _reason(verdict: Verdict) -> str:
+    told = verdict.reason or f"expected {verdict.expected}; observed {verdict.observed}"
+    return told[:_LONGEST]
 
 
 def _written(entries: Iterable[Known]) -> Iterator[str]:

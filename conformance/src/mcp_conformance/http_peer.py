@@ -16,15 +16,17 @@ from mcp_conformance.param_headers import modern_headers
 from mcp_conformance.peer import ServerPeer, encoded, within
 from mcp_conformance.transcript import Transcript, strict_json
 from mcp_conformance.verdicts import Deviation
-from mcp_conformance.wire.http import HttpEnded
+from mcp_conformance.wire.http import HttpAnswer, HttpEnded
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.framing.sse import Event, SseParser
+from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from mcp_conformance.settings import Settings
-    from mcp_conformance.wire.http import Endpoint, HttpAnswer, HttpExchange
+    from mcp_conformance.wire.http import Endpoint, HttpExchange
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -190,8 +192,46 @@ class HttpPeer(ServerPeer):
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 answer = await exchange.answer()
-                if answer.body:
-                    self.transcript.message(answer.body, sent=False)
+                self._enter(answer)
+                return answer
+        except HttpEnded as ended:
+            raise Deviation("an HTTP response", str(ended)) from ended
+        raise AssertionError("the block ends by one of them")
+
+    def _enter(self, answer: HttpAnswer) -> None:
+        """Enters a body: what is not said to be JSON is no message, as the page of a proxy."""
+        if answer.media_type == "application/json" and answer.body:
+            self.transcript.message(answer.body, sent=False)
+        elif answer.media_type == "text/event-stream":
+            for event in SseParser(CLIENT_LIMITS).receive_data(answer.body):
+                if isinstance(event, Event) and event.data:
+                    self.transcript.message(event.data, sent=False)
+        elif answer.body:
+            self.transcript.note(f"a body of {answer.media_type or 'no content type'}: {answer.body[:200]!r}")
+
+    async def look(
+        self,
+        method: str = "POST",
+        *,
+        headers: Sequence[tuple[str, str]],
+        body: bytes | None = None,
+        deviant: str = "",
+        host: str | None = None,
+    ) -> HttpAnswer:
+        """As `send`, but of a stream only the head: it may last for ever.
+
+        Raises:
+            Deviation: There is no answer.
+        """
+        try:
+            async with (
+                within(self.settings.patience, f"an answer to {method}"),
+                self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
+            ):
+                if exchange.media_type == "text/event-stream":
+                    return HttpAnswer(status=exchange.status, headers=exchange.headers, body=b"")
+                answer = await exchange.answer()
+                self._enter(answer)
                 return answer
         except HttpEnded as ended:
             raise Deviation("an HTTP response", str(ended)) from ended

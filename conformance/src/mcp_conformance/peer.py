@@ -83,6 +83,8 @@ class ServerPeer(abc.ABC):
         """What this client declares."""
         self.replies: Final[dict[str, Reply]] = {"ping": lambda _: {}, "roots/list": lambda _: {"roots": []}}
         """By which method what the server asks is answered; the others get -32601."""
+        self.deviance = ""
+        """Which rule these replies break on purpose; empty: none."""
         self.inbox: Final[list[JsonObject]] = []
         """Requests and notifications of the server, in order."""
         self.strays: Final[list[JsonObject]] = []
@@ -223,6 +225,22 @@ class ServerPeer(abc.ABC):
                 await self._arrived.wait()
         raise AssertionError("the block ends by one of the two")
 
+    async def until(self, true: Callable[[], bool], what: str) -> None:
+        """Waits until something is true that follows from what comes.
+
+        Raises:
+            Deviation: It is not in time.
+        """
+        async with within(self.settings.patience, what):
+            while not true():
+                if self._arrived.is_set():
+                    self._arrived = trio.Event()
+                await self._arrived.wait()
+
+    def wake(self) -> None:
+        """Lets `until` look again, as something happened besides."""
+        self._arrived.set()
+
     # --- what transports use ---------------------------------------------------------------------------------------
 
     async def take(self, value: JsonValue) -> None:
@@ -239,7 +257,7 @@ class ServerPeer(abc.ABC):
         else:
             self.inbox.append(value)
             if "id" in value:
-                await self.post(self._reply(method, value))
+                await self.post(self._reply(method, value), deviant=self.deviance)
         self._arrived.set()
 
     def _reply(self, method: str, request: JsonObject) -> JsonObject:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_conformance.checks import Role, Subject
+from mcp_conformance.checks import Role, Subject, Transport
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.survey import Survey, survey
 from mcp_conformance.under_test import ServerUnderTest
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Self
 
-    from mcp_conformance.checks import Check, Transport
+    from mcp_conformance.checks import Check
     from mcp_conformance.fixtures import Manifest
     from mcp_conformance.peer import ServerPeer
     from mcp_conformance.settings import Settings
@@ -39,6 +39,9 @@ __all__ = ["run_server"]
 ServerCheck = "Check[ServerUnderTest]"
 
 _ORDER: Final = (Subject.SHARED, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
+
+
+_HTTP_SSE: Final = frozenset({"2024-11-05"})
 
 
 async def run_server(
@@ -60,7 +63,13 @@ async def run_server(
         chosen: The ids of the checks that run; `None`: all.
         show: Is told each verdict as it comes.
     """
-    lanes = [(revision, each) for revision in revisions for each in sorted(target.transports, key=lambda t: t.value)]
+    lanes = [
+        (revision, each)
+        for revision in revisions
+        for each in sorted(target.transports, key=lambda t: t.value)
+        # It was the transport of one revision.
+        if each is not Transport.HTTP_SSE or revision.name in _HTTP_SSE
+    ]
     verdicts: dict[int, list[Verdict]] = {}
     found: dict[int, Lane] = {}
     places = trio.CapacityLimiter(settings.jobs)
@@ -69,7 +78,8 @@ async def run_server(
         async with places:
             lane = _Lane(target, settings, manifest, revision=revision, transport=transport, show=show)
             refusal = await lane.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
-            found[number] = Lane(revision=revision.name, transport=transport.value, refusal=refusal)
+            log = "" if refusal is None else target.log
+            found[number] = Lane(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
             verdicts[number] = lane.verdicts
 
     async with open_nursery() as nursery:
@@ -157,7 +167,7 @@ class _Lane:
                     before = len(peer.transcript.entries)
                     transcripts.append(peer.transcript)
                 with trio.fail_after(self._settings.patience * 6):
-                    await check.run(attrs.evolve(subject, connected=peer))
+                    await check.run(attrs.evolve(subject, connected=peer, opened=transcripts))
         except Deviation as deviation:
             outcome, expected, observed = Outcome.FAILED, deviation.expected, deviation.observed
         except NotApplicable as why:
@@ -170,7 +180,8 @@ class _Lane:
             # Whatever it left behind must not become the fault of the next one.
             await shared.renew()
         told = outcome in (Outcome.FAILED, Outcome.BROKEN)
-        lines = [str(entry) for transcript in transcripts for entry in transcript.entries[before:]]
+        # Only the first can have been used before.
+        entries = [entry for transcript in transcripts for entry in transcript.entries][before:]
         return Verdict(
             check=check.id,
             revision=self._revision.name,
@@ -179,7 +190,7 @@ class _Lane:
             reason=reason,
             expected=expected,
             observed=observed,
-            transcript=tuple(lines) if told else (),
+            transcript=tuple(map(str, entries)) if told else (),
             log=self._target.log if told else "",
         )
 

@@ -11,6 +11,7 @@ import trio
 
 from mcp_conformance.checks import Transport
 from mcp_conformance.http_peer import open_http
+from mcp_conformance.sse_peer import open_sse
 from mcp_conformance.stdio_peer import open_stdio
 from mcp_conformance.wire.http import Endpoint, HttpEnded
 from mcp_conformance.wire.process import run_process
@@ -110,10 +111,14 @@ class UrlTarget:
         url: Where.
         settings: The bounds.
         context: Whom to trust; `None`: whom the system trusts.
+        sse_url: Where the stream of HTTP+SSE is; `None`: it offers none.
     """
 
-    def __init__(self, url: str, settings: Settings, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, url: str, settings: Settings, context: ssl.SSLContext | None = None, *, sse_url: str | None = None
+    ) -> None:
         self.endpoint: Final = Endpoint(url, context)
+        self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
         self._settings: Final = settings
         self.log = ""
         """What it wrote to standard error, if it was started by the suite."""
@@ -123,32 +128,37 @@ class UrlTarget:
 
     @property
     def transports(self) -> frozenset[Transport]:
-        """HTTP."""
-        return frozenset({Transport.HTTP})
+        """HTTP, and HTTP+SSE where it is offered."""
+        return frozenset({Transport.HTTP} if self.sse is None else {Transport.HTTP, Transport.HTTP_SSE})
 
     def open(
         self,
         revision: Revision,
-        transport: Transport,  # noqa: ARG002  there is one
+        transport: Transport,
         *,
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
     ) -> AbstractAsyncContextManager[ServerPeer]:
         """Connects, for a block."""
+        if transport is Transport.HTTP_SSE and self.sse is not None:
+            return open_sse(self.sse, revision, self._settings, capabilities=capabilities, handshake=handshake)
         return open_http(
             self.endpoint, revision, self._settings, capabilities=capabilities, handshake=handshake, by_tool=by_tool
         )
 
 
 @asynccontextmanager
-async def started(command: str, url: str, settings: Settings, *, seconds: float = 30.0) -> AsyncIterator[UrlTarget]:
+async def started(
+    command: str, url: str, settings: Settings, *, sse_url: str | None = None, seconds: float = 30.0
+) -> AsyncIterator[UrlTarget]:
     """Starts a server that listens at a port, for a block.
 
     Args:
         command: The command line, with `{port}` where the port goes.
         url: Its URL, with `{port}` too.
         settings: The bounds.
+        sse_url: Where its stream of HTTP+SSE is, with `{port}` too; `None`: it offers none.
         seconds: How long it may take until it can be reached.
 
     Raises:
@@ -156,7 +166,8 @@ async def started(command: str, url: str, settings: Settings, *, seconds: float 
     """
     port = str(_free_port())
     words = [word.replace("{port}", port) for word in shlex.split(command)]
-    target = UrlTarget(url.replace("{port}", port), settings)
+    old = None if sse_url is None else sse_url.replace("{port}", port)
+    target = UrlTarget(url.replace("{port}", port), settings, sse_url=old)
     async with run_process(words, by_input=False) as process:
         with trio.move_on_after(seconds) as scope:
             while True:

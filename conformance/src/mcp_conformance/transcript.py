@@ -18,7 +18,8 @@ __all__ = ["Entry", "Kind", "Transcript", "strict_json"]
 
 _SHOWN: Final = 400
 """Characters that are shown of one entry."""
-_SECRET: Final = re.compile(r"(?i)^(authorization|proxy-authorization|cookie|set-cookie|dpop):")
+_SECRET: Final = re.compile(r"(?i)^(dpop|[^:]*(authorization|cookie|key|secret|token)[^:]*):")
+"""Headers whose values are masked: those of the standards, and whatever a server may call its key."""
 
 
 class Kind(enum.Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,8 +11,7 @@ from mcp_conformance.param_headers import annotated
 from mcp_conformance.verdicts import NotTestable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Sequence
 
     from mcp_conformance.answers import Answer
     from mcp_conformance.checks import Transport
@@ -45,6 +45,8 @@ class ServerUnderTest:
     """The bounds."""
     evidence: Sequence[Transcript]
     """What went over the wire in this revision and transport so far: for checks that only look."""
+    opened: list[Transcript] = attrs.field(factory=list)
+    """What went over the connections that the check opened itself."""
     connected: ServerPeer | None = None
     """The connection that was opened for the check; `None` for a check that opens its own."""
 
@@ -55,9 +57,10 @@ class ServerUnderTest:
             raise AssertionError("this check opens its own connections")
         return self.connected
 
-    def open(
+    @asynccontextmanager
+    async def open(
         self, *, capabilities: JsonObject | None = None, handshake: bool = True, revision: Revision | None = None
-    ) -> AbstractAsyncContextManager[ServerPeer]:
+    ) -> AsyncIterator[ServerPeer]:
         """One more connection, for a block.
 
         Args:
@@ -65,13 +68,15 @@ class ServerUnderTest:
             handshake: Whether it is opened as the revision wants it.
             revision: What is spoken in place of the present revision.
         """
-        return self.target.open(
+        async with self.target.open(
             revision or self.revision,
             self.transport,
             capabilities=capabilities,
             handshake=handshake,
             by_tool=annotated(self.survey.lists.get("tools", ())),
-        )
+        ) as peer:
+            self.opened.append(peer.transcript)
+            yield peer
 
     async def call(self, fixture: str, arguments: JsonObject | None = None) -> Answer:
         """Calls the tool that stands for a fixture.

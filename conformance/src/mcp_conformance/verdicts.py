@@ -88,6 +88,8 @@ class Lane:
     """The transport."""
     refusal: str | None
     """Why nothing could be tried there; `None` where it could."""
+    log: str = ""
+    """The end of what the implementation wrote to standard error then."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,3 +104,9 @@ class Run:
     """The lanes, in order."""
     verdicts: tuple[Verdict, ...]
     """All verdicts, by lane, then in the order of the checks."""
+    invocation: str = ""
+    """The command line that puts the same target to the test, without a choice of checks; empty where it is not known."""
+
+    def of(self, lane: Lane) -> tuple[Verdict, ...]:
+        """The verdicts of one lane."""
+        return tuple(v for v in self.verdicts if (v.revision, v.transport) == (lane.revision, lane.transport))

@@ -30,6 +30,8 @@ class Numbers:
     renewed: list[Answered] = attrs.field(factory=list)
     failure: Exception | None = None
 
+    extensions: tuple[str, ...] = ()
+
     def authorizer(self, site: Site) -> Authorizer:
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,9 +28,10 @@ from mcp_core.errors import (
 )
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.oauth.addresses import AddressClass
-from mcp_core.oauth.grants import ClientCredentials, Grant, GrantContext
+from mcp_core.oauth.grants import ClientCredentials, EnterpriseManaged, Grant, GrantContext, WorkloadIdentity
 from mcp_core.oauth.records import ClientRecord
 from mcp_core.oauth.steps import OpenBrowser, Pairs, Running
+from mcp_core.types.meta import TASKS_EXTENSION
 
 # --- other grants, other agents ----------------------------------------------------------------------------------------
 
@@ -64,6 +66,32 @@ async def test_a_grant_can_be_made_anew_for_each_token() -> None:
         world.revoke()
         await call(client)
     assert len(made) == 2
+
+
+@pytest.mark.spec("ema.declared")
+@pytest.mark.parametrize(
+    ("grant", "declared"),
+    [
+        (
+            EnterpriseManaged(
+                identity_provider=ClientRecord(client_id="idp", issuer="https://idp.example"),
+                token_endpoint="https://idp.example/token",
+                subject_token="id-token",
+            ),
+            "io.modelcontextprotocol/enterprise-managed-authorization",
+        ),
+        (WorkloadIdentity(assertion="jwt"), None),
+        (ClientCredentials(), "io.modelcontextprotocol/oauth-client-credentials"),
+        (None, None),
+    ],
+)
+async def test_the_extension_of_a_grant_is_declared_to_the_server(grant: Grant | None, declared: str | None) -> None:
+    world = World(protects=lambda _: False)
+    async with connected(world, oauth(world, grant=grant)) as (_, client):
+        await call(client)
+    (request,) = [json.loads(asked.body) for asked in world.asked if asked.rpc == "tools/call"]
+    capabilities = request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    assert capabilities["extensions"] == {TASKS_EXTENSION: {}, **({} if declared is None else {declared: {}})}
 
 
 async def test_a_grant_that_cannot_be_made_is_an_error_of_its_own() -> None:

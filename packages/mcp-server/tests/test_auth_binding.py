@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from asgi_host import Client, Reply, as_object, hosted
-from auth_world import OTHER_ISSUER, Table, access, protected
+from resource_world import OTHER_ISSUER, Table, access, protected
 from http_gate import Gate
 from task_server import WITH_TASKS, Gates, make_server
 

@@ -5,8 +5,38 @@ A module takes part by standing in this list.
 
 from __future__ import annotations
 
-from mcp_conformance.client import headers, lifecycle, messages, params, shapes, stdio, streams
+from mcp_conformance.client import (
+    authorization,
+    authorization_extensions,
+    authorization_requests,
+    elicitation,
+    headers,
+    lifecycle,
+    messages,
+    params,
+    roots,
+    sampling,
+    shapes,
+    stdio,
+    streams,
+)
 from mcp_conformance.client.registry import CLIENT_CHECKS
 from mcp_conformance.client.scenarios import SCENARIOS
 
-__all__ = ["CLIENT_CHECKS", "SCENARIOS", "headers", "lifecycle", "messages", "params", "shapes", "stdio", "streams"]
+__all__ = [
+    "CLIENT_CHECKS",
+    "SCENARIOS",
+    "authorization",
+    "authorization_extensions",
+    "authorization_requests",
+    "elicitation",
+    "headers",
+    "lifecycle",
+    "messages",
+    "params",
+    "roots",
+    "sampling",
+    "shapes",
+    "stdio",
+    "streams",
+]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.client.fake_server import FakeServer
     from mcp_conformance.client.stage import Scenario
     from mcp_conformance.client.stdio_host import Launch
+    from mcp_conformance.oauth.world import World
     from mcp_conformance.settings import Settings
     from mcp_conformance.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -44,6 +45,8 @@ class Evidence:
     """Its starts of the server; none over HTTP."""
     notes: Mapping[str, JsonValue] = attrs.field(factory=dict)
     """What the scenario wants its checks to know."""
+    world: World | None = None
+    """The world of OAuth that it was in; `None`: none."""
     status: int | None
     """The exit status; `None`: it did not end, and was ended."""
     log: str

@@ -22,6 +22,7 @@ from mcp_conformance.client.http_host import HttpHost, open_http_host
 from mcp_conformance.client.sse_host import SseHost, open_sse_host
 from mcp_conformance.client.stage import Stage
 from mcp_conformance.client.stdio_host import StdioHost, open_stdio_host
+from mcp_conformance.oauth.runner import open_world
 from mcp_conformance.transcript import Transcript
 from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, NotTestable, Outcome, Run, Verdict
 from mcp_conformance.wire.nursery import open_nursery
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from mcp_conformance.checks import Check
+    from mcp_conformance.client.oauth_scene import Scene
     from mcp_conformance.client.stage import Host, Scenario
     from mcp_conformance.settings import Settings
-    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
 __all__ = ["ClientCommand", "lanes_of", "play", "run_client"]
@@ -172,7 +174,8 @@ def _wanted(checks: Sequence[Check[ClientUnderTest]]) -> list[Scenario]:
     """The scenarios that checks look at; all, if one looks at all."""
     named = [need.removeprefix("scenario:") for each in checks for need in each.needs]
     passive = any(not each.needs for each in checks)
-    return [scenario for name, scenario in SCENARIOS.items() if passive or name in named]
+    # Who looks at all means those that have to do with messages. A login says nothing new about them.
+    return [scenario for name, scenario in SCENARIOS.items() if name in named or (passive and scenario.scene is None)]
 
 
 def _refusal(evidence: Evidence) -> str | None:
@@ -205,6 +208,8 @@ async def play(
         revision: What it is told to speak.
         transport: Over what.
     """
+    if scenario.scene is not None:
+        return await _play_scene(command, settings, scenario, scenario.scene, revision)
     transcript = Transcript()
     server = FakeServer(scenario.speaks or (revision,), settings.patience)
     notes: dict[str, JsonValue] = {}
@@ -232,7 +237,8 @@ async def play(
         else:
             host, url = await stack.enter_async_context(open_http_host(server, transcript, prepare=prepare))
             words = command.words(url)
-        status, log = await _run(words, _environment(scenario, revision), settings, transcript, host)
+        environment = _environment(scenario, revision, scenario.context)
+        status, log = await _run(words, environment, settings, transcript, host)
     return Evidence(
         scenario=scenario,
         revision=revision,
@@ -247,18 +253,43 @@ async def play(
     )
 
 
-def _environment(scenario: Scenario, revision: Revision) -> dict[str, str]:
+async def _play_scene(
+    command: ClientCommand, settings: Settings, scenario: Scenario, scene: Scene, revision: Revision
+) -> Evidence:
+    """Runs the client once in a world of OAuth, whose MCP server wants a token."""
+    transcript = Transcript()
+    async with open_world(scene.quirks) as world:
+        context = scene.enter(world, transcript)
+        environment = _environment(scenario, revision, context)
+        status, log = await _run(command.words(world.places.resource), environment, settings, transcript)
+    return Evidence(
+        scenario=scenario,
+        revision=revision,
+        transport=Transport.HTTP,
+        transcript=transcript,
+        server=FakeServer((revision,), settings.patience),
+        world=world,
+        status=status,
+        log=log,
+    )
+
+
+def _environment(scenario: Scenario, revision: Revision, context: JsonObject | None) -> dict[str, str]:
     """What the client is told."""
     told = {"MCP_CONFORMANCE_SCENARIO": scenario.name}
     if not scenario.free:
         told["MCP_CONFORMANCE_PROTOCOL_VERSION"] = revision.name
-    if scenario.context is not None:
-        told["MCP_CONFORMANCE_CONTEXT"] = json.dumps({"name": scenario.name, **scenario.context})
+    if context is not None:
+        told["MCP_CONFORMANCE_CONTEXT"] = json.dumps({"name": scenario.name, **context})
     return told
 
 
 async def _run(
-    words: Sequence[str], environment: dict[str, str], settings: Settings, transcript: Transcript, host: Host
+    words: Sequence[str],
+    environment: dict[str, str],
+    settings: Settings,
+    transcript: Transcript,
+    host: Host | None = None,
 ) -> tuple[int | None, str]:
     """Runs a command to its end: the exit status, if it ended by itself, and the end of its standard error."""
     async with run_process(words, environment=environment) as process:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks import Transport
+from mcp_conformance.client.asking_scenarios import ASKING_SCENARIOS
 from mcp_conformance.client.header_scenarios import HEADER_SCENARIOS
 from mcp_conformance.client.http_scenarios import HTTP_SCENARIOS
+from mcp_conformance.client.oauth_scenarios import OAUTH_SCENARIOS
 from mcp_conformance.client.offers import text_result
 from mcp_conformance.client.stage import Scenario
 from mcp_conformance.client.stdio_scenarios import STDIO_SCENARIOS
@@ -188,6 +190,14 @@ _GENERAL: Final = (
 )
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
-    scenario.name: scenario for scenario in (*_GENERAL, *HTTP_SCENARIOS, *HEADER_SCENARIOS, *STDIO_SCENARIOS)
+    scenario.name: scenario
+    for scenario in (
+        *_GENERAL,
+        *HTTP_SCENARIOS,
+        *HEADER_SCENARIOS,
+        *STDIO_SCENARIOS,
+        *ASKING_SCENARIOS,
+        *OAUTH_SCENARIOS,
+    )
 }
 """All of them, by name."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_conformance.client.fake_server import FakeServer
+    from mcp_conformance.client.oauth_scene import Scene
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -76,6 +77,8 @@ class Scenario:
     """The client is told no revision: it may speak whatever it can."""
     context: JsonObject | None = None
     """What the client is told besides."""
+    scene: Scene | None = None
+    """The world of OAuth that it is played in, with an MCP server of its own; `None`: none of that."""
 
     def belongs(self, revision: Revision, transport: Transport) -> bool:
         """Whether it is played there."""

@@ -129,6 +129,8 @@ class Asked:
     """The whole request."""
     response: JsonObject | None
     """The whole response; `None` when there was none in time."""
+    name: str = ""
+    """Which of the questions of a scenario it is; empty: none that has a name."""
 
 
 class Turn:
@@ -197,7 +199,13 @@ class Turn:
             await self.notify("notifications/progress", params if total is None else {**params, "total": total})
 
     async def ask(
-        self, method: str, params: JsonObject | None = None, *, standing: bool = False, deviant: str = ""
+        self,
+        method: str,
+        params: JsonObject | None = None,
+        *,
+        standing: bool = False,
+        deviant: str = "",
+        name: str = "",
     ) -> JsonObject | None:
         """Asks the client; legacy revisions only.
 
@@ -206,6 +214,7 @@ class Turn:
             params: Its params.
             standing: Whether it goes where messages go that belong to no request, and not along with the answer.
             deviant: Which rule is broken on purpose.
+            name: Which of the questions of a scenario it is.
 
         Returns:
             The whole response; `None` when there was none in time.
@@ -228,7 +237,7 @@ class Turn:
             await arrived.wait()
         del self.session.waiting[key]
         response = answers[0] if answers else None
-        self._asked.append(Asked(method=method, request=request, response=response))
+        self._asked.append(Asked(method=method, request=request, response=response, name=name))
         return response
 
 

@@ -70,9 +70,14 @@ class Places:
         path = urlsplit(self.resource).path.rstrip("/")
         return tuple(dict.fromkeys((f"{self.origin}{_PRM}{path}", f"{self.origin}{_PRM}")))
 
+    @property
+    def shouted(self) -> str:
+        """The URL of the MCP server, with scheme and host in upper case: the same resource."""
+        return self.origin.upper() + self.resource.removeprefix(self.origin)
+
     def fill(self, text: str) -> str:
         """A string with its places filled."""
-        for name in ("resource", "server", "issuer", "other", "evil", "prm", "origin"):
+        for name in ("resource", "server", "issuer", "other", "evil", "prm", "origin", "shouted"):
             value: str = getattr(self, name)
             text = text.replace(f"{{{name}}}", value)
         return text

@@ -4,9 +4,10 @@ Most oddities of real servers are a member that is missing, or has another value
 has its *changes*. What else can go wrong at an HTTP request, whatever it is for, is a `Reply` in place of the answer. The
 rest are switches.
 
-Strings may have the places `{server}`, `{issuer}`, `{other}`, `{resource}`, `{origin}`, `{evil}` and `{prm}` in them: the
-origin of the authorization server, its issuer, that of another one, the MCP server, its origin, a stranger's origin,
-and the URL of the resource's metadata. A challenge may have `{scope}` too.
+Strings may have the places `{server}`, `{issuer}`, `{other}`, `{resource}`, `{shouted}`, `{origin}`, `{evil}` and `{prm}`
+in them: the origin of the authorization server, its issuer, that of another one, the MCP server, the same with scheme and
+host in upper case, its origin, a stranger's origin, and the URL of the resource's metadata. A challenge may have
+`{scope}` too.
 """
 
 from __future__ import annotations

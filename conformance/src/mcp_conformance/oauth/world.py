@@ -26,7 +26,7 @@ from mcp_conformance.oauth.quirks import Part, Quirks, Reply
 from mcp_conformance.oauth.violations import Ledger, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -105,6 +105,8 @@ class World:
         self.idp: Final = self._identity_provider(idp, assertions)
         """The identity provider."""
         self._idp_origin: Final = idp
+        self.watch: Callable[[Request, Response | None], None] | None = None
+        """Is given each request with its answer, before it is sent; it may change what is there from now on."""
         self._order: Final = DiscoveryOrder(places=self.places, ledger=self.ledger)
         self._replied: Final[dict[Part, int]] = {}
         self._forbidden: Final[set[str]] = set()
@@ -193,6 +195,8 @@ class World:
         answer = self._answer(request, now)
         if answer is not None:
             self._look_at(request, answer)
+        if self.watch is not None:
+            self.watch(request, answer)
         return answer
 
     def browse(self, url: str, now: float) -> list[str]:

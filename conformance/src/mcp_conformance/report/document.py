@@ -1,61 +1,88 @@
-"""A run as one JSON document: what every other report is made from, and what programs read.
+"""A run as one JSON document: what programs read.
 
-The document has a version. Members may be added in it; what is there keeps its meaning.
+The document has a version, and a schema that lies beside this module, `document-1.schema.json`. Members may be added in a
+version; what is there keeps its meaning.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Final
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Final, cast
 
 import mcp_conformance
+from mcp_conformance.report.findings import again
 from mcp_conformance.roles import find
 from mcp_conformance.verdicts import Outcome
 
 if TYPE_CHECKING:
-    from mcp_conformance.verdicts import Lane, Run, Verdict
+    from mcp_conformance.baseline import Known
+    from mcp_conformance.scoring import Scored
+    from mcp_conformance.verdicts import Verdict
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["VERSION", "document"]
+__all__ = ["VERSION", "document", "schema"]
 
 VERSION: Final = 1
 """Of the document."""
 
 
-def document(run: Run) -> JsonObject:
+def schema() -> JsonObject:
+    """The JSON Schema of the document."""
+    text = resources.files(__package__ or "").joinpath(f"document-{VERSION}.schema.json").read_text(encoding="utf-8")
+    return cast("JsonObject", json.loads(text))
+
+
+def document(scored: Scored) -> JsonObject:
     """A run as JSON."""
+    run, rules, judgement = scored.run, scored.rules, scored.judgement
+    profile: JsonObject | None = (
+        None if rules.profile is None else {"name": rules.profile.name, "digest": rules.profile.digest}
+    )
     return {
         "version": VERSION,
         "suite": mcp_conformance.__version__,
         "role": run.role.value,
         "target": run.target,
-        "lanes": [_lane(run, lane) for lane in run.lanes],
-        "verdicts": [_verdict(verdict) for verdict in run.verdicts],
+        "invocation": run.invocation,
+        "status": scored.status,
+        "level": rules.level.value,
+        "profile": profile,
+        "stale": [_entry(entry) for entry in judgement.stale],
+        "expired": [_entry(entry) for entry in judgement.expired],
+        "lanes": [
+            {
+                "revision": lane.revision,
+                "transport": lane.transport,
+                "refusal": lane.refusal,
+                "counts": {standing.value: count for standing, count in scored.counts(lane).items()},
+            }
+            for lane in run.lanes
+        ],
+        "verdicts": [_verdict(scored, verdict) for verdict in run.verdicts],
     }
 
 
-def _lane(run: Run, lane: Lane) -> JsonObject:
-    counts = Counter(
-        verdict.outcome
-        for verdict in run.verdicts
-        if (verdict.revision, verdict.transport) == (lane.revision, lane.transport)
-    )
-    return {
-        "revision": lane.revision,
-        "transport": lane.transport,
-        "refusal": lane.refusal,
-        "counts": {outcome.value: counts[outcome] for outcome in Outcome},
-    }
+def _entry(entry: Known) -> JsonObject:
+    found: JsonObject = {"check": entry.check, "reason": entry.reason}
+    for name, value in (("revision", entry.revision), ("transport", entry.transport)):
+        if value is not None:
+            found[name] = value
+    if entry.expires is not None:
+        found["expires"] = entry.expires.isoformat()
+    return found
 
 
-def _verdict(verdict: Verdict) -> JsonObject:
-    check = find(verdict.check)
+def _verdict(scored: Scored, verdict: Verdict) -> JsonObject:
+    check = find(verdict.check, scored.run.role)
+    known = scored.known(verdict)
     found: JsonObject = {
         "check": verdict.check,
         "title": check.title,
         "revision": verdict.revision,
         "transport": verdict.transport,
         "outcome": verdict.outcome.value,
+        "standing": scored.standing(verdict).value,
         "level": check.level(verdict.revision).value,
         "requirements": [
             {"id": row.id, "level": row.level.value, "place": row.place, "text": row.text}
@@ -65,8 +92,12 @@ def _verdict(verdict: Verdict) -> JsonObject:
     for name, value in (("reason", verdict.reason), ("expected", verdict.expected), ("observed", verdict.observed)):
         if value:
             found[name] = value
+    if known is not None:
+        found["known"] = known.reason
     if verdict.transcript:
         found["transcript"] = list(verdict.transcript)
     if verdict.log:
         found["log"] = verdict.log
+    if verdict.outcome in (Outcome.FAILED, Outcome.BROKEN):
+        found["again"] = again(scored.run, verdict)
     return found

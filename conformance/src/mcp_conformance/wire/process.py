@@ -42,6 +42,7 @@ class LineProcess:
         self._partial = bytearray()
         self._came = trio.Event()
         self._errors = bytearray()
+        self._sending: Final = trio.Lock()
         self.stderr_bytes = 0
         """How much it wrote to standard error in all."""
         self.output_ended = False
@@ -70,7 +71,8 @@ class LineProcess:
     async def send(self, data: bytes) -> bool:
         """Writes to its standard input, as it is. Whether it could be written: not when the process has gone."""
         try:
-            await self._stdin.send_all(data)
+            async with self._sending:
+                await self._stdin.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
         return True

@@ -103,6 +103,11 @@ class Site:
 class Authorization(Protocol):
     """What `open_http(auth=...)` takes."""
 
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions of the protocol that it takes part in: they are declared to the server."""
+        ...
+
     def authorizer(self, site: Site) -> Authorizer:
         """What gives the requests of one connection their credentials.
 

@@ -78,6 +78,11 @@ class Diagnosis:
         self._store: Final = store
         self._site: Site | None = None
 
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """None: it gets no token."""
+        return ()
+
     def authorizer(self, site: Site) -> Diagnosis:
         """See `Authorization`."""
         self._site = site

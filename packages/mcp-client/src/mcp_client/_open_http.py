@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_client._cache import Caching, ResponseCache
 from mcp_client._deadlines import DEFAULT_DEADLINES
 from mcp_client._http_headers import HeaderSource
@@ -120,6 +122,9 @@ def open_http(
 
     parse_url(url)
     source = HeaderSource(headers)
+    if auth is not None and auth.extensions:
+        declared = {**{name: {} for name in auth.extensions}, **(handlers.extensions or {})}
+        handlers = attrs.evolve(handlers, extensions=declared)
     connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
     if server is not None:
         connection.adopt(server)

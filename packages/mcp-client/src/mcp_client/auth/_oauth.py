@@ -113,6 +113,12 @@ class OAuth:
     def _now(self) -> float:
         return self._clock()
 
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extension of the grant, where it has one. Of a grant that a function gives it is not known in time."""
+        extension = getattr(self._options.grant, "extension", None)
+        return (extension,) if isinstance(extension, str) else ()
+
     def authorizer(self, site: Site) -> Bound:
         """What gives the requests of one connection their credentials. Called by `open_http`.
 

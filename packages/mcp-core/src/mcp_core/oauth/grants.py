@@ -96,6 +96,11 @@ class Grant(Protocol):
         """Whether a refresh token may be asked for."""
         ...
 
+    @property
+    def extension(self) -> str | None:
+        """The extension of the protocol that it belongs to, which the client declares; `None`: it is a part of the core."""
+        ...
+
     def check(self, found: Discovered) -> None:
         """Raises `DiscoveryFailed` when the authorization server cannot do it. Called before anything is sent there."""
         ...
@@ -126,6 +131,7 @@ class AuthorizationCode:
 
     ways: ClassVar[frozenset[Registration]] = frozenset(Registration)
     refreshable: ClassVar[bool] = True
+    extension: ClassVar[str | None] = None
 
     def check(self, found: Discovered) -> None:
         """PKCE has to be there; the specification has no exception."""
@@ -175,6 +181,7 @@ class ClientCredentials(_Plain):
     """The client is nobody's but its own. It has a secret or a key that the authorization server knows."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset({Registration.PREREGISTERED})
+    extension: ClassVar[str | None] = "io.modelcontextprotocol/oauth-client-credentials"
 
     def form(self, context: GrantContext) -> Running[Pairs]:
         """There is nothing before it."""
@@ -190,6 +197,9 @@ class WorkloadIdentity(_Plain):
     """The JWT. Of a fresh flow a fresh one: it is short-lived, and one that was refused is not sent again."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset()
+    # The name in its specification, io.modelcontextprotocol/auth/wif, is none by the rules for names of extensions, and
+    # nothing asks for it to be declared.
+    extension: ClassVar[str | None] = None
 
     def form(self, context: GrantContext) -> Running[Pairs]:
         """There is nothing before it."""
@@ -215,6 +225,7 @@ class EnterpriseManaged(_Plain):
     """Its type."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset({Registration.PREREGISTERED, Registration.METADATA_DOCUMENT})
+    extension: ClassVar[str | None] = "io.modelcontextprotocol/enterprise-managed-authorization"
 
     def form(self, context: GrantContext) -> Running[Pairs]:
         """Exchanges the identity for an ID-JAG, which is of use at this authorization server alone."""

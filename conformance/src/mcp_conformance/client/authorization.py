@@ -1,0 +1,440 @@
+"""How a client finds the authorization server of a protected server, becomes known to it, and uses its token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.client.authorization_judge import PLAIN, Rule, add_rules
+from mcp_conformance.oauth.messages import single
+
+if TYPE_CHECKING:
+    from mcp_conformance.client.authorization_judge import Seen
+
+_DEFAULT: Final = "auth/metadata-default"
+_OWN: Final = "auth/2025-03-26-oauth-metadata-backcompat"
+_BARE: Final = "auth/2025-03-26-oauth-endpoint-fallback"
+_OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
+_WELL: Final = "/.well-known/oauth-authorization-server"
+
+
+def _looked(found: Seen) -> bool:
+    return any(".well-known" in each.url for each in found.world.requests)
+
+
+def _authorized(found: Seen) -> bool:
+    return bool(found.authorizations)
+
+
+def _got_in(found: Seen) -> bool:
+    return found.accepted > 0
+
+
+def _registered(found: Seen) -> bool:
+    return bool(found.registrations)
+
+
+def _client_ids(found: Seen) -> list[str]:
+    return [single(each.query).get("client_id", "") for each in found.authorizations]
+
+
+def _goes_on(found: Seen) -> str | None:
+    """Whether something was asked of the authorization server."""
+    asked = [*found.registrations, *found.authorizations, *found.tokens]
+    return f"{asked[0].method} {asked[0].place}" if asked else None
+
+
+# --- in 2025-03-26 the server is its own authorization server ------------------------------------------------------------
+
+
+def _metadata_asked(found: Seen) -> str | None:
+    before = found.world.requests
+    ask = next((i for i, each in enumerate(before) if each.path == _WELL), None)
+    used = next((i for i, each in enumerate(before) if each.path in ("/register", "/authorize", "/token")), None)
+    if ask is None or (used is not None and used < ask):
+        return f"{_WELL} is not asked for before the endpoints are used"
+    return None
+
+
+def _version_told(found: Seen) -> str | None:
+    for each in found.world.requests:
+        if each.path == _WELL and each.header("mcp-protocol-version") != found.evidence.revision.name:
+            return f"MCP-Protocol-Version is {each.header('mcp-protocol-version')!a}"
+    return None
+
+
+def _at_base(found: Seen) -> str | None:
+    wrong = [each.url for each in found.world.requests if _WELL in each.path and each.path != _WELL]
+    if wrong:
+        return f"{wrong[0]} is asked for"
+    return None if any(each.path == _WELL for each in found.world.requests) else f"{_WELL} is not asked for"
+
+
+# --- registration --------------------------------------------------------------------------------------------------------
+
+
+def _document_used(found: Seen) -> str | None:
+    if found.registrations:
+        return "the client registers itself"
+    return next((f"client_id {id!a} in an authorization request" for id in _client_ids(found) if "://" not in id), None)
+
+
+def _first_choice(found: Seen) -> str | None:
+    if found.name == "auth/basic-cimd":
+        return _document_used(found)
+    other = [id for id in _client_ids(found) if id != "given-client"]
+    if found.registrations:
+        return "the client registers itself"
+    return f"client_id {other[0]!a} in an authorization request" if other else None
+
+
+def _no_document(found: Seen) -> str | None:
+    return next((f"client_id {id!a} in an authorization request" for id in _client_ids(found) if "://" in id), None)
+
+
+def _has_document(found: Seen) -> bool:
+    return any("://" in id for id in _client_ids(found))
+
+
+def _ended_after_refusal(found: Seen) -> str | None:
+    if found.evidence.status is None:
+        return found.evidence.ending
+    return None if not found.authorizations else f"GET {found.authorizations[0].place}"
+
+
+def _reported(found: Seen) -> str | None:
+    if found.evidence.status == 0 or not found.evidence.log.strip():
+        return f"it ended with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
+    return None
+
+
+def _foreign_id_shown(found: Seen) -> str | None:
+    shown = [each for each in found.world.requests if "given-client" in each.url + each.body.decode("latin-1")]
+    return f"{shown[0].method} {shown[0].place} shows the client id of another authorization server" if shown else None
+
+
+def _migrated(found: Seen) -> bool:
+    return found.world.server.retired
+
+
+# --- the table -----------------------------------------------------------------------------------------------------------
+
+add_rules(
+    (
+        Rule(
+            id="auth.client-flow",
+            title="A client that is asked for a token gets one by the MCP authorization framework, and comes back with it.",
+            proves=("auth.http-conform", "auth.http-should-conform"),
+            within=(_DEFAULT, _OWN),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-resource-metadata",
+            title="The client finds the authorization server by the metadata of the resource.",
+            proves=("auth.prm-client", "auth.prm-client-uses"),
+            notes=("auth.prm-client-uses",),
+            within=(_DEFAULT,),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-challenge-parsed",
+            title="The client finds the challenge among others in one line.",
+            proves=("auth.client-parse-www-authenticate", "auth.client-parses-www-authenticate"),
+            within=("auth/challenge-among-others",),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-metadata-named",
+            title="The client takes the metadata of the resource from where the challenge says.",
+            proves=("auth.client-prm-header-preferred",),
+            notes=("auth.client-prm-header-preferred",),
+            within=(_DEFAULT, "auth/metadata-var3"),
+            tested=_looked,
+        ),
+        Rule(
+            id="auth.client-metadata-order",
+            title="Where no challenge says, the client asks at the path of the server first, and then at the root.",
+            proves=("auth.client-prm-fallback-order",),
+            notes=("auth.client-prm-fallback-order",),
+            within=("auth/metadata-var1", "auth/metadata-var2"),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-metadata-both-ways",
+            title="The client finds the metadata of the resource where the challenge says, and without that where they belong.",
+            proves=("auth.client-both-prm-mechanisms", "auth.client-prm-discovery-order"),
+            within=("auth/metadata-var1", "auth/metadata-var3"),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-resource-mismatch",
+            title="Metadata of another resource are not used.",
+            proves=("auth.prm-resource-mismatch-rejected",),
+            notes=("auth.prm-resource-mismatch-rejected",),
+            within=("auth/resource-mismatch",),
+            tested=_looked,
+        ),
+        Rule(
+            id="auth.client-server-metadata",
+            title="The client takes the endpoints from the metadata of the authorization server (RFC 8414).",
+            proves=("auth.client-rfc8414",),
+            notes=("auth.client-both-as-metadata",),
+            within=(_DEFAULT, _OWN),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-server-metadata-kinds",
+            title="The client takes the metadata of an authorization server in either manner: RFC 8414, and OpenID Connect.",
+            proves=("auth.client-both-metadata-kinds", "auth.client-both-as-metadata"),
+            notes=("auth.client-both-as-metadata",),
+            within=(_DEFAULT, "auth/metadata-var1"),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-server-metadata-order-path",
+            title="For an issuer with a path the places of its metadata are tried in order.",
+            proves=("auth.metadata-order-with-path", "auth.as-wellknown-path-order"),
+            notes=("auth.as-wellknown-path-order",),
+            within=("auth/metadata-var2", "auth/metadata-var3"),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-server-metadata-order-root",
+            title="For an issuer without a path the places of its metadata are tried in order.",
+            proves=("auth.metadata-order-without-path", "auth.as-wellknown-root-order"),
+            notes=("auth.as-wellknown-root-order",),
+            within=("auth/metadata-var1",),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-server-metadata-several",
+            title="Metadata of an authorization server are found at the second and the third place too.",
+            proves=("auth.client-multiple-well-known", "auth.as-wellknown-multiple"),
+            within=("auth/metadata-var1", "auth/metadata-var3"),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-issuer-identical",
+            title="Metadata that name another issuer are not used, nor those that name nearly the same one.",
+            proves=("auth.as-metadata-issuer-validated", "auth.as-metadata-mismatch-not-used"),
+            notes=("auth.as-metadata-mismatch-not-used", "auth.as-metadata-issuer-validated"),
+            within=("auth/metadata-issuer-mismatch", "auth/metadata-issuer-slash"),
+            tested=lambda found: found.world.server.looked_up,
+            wrong=_goes_on,
+        ),
+        Rule(
+            id="auth.client-metadata-first",
+            title="The client asks for the metadata of the authorization server before it takes the default endpoints.",
+            proves=("auth.client-metadata-first",),
+            within=(_BARE, _OWN),
+            tested=_authorized,
+            wrong=_metadata_asked,
+        ),
+        Rule(
+            id="auth.client-metadata-version",
+            title="Requests for the metadata of the authorization server say MCP-Protocol-Version.",
+            proves=("auth.metadata-version-header",),
+            within=(_OWN,),
+            tested=_looked,
+            wrong=_version_told,
+        ),
+        Rule(
+            id="auth.client-base-url",
+            title="The metadata of the authorization server are asked for at the URL of the MCP server without its path.",
+            proves=("auth.base-url",),
+            within=(_OWN,),
+            tested=_looked,
+            wrong=_at_base,
+        ),
+        Rule(
+            id="auth.client-default-endpoints",
+            title="Without metadata of the authorization server the client takes /authorize, /token and /register.",
+            proves=("auth.client-default-endpoints",),
+            within=(_BARE,),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-registers",
+            title="A client without an id registers itself.",
+            proves=("auth.dcr-client",),
+            notes=("auth.dcr-client",),
+            within=(_DEFAULT, _OWN),
+            tested=_authorized,
+            wrong=lambda found: None if found.registrations else "the client never registers",
+        ),
+        Rule(
+            id="auth.client-registration-obtained",
+            title="The client has a client id before it asks for authorization.",
+            proves=("auth.registration-obtained",),
+            notes=("auth.registration-obtained",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-preregistered",
+            title="A client that is given an id and a secret uses them where nobody can register.",
+            proves=("auth.preregistration", "auth.client-id-without-dcr", "auth.dcr-optional", "auth.dcr-may"),
+            within=("auth/pre-registration", _OWN_GIVEN),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-registration-priority",
+            title="A given client id comes before a metadata document, and that before registration.",
+            proves=("auth.registration-priority",),
+            within=("auth/basic-cimd", "auth/pre-registration-first"),
+            tested=_authorized,
+            wrong=_first_choice,
+        ),
+        Rule(
+            id="auth.client-document",
+            title="The client has a metadata document, and uses its URL as client id where that is taken.",
+            proves=("auth.cimd-client", "auth.cimd-should", "auth.dcr-deprecated"),
+            within=("auth/basic-cimd",),
+            tested=_authorized,
+            wrong=_document_used,
+        ),
+        Rule(
+            id="auth.client-document-url",
+            title="A client id that is a URL is one of https, with a path.",
+            proves=(
+                "auth.cimd-hosted-https",
+                "auth.cimd-client-id-url",
+                "auth.cimd-https-hosted",
+                "auth.cimd-client-id-form",
+            ),
+            notes=("auth.cimd-client-id-form",),
+            within=("auth/basic-cimd",),
+            tested=_has_document,
+        ),
+        Rule(
+            id="auth.client-document-unasked",
+            title="Where the metadata do not say that documents are taken, the client comes otherwise.",
+            proves=("auth.cimd-client-checks-support", "auth.cimd-client-checks"),
+            within=(_DEFAULT,),
+            tested=_authorized,
+            wrong=_no_document,
+        ),
+        Rule(
+            id="auth.client-application-type",
+            title="A registration says whether the client is native or on the web.",
+            proves=("auth.dcr-application-type",),
+            notes=("auth.dcr-application-type",),
+            tested=_registered,
+        ),
+        Rule(
+            id="auth.client-native",
+            title="A client with a redirect URI on its own machine registers as native.",
+            proves=("auth.dcr-native",),
+            notes=("auth.dcr-native",),
+            tested=_registered,
+        ),
+        Rule(
+            id="auth.client-grant-types",
+            title="A registration lists refresh_token among the grant types.",
+            proves=("auth.refresh-grant-type",),
+            notes=("auth.refresh-grant-type",),
+            tested=_registered,
+        ),
+        Rule(
+            id="auth.client-registration-refused",
+            title="A client whose registration is refused comes to an end, and authorizes nothing.",
+            proves=("auth.dcr-failure-handled",),
+            within=("auth/registration-refused",),
+            tested=_registered,
+            wrong=_ended_after_refusal,
+        ),
+        Rule(
+            id="auth.client-registration-refusal-told",
+            title="A client whose registration is refused says so.",
+            proves=("auth.dcr-failure-surfaced",),
+            within=("auth/registration-refused",),
+            tested=_registered,
+            wrong=_reported,
+        ),
+        Rule(
+            id="auth.client-redirect-registered",
+            title="The redirect URI is one that was registered.",
+            proves=("auth.redirect-uris-registered", "auth.redirect-registered"),
+            notes=("auth.redirect-registered",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-redirect-safe",
+            title="Redirect URIs are https, or lead to the machine itself.",
+            proves=("auth.redirect-uri-scheme", "auth.redirect-https-or-localhost"),
+            notes=("auth.redirect-https-or-localhost",),
+            within=(*PLAIN,),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-credentials-by-issuer",
+            title="Credentials that were given for one authorization server are not shown to another.",
+            proves=("auth.credentials-keyed-by-issuer",),
+            within=("auth/pre-registration-elsewhere",),
+            tested=_looked,
+            wrong=_foreign_id_shown,
+        ),
+        Rule(
+            id="auth.client-credentials-elsewhere-told",
+            title="A client whose credentials are for another authorization server says so.",
+            proves=("auth.as-change-preregistered-error",),
+            within=("auth/pre-registration-elsewhere",),
+            tested=_looked,
+            wrong=_reported,
+        ),
+        Rule(
+            id="auth.client-change-no-reuse",
+            title="A client id is not shown to an authorization server that came after the one that gave it.",
+            proves=("auth.as-change-no-reuse",),
+            notes=("auth.as-change-no-reuse",),
+            within=("auth/authorization-server-migration",),
+            tested=_migrated,
+        ),
+        Rule(
+            id="auth.client-change-reregisters",
+            title="A client registers at an authorization server that came after another.",
+            proves=("auth.as-change-reregister", "auth.separate-state-per-as"),
+            notes=("auth.as-change-reregister",),
+            within=("auth/authorization-server-migration",),
+            tested=_migrated,
+            wrong=lambda found: (
+                None
+                if any(each.origin == found.world.places.other for each in found.registrations)
+                else f"no registration there; {found.ending}"
+            ),
+        ),
+        Rule(
+            id="auth.client-no-cross-credentials",
+            title="What one authorization server gave is not shown to another, nor to anybody else.",
+            proves=("auth.no-cross-as-credentials",),
+            notes=("auth.no-cross-as-credentials",),
+            tested=_got_in,
+        ),
+        Rule(
+            id="auth.client-own-tokens",
+            title="The server is sent no token but those of its own authorization server, and its metadata none.",
+            proves=("auth.client-own-as-tokens", "auth.client-only-own-as-tokens"),
+            notes=("auth.client-only-own-as-tokens",),
+            tested=_got_in,
+        ),
+        Rule(
+            id="auth.client-bearer",
+            title="The token is in the Authorization header, by the scheme Bearer.",
+            proves=("auth.bearer-header",),
+            notes=("auth.bearer-header",),
+            tested=_got_in,
+        ),
+        Rule(
+            id="auth.client-every-request",
+            title="The token is in every request to the server.",
+            proves=("auth.every-request", "auth.bearer-every-request"),
+            notes=("auth.bearer-every-request",),
+            tested=lambda found: found.accepted > 1,
+        ),
+        Rule(
+            id="auth.client-no-query-token",
+            title="The token is in no URL.",
+            proves=("auth.no-query-token", "auth.token-not-in-query"),
+            notes=("auth.token-not-in-query",),
+            tested=lambda found: bool(found.tokens),
+        ),
+    )
+)

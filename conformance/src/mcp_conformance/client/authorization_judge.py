@@ -1,0 +1,205 @@
+"""How clients are judged by what they did in worlds of OAuth: the oracle noted what was wrong, rule by rule.
+
+A rule is put to the test in a scenario when the client came as far as where it could be broken. Where it never came so far
+in any, nothing is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.catalogue import catalogue
+from mcp_conformance.checks import Subject, Transport
+from mcp_conformance.client.oauth_scenarios import OAUTH_SCENARIOS
+from mcp_conformance.client.registry import CLIENT_CHECKS
+from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
+from mcp_core.revisions import R2025_03_26
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from mcp_conformance.client.evidence import ClientUnderTest, Evidence
+    from mcp_conformance.oauth.messages import Request
+    from mcp_conformance.oauth.world import World
+
+__all__ = ["PLAIN", "Rule", "Seen", "add_rules", "control", "scenes", "seen"]
+
+PLAIN: Final = tuple(
+    each.name for each in OAUTH_SCENARIOS if not any(word in each.name for word in ("credentials-", "wif", "enter"))
+)
+"""The scenarios in which a person consents."""
+
+_CONTROLS: Final = {R2025_03_26.name: "auth/2025-03-26-oauth-metadata-backcompat"}
+_CONTROL: Final = "auth/metadata-default"
+
+
+@attrs.frozen(eq=False)
+class Seen:
+    """One run of a client, in its world."""
+
+    evidence: Evidence
+    """The run."""
+    world: World
+    """Where."""
+
+    @property
+    def name(self) -> str:
+        """The scenario."""
+        return self.evidence.scenario.name
+
+    def at(self, path: str, method: str | None = None) -> list[Request]:
+        """The requests to either authorization server that have a path, in order."""
+        places = {f"{self.world.places.server}{path}", f"{self.world.places.other}{path}"}
+        return [each for each in self.world.requests if each.place in places and method in (None, each.method)]
+
+    @property
+    def authorizations(self) -> list[Request]:
+        """The authorization requests."""
+        return self.at("/authorize")
+
+    @property
+    def tokens(self) -> list[Request]:
+        """The token requests."""
+        return self.at("/token", "POST")
+
+    @property
+    def registrations(self) -> list[Request]:
+        """The registrations."""
+        return self.at("/register", "POST")
+
+    @property
+    def calls(self) -> list[Request]:
+        """The requests to the MCP server."""
+        url = self.world.places.resource
+        return [each for each in self.world.requests if each.place == url]
+
+    @property
+    def accepted(self) -> int:
+        """How many requests came with a good token."""
+        return self.world.resource.accepted
+
+    @property
+    def ending(self) -> str:
+        """How it ended, for a sentence."""
+        return f"in the scenario {self.name} {self.evidence.ending}"
+
+
+def seen(client: ClientUnderTest, name: str) -> Seen:
+    """What the client did in a scenario.
+
+    Raises:
+        NotApplicable: It is not for this revision.
+        NotTestable: It did nothing at all.
+    """
+    evidence = client.runs.get(name)
+    if evidence is None or evidence.world is None:
+        raise NotApplicable(f"the scenario {name} is not for {client.revision} over {client.transport.value}")
+    client.looked_at = evidence
+    if not evidence.world.requests:
+        raise NotTestable(f"the client never turned up in the scenario {name}: {evidence.ending}")
+    return Seen(evidence, evidence.world)
+
+
+def scenes(client: ClientUnderTest, names: Iterable[str]) -> Iterator[Seen]:
+    """What the client did in each of some scenarios, as far as they are for this revision and it turned up."""
+    for name in names:
+        evidence = client.runs.get(name)
+        if evidence is not None and evidence.world is not None and evidence.world.requests:
+            yield seen(client, name)
+
+
+def control(client: ClientUnderTest) -> Seen:
+    """The run in which nothing is odd, and which has to have gone well for others to prove anything.
+
+    Raises:
+        NotApplicable: The client can do without authorization only.
+        NotTestable: It did not go well.
+    """
+    found = seen(client, _CONTROLS.get(client.revision.name, _CONTROL))
+    if len(found.world.requests) == len(found.calls):
+        raise NotApplicable(f"the client asks for no token: {found.ending}")
+    if not found.accepted:
+        raise NotTestable(f"the control failed: no request came with a token; {found.ending}")
+    return found
+
+
+def _always(_: Seen) -> bool:
+    return True
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Rule:
+    """A row: a check of clients by what the oracle noted."""
+
+    id: str
+    """The id of the check."""
+    title: str
+    """What is put to the test, in a sentence."""
+    proves: tuple[str, ...]
+    """The requirements."""
+    notes: tuple[str, ...] = ()
+    """The requirements under which the oracle notes what breaks this one."""
+    within: Sequence[str] = PLAIN
+    """The scenarios."""
+    gets_in: bool = False
+    """Whether the client has to get through all of these, with a token."""
+    tested: Callable[[Seen], object] = _always
+    """Whether it came so far in a scenario that the rule could be broken."""
+    wrong: Callable[[Seen], str | None] | None = None
+    """What else is wrong; `None` for nothing."""
+    optional: str = ""
+    """Of an extension: what a client does not do that never comes so far. To such a one it does not apply."""
+
+    async def run(self, client: ClientUnderTest) -> None:
+        """Judges."""
+        tried = False
+        if not self.optional:
+            control(client)
+        for found in scenes(client, self.within):
+            tested = bool(self.tested(found))
+            tried = tried or tested
+            for violation in found.world.violations:
+                if violation.requirement in self.notes:
+                    raise Deviation(self._expected(client), f"in the scenario {found.name}: {violation.sentence}")
+            if self.optional and not tested:
+                continue
+            told = None if self.wrong is None or not tested else self.wrong(found)
+            if told is not None:
+                raise Deviation(self._expected(client), f"in the scenario {found.name}: {told}")
+            if self.gets_in and not found.accepted:
+                raise Deviation(self._expected(client), f"no request came with a token; {found.ending}")
+        if not tried and self.optional:
+            raise NotApplicable(f"the client {self.optional}")
+        if not tried:
+            raise NotTestable("the client never came so far that it could be seen")
+
+    def _expected(self, client: ClientUnderTest) -> str:
+        rows = (catalogue().find(id, client.revision.name) for id in self.proves)
+        return next((row.text.rstrip(".") for row in rows if row is not None), self.title)
+
+
+def _names(rule: Rule) -> tuple[str, ...]:
+    """The scenarios that are for a revision of the rule, with the controls."""
+    names = {revision for id in rule.proves for revision in catalogue().revisions(id)}
+    wanted = (*(() if rule.optional else (_CONTROL, *_CONTROLS.values())), *rule.within)
+    return tuple(
+        each.name
+        for each in OAUTH_SCENARIOS
+        if each.name in wanted and any(revision.name in names for revision in each.revisions)
+    )
+
+
+def add_rules(rules: Iterable[Rule]) -> None:
+    """Makes checks of a table."""
+    for rule in rules:
+        CLIENT_CHECKS.add(
+            rule.id,
+            rule.run,
+            title=rule.title,
+            proves=rule.proves,
+            needs=[f"scenario:{name}" for name in _names(rule)],
+            transports=(Transport.HTTP,),
+            subject=Subject.EVIDENCE,
+        )

@@ -1,0 +1,52 @@
+"""Small things for building a page as a tree."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement
+
+__all__ = ["add", "prose", "requirement", "slug"]
+
+_OTHER: Final = re.compile(r"[^a-z0-9-]+")
+
+
+def add(parent: Element, tag: str, text: str = "", *, cls: str = "", **attributes: str) -> Element:
+    """Adds an element.
+
+    Args:
+        parent: Where to.
+        tag: Its name.
+        text: What stands in it.
+        cls: Its class.
+        attributes: Its other attributes.
+    """
+    element = SubElement(parent, tag, {**attributes, "class": cls} if cls else attributes)
+    element.text = text or None
+    return element
+
+
+def requirement(rows: Element, level: str, id: str, text: str, place: str) -> None:
+    """Adds a requirement to a list."""
+    entry = add(rows, "li")
+    add(entry, "strong", level).tail = " "
+    add(entry, "span", id, cls="id").tail = ": "
+    prose(entry, f"{text} ")
+    add(entry, "span", f"({place})", cls="place")
+
+
+def prose(parent: Element, text: str) -> None:
+    """Adds a sentence to what stands in an element already; what it has between backticks is code."""
+    last: Element | None = parent[-1] if len(parent) else None
+    for number, part in enumerate(text.split("`")):
+        if number % 2:
+            last = add(parent, "code", part)
+        elif last is None:
+            parent.text = f"{parent.text or ''}{part}"
+        else:
+            last.tail = f"{last.tail or ''}{part}"
+
+
+def slug(text: str) -> str:
+    """A text as a class or an anchor."""
+    return _OTHER.sub("-", text.lower())

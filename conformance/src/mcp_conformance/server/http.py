@@ -1,0 +1,439 @@
+"""HTTP: the endpoint, statuses, content types and what is sent along with a request."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.answers import brief
+from mcp_conformance.peer import encoded
+from mcp_conformance.server.over_http import (
+    ACCEPT_STREAM,
+    control,
+    http_peer,
+    probe,
+    require,
+    serves_legacy,
+    session,
+    shown,
+    with_header,
+    without,
+)
+from mcp_conformance.server.registry import check
+from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
+from mcp_conformance.wire.http import HttpEnded
+from mcp_core.revisions import Era
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from mcp_conformance.http_peer import HttpPeer
+    from mcp_conformance.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_UNKNOWN: Final = "1900-01-01"
+_CLIENT_ERRORS: Final = frozenset(range(400, 500))
+_TYPES: Final = ("application/json", "text/event-stream")
+
+
+@check(
+    "http.post",
+    proves=("http.single-endpoint", "http.single-endpoint-post", "http.success-status-200", "http.origin-absent-ok"),
+)
+async def post(server: ServerUnderTest) -> None:
+    """A POSTed request of what is no browser is answered with status 200."""
+    peer = http_peer(server)
+    request = probe(peer)
+    require(await peer.look(headers=peer.headers(request), body=encoded(request)), {200}, "a request")
+
+
+@check("http.get", proves=("http.single-endpoint", "http.get-response"))
+async def get(server: ServerUnderTest) -> None:
+    """A GET at the endpoint is answered by a stream of events, or by 405."""
+    async with session(server) as peer:
+        answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()])
+        require(answer, {200, 405}, "GET")
+        if answer.status == 200 and answer.media_type != "text/event-stream":
+            raise Deviation("a GET answered with text/event-stream", shown(answer))
+
+
+@check("http.response-type", proves=("http.request-response-type", "http.request-response-content-type"))
+async def response_type(server: ServerUnderTest) -> None:
+    """A POSTed request is answered with application/json or text/event-stream."""
+    peer = http_peer(server)
+    requests = [probe(peer)]
+    if server.survey.has("tools"):
+        requests.append(peer.message("tools/list"))
+    for request in requests:
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+        if answer.media_type not in _TYPES:
+            raise Deviation(f"{request['method']} answered with {' or '.join(_TYPES)}", shown(answer))
+
+
+# --- notifications ---------------------------------------------------------------------------------------------------
+
+
+@check("http.notification", proves=("http.notification-202",))
+async def notification(server: ServerUnderTest) -> None:
+    """`notifications/initialized` is answered by 202, with an empty body."""
+    async with server.open(handshake=False) as peer:
+        plain = attrs.evolve(server, connected=peer)
+        await _initialized(http_peer(plain))
+
+
+async def _initialized(peer: HttpPeer) -> None:
+    capabilities: JsonObject = {}
+    params: JsonObject = {
+        "protocolVersion": peer.revision.name,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "mcp-conformance", "version": "0.1.0"},
+    }
+    peer.handshake = await peer.request("initialize", params)
+    await _accepted(peer, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+async def _accepted(peer: HttpPeer, message: JsonObject, *, refusals: frozenset[int] = frozenset()) -> None:
+    answer = await peer.look(headers=peer.headers(message), body=encoded(message))
+    require(answer, {202} | refusals, f"{message['method']}")
+    if answer.status == 202 and answer.body:
+        raise Deviation("HTTP 202 with an empty body", shown(answer))
+
+
+@check("http.notification-accepted", proves=("http.notification-accepted-202",))
+async def notification_accepted(server: ServerUnderTest) -> None:
+    """A notification is answered by 202 with an empty body, if it is not refused."""
+    peer = http_peer(server)
+    params: JsonObject = {"requestId": "conformance-none", "reason": "nobody asked"}
+    message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    await _accepted(peer, message, refusals=_CLIENT_ERRORS)
+
+
+# --- the version in a header -------------------------------------------------------------------------------------------
+
+
+@check("http.version-absent", proves=("http.protocol-version-assume",))
+async def version_absent(server: ServerUnderTest) -> None:
+    """A request without MCP-Protocol-Version is answered nevertheless."""
+    peer = http_peer(server)
+    request = await control(peer)
+    answer = await peer.look(
+        headers=without(peer.headers(request), "MCP-Protocol-Version"),
+        body=encoded(request),
+        deviant="no MCP-Protocol-Version",
+    )
+    require(answer, {200}, "a request without MCP-Protocol-Version")
+
+
+@check("http.version-unknown", proves=("http.protocol-version-400",))
+async def version_unknown(server: ServerUnderTest) -> None:
+    """A request with an MCP-Protocol-Version that nobody speaks is answered by 400."""
+    peer = http_peer(server)
+    for version in (_UNKNOWN, "no version"):
+        request = await control(peer)
+        answer = await peer.look(
+            headers=with_header(peer.headers(request), "MCP-Protocol-Version", version),
+            body=encoded(request),
+            deviant="a version that nobody speaks",
+        )
+        require(answer, {400}, f"MCP-Protocol-Version: {version}")
+
+
+@check("http.unsupported-version", proves=("http.unsupported-version-400",))
+async def unsupported_version(server: ServerUnderTest) -> None:
+    """Error -32022 has the status 400."""
+    peer = http_peer(server)
+    request = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: _UNKNOWN}}}
+    answer = await peer.look(
+        headers=peer.headers(request), body=encoded(request), deviant="a version that nobody speaks"
+    )
+    require(answer, {400}, "a version that is not supported")
+
+
+@check("http.meta-missing", proves=("meta.missing-field-http-400",))
+async def meta_missing(server: ServerUnderTest) -> None:
+    """A request that lacks a field of `_meta` which is required has the status 400."""
+    peer = http_peer(server)
+    for field in ("protocolVersion", "clientCapabilities"):
+        meta = {key: value for key, value in peer.meta().items() if not key.endswith(f"/{field}")}
+        request = {**await control(peer), "params": {"_meta": meta}}
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant=f"no {field}")
+        require(answer, {400}, f"a request without {field}")
+
+
+# --- methods -----------------------------------------------------------------------------------------------------------
+
+
+@check("http.method-not-found", proves=("http.method-not-found-404",))
+async def method_not_found(server: ServerUnderTest) -> None:
+    """A method that does not exist is answered by 404 with error -32601."""
+    await _not_found(http_peer(server), "conformance/does-not-exist")
+
+
+@check("http.removed-methods", proves=("http.removed-methods-404",))
+async def removed_methods(server: ServerUnderTest) -> None:
+    """The methods that older revisions had are answered by 404 with error -32601."""
+    for method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
+        await _not_found(http_peer(server), method)
+
+
+@check("http.removed-initialize", proves=("http.removed-methods-404",))
+async def removed_initialize(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers `initialize` by 404 with error -32601."""
+    await _modern_only(server)
+    await _not_found(http_peer(server), "initialize")
+
+
+async def _not_found(peer: HttpPeer, method: str) -> None:
+    await control(peer)
+    request = peer.message(method)
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="there is no such method")
+    require(answer, {404}, method, code=-32601)
+
+
+async def _modern_only(server: ServerUnderTest) -> None:
+    for revision in ("2025-11-25", "2025-06-18", "2025-03-26"):
+        if await serves_legacy(server, revision):
+            raise NotApplicable(f"the server speaks {revision} too")
+
+
+@check("http.legacy-initialize", proves=("compat.server-modern-initialize-error-http",))
+async def legacy_initialize(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers the `initialize` of an older client by 400."""
+    await _modern_only(server)
+    peer = http_peer(server)
+    await control(peer)
+    request: JsonObject = {
+        "jsonrpc": "2.0",
+        "id": peer.next_id(),
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}},
+    }
+    headers = without(peer.headers(request), "MCP-Protocol-Version", "Mcp-Method")
+    answer = await peer.look(headers=headers, body=encoded(request), deviant="the handshake of an older revision")
+    require(answer, {400}, "the handshake of an older revision")
+
+
+@check("http.get-refused", proves=("http.get-405",))
+async def get_refused(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers GET by 405."""
+    await _modern_only(server)
+    peer = http_peer(server)
+    answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM], deviant="a GET")
+    require(answer, {405}, "GET")
+
+
+@check("http.delete-refused", proves=("http.delete-405",))
+async def delete_refused(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers DELETE by 405."""
+    await _modern_only(server)
+    peer = http_peer(server)
+    answer = await peer.look("DELETE", headers=peer.settings.headers, deviant="a DELETE")
+    require(answer, {405}, "DELETE")
+
+
+@check("http.missing-capability", proves=("http.missing-capability-400",))
+async def missing_capability(server: ServerUnderTest) -> None:
+    """Error -32021 has the status 400."""
+    name, arguments = server.tool("test_missing_capability")
+    async with server.open(capabilities={}) as opened:
+        peer = http_peer(attrs.evolve(server, connected=opened))
+        await control(peer)
+        request = peer.message("tools/call", {"name": name, "arguments": arguments})
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+        require(answer, {400}, "a capability that the client does not have", code=-32021)
+
+
+@check("http.array", proves=("http.batch-rejected",))
+async def array(server: ServerUnderTest) -> None:
+    """A POSTed array is refused by a status 4xx."""
+    peer = http_peer(server)
+    request = await control(peer)
+    answer = await peer.look(headers=peer.headers(request), body=encoded([request]), deviant="an array of messages")
+    require(answer, _CLIENT_ERRORS, "an array")
+
+
+@check("http.response-posted", proves=("http.batch-rejected",))
+async def response_posted(server: ServerUnderTest) -> None:
+    """A POSTed response is refused by a status 4xx."""
+    peer = http_peer(server)
+    headers = peer.headers(await control(peer))
+    response: JsonObject = {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete"}}
+    answer = await peer.look(headers=headers, body=encoded(response), deviant="a response, and nobody asked")
+    require(answer, _CLIENT_ERRORS, "a response")
+
+
+# --- what older revisions had in headers -----------------------------------------------------------------------------
+
+
+@check("http.session-ignored", proves=("http.session-id-ignored",))
+async def session_ignored(server: ServerUnderTest) -> None:
+    """A header Mcp-Session-Id changes nothing."""
+    await _ignored(http_peer(server), "Mcp-Session-Id", "conformance-none")
+
+
+@check("http.last-event-id-ignored", proves=("http.last-event-id-ignored",))
+async def last_event_id_ignored(server: ServerUnderTest) -> None:
+    """A header Last-Event-ID changes nothing."""
+    await _ignored(http_peer(server), "Last-Event-ID", "1")
+
+
+async def _ignored(peer: HttpPeer, name: str, value: str) -> None:
+    request = await control(peer)
+    headers = with_header(peer.headers(request), name, value)
+    answer = await peer.look(headers=headers, body=encoded(request), deviant=f"a header {name}")
+    require(answer, {200}, f"a request with {name}")
+
+
+@check("http.no-session", proves=("http.session-id-not-minted",))
+async def no_session(server: ServerUnderTest) -> None:
+    """No answer has a header Mcp-Session-Id."""
+    peer = http_peer(server)
+    requests = [probe(peer), peer.message("conformance/does-not-exist")]
+    if server.survey.has("tools"):
+        requests.append(peer.message("tools/list"))
+    for request in requests:
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+        if answer.header("mcp-session-id") is not None:
+            raise Deviation(f"no Mcp-Session-Id with the answer to {request['method']}", brief([*answer.headers]))
+
+
+# --- several clients, and clients that go ----------------------------------------------------------------------------
+
+
+@check("http.same-ids", proves=("http.multiple-clients",))
+async def same_ids(server: ServerUnderTest) -> None:
+    """Requests of the same id that come at once over several connections get each its own answer."""
+    peer = http_peer(server)
+    methods = [
+        "server/discover",
+        *(f"{each}/list" for each in ("tools", "resources", "prompts") if server.survey.has(each)),
+    ]
+    members = {"server/discover": "supportedVersions"}
+    wrong: list[str] = []
+
+    async def ask(method: str) -> None:
+        request = peer.message(method, id="conformance-same")
+        answer = await peer.exchange(request)
+        if members.get(method, method.partition("/")[0]) not in answer.result():
+            wrong.append(f"{method} answered by {answer}")
+
+    async with trio.open_nursery() as nursery:
+        for method in methods * 3:
+            nursery.start_soon(ask, method)
+    if wrong:
+        raise Deviation("each request to get its own answer", wrong[0])
+
+
+@check(
+    "http.slow-client",
+    proves=("http.multiple-clients", "sse.disconnect-any-time"),
+)
+async def slow_client(server: ServerUnderTest) -> None:
+    """While one client has sent half of a request, and when it goes, the others are answered."""
+    peer = http_peer(server)
+    request = await control(peer)
+    body = encoded(request)
+    lines = [("Host", peer.endpoint.authority), *peer.headers(request), ("Content-Length", str(len(body)))]
+    head = f"POST {peer.endpoint.target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines)
+    for portion in (
+        head.encode("latin-1"),
+        f"{head}\r\n".encode("latin-1"),
+        f"{head}\r\n".encode("latin-1") + body[:20],
+    ):
+        try:
+            stream = await peer.endpoint.connect()
+        except HttpEnded as ended:
+            raise Deviation("a connection", str(ended)) from ended
+        try:
+            await stream.send_all(portion)
+            peer.transcript.note(f"another connection sent {len(portion)} bytes of a request, and is silent")
+            await _served(peer, "while another client is silent")
+        finally:
+            await trio.aclose_forcefully(stream)
+        await _served(peer, "after another client has gone")
+
+
+async def _served(peer: HttpPeer, when: str) -> None:
+    request = probe(peer)
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+    require(answer, {200}, f"a request {when}")
+
+
+# --- where it listens, and whom it knows -------------------------------------------------------------------------------
+
+
+@check("http.bind-localhost", proves=("http.bind-localhost",))
+async def bind_localhost(server: ServerUnderTest) -> None:
+    """A server at a name of this machine cannot be reached at an address that others can reach."""
+    peer = http_peer(server)
+    if peer.endpoint.host != "localhost" and not _is_loopback(peer.endpoint.host):
+        raise NotApplicable(f"{peer.endpoint.host} is no name of this machine")
+    address = _outward()
+    if address is None:
+        raise NotTestable("this machine has no address but that of itself")
+    try:
+        stream = await trio.open_tcp_stream(address, peer.endpoint.port)
+    except OSError:
+        return
+    await trio.aclose_forcefully(stream)
+    raise Deviation("the server to listen at addresses of this machine alone", f"it listens at {address} too")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _outward() -> str | None:
+    """An address at which others reach this machine. Nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
+        try:
+            probing.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address: str = probing.getsockname()[0]
+    return None if _is_loopback(address) else address
+
+
+_CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
+
+
+@check("http.authentication", proves=("http.authentication", "security.verify-all-requests"))
+async def authentication(server: ServerUnderTest) -> None:
+    """A request without credentials is refused by 401 or 403."""
+    peer = http_peer(server)
+    request = await _credentials(peer)
+    if peer.revision.era is Era.LEGACY:
+        request = peer.message(
+            "initialize",
+            {"protocolVersion": peer.revision.name, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+        )
+    own = {name for name, _ in peer.settings.headers}
+    headers = without(peer.headers(request), *own, "Mcp-Session-Id")
+    answer = await peer.look(headers=headers, body=encoded(request), deviant="no credentials")
+    require(answer, {401, 403}, "a request without credentials")
+
+
+@check("http.session-no-credentials", proves=("security.no-session-authentication", "security.verify-all-requests"))
+async def session_no_credentials(server: ServerUnderTest) -> None:
+    """The id of a session does not stand for credentials: without them a request is refused by 401 or 403."""
+    peer = http_peer(server)
+    request = await _credentials(peer)
+    if peer.session_id is None:
+        raise NotApplicable("there are no sessions")
+    own = {name for name, _ in peer.settings.headers}
+    answer = await peer.look(
+        headers=without(peer.headers(request), *own), body=encoded(request), deviant="no credentials"
+    )
+    require(answer, {401, 403}, "a request with a session id and without credentials")
+
+
+async def _credentials(peer: HttpPeer) -> JsonObject:
+    if not any(name.lower() in _CREDENTIALS for name, _ in peer.settings.headers):
+        raise NotApplicable("there are no credentials: the server is tried without")
+    return await control(peer)

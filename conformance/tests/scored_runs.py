@@ -1,0 +1,49 @@
+"""Runs that nobody ran, for tests of what is made of them."""
+
+from __future__ import annotations
+
+import datetime
+
+from mcp_conformance.checks import Role
+from mcp_conformance.roles import CHECKS
+from mcp_conformance.scoring import Rules, Scored, score
+from mcp_conformance.server import SERVER_CHECKS
+from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
+
+TODAY = datetime.date(2026, 11, 22)
+REVISION = "2025-06-18"
+IDS = [check.id for check in SERVER_CHECKS if REVISION in check.revisions]
+RULES = Rules(today=TODAY)
+
+
+def verdict(
+    outcome: Outcome, text: str = "something", check: str = IDS[0], revision: str = REVISION, transport: str = "stdio"
+) -> Verdict:
+    return Verdict(
+        check=check,
+        revision=revision,
+        transport=transport,
+        outcome=outcome,
+        reason=text,
+        expected=text if outcome is Outcome.FAILED else "",
+        observed=text,
+        transcript=(text, "--> {}"),
+        log=text,
+    )
+
+
+def run_of(*verdicts: Verdict, refusal: str = "does not", target: str = "server") -> Run:
+    spoken = dict.fromkeys((each.revision, each.transport) for each in verdicts)
+    lanes = [Lane(revision=revision, transport=transport, refusal=None) for revision, transport in spoken]
+    lanes.append(Lane(revision="2024-11-05", transport="stdio", refusal=refusal))
+    return Run(role=Role.SERVER, target=target, lanes=tuple(lanes), verdicts=verdicts)
+
+
+def scored(*verdicts: Verdict, rules: Rules = RULES) -> Scored:
+    return score(run_of(*verdicts), rules)
+
+
+def client_run(outcome: Outcome) -> Scored:
+    check = next(check for check in CHECKS[Role.CLIENT] if REVISION in check.revisions)
+    run = run_of(verdict(outcome, check=check.id, transport="http"))
+    return score(Run(role=Role.CLIENT, target="client", lanes=run.lanes, verdicts=run.verdicts), RULES)

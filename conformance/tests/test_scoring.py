@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import attrs
+import pytest
+from scored_runs import IDS, REVISION, RULES, TODAY, scored, verdict
+
+from mcp_conformance.baseline import Baseline, Known
+from mcp_conformance.catalogue import Level
+from mcp_conformance.checks import Role
+from mcp_conformance.profiles import Frozen, Profile
+from mcp_conformance.roles import CHECKS
+from mcp_conformance.scoring import Rules, Standing, meets
+from mcp_conformance.verdicts import Outcome, Verdict
+
+PROFILE = Profile(
+    name="x",
+    digest="sha256:0",
+    checks={Role.SERVER: {IDS[0]: Frozen(revisions=frozenset({REVISION}), proves=())}, Role.CLIENT: {}},
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Outcome.PASSED, 0),
+        (Outcome.NOT_APPLICABLE, 0),
+        (Outcome.FAILED, 1),
+        (Outcome.NOT_TESTABLE, 1),
+        (Outcome.BROKEN, 3),
+    ],
+)
+def test_the_exit_status_says_what_a_run_came_to(outcome: Outcome, status: int) -> None:
+    assert scored(verdict(Outcome.PASSED), verdict(outcome, check=IDS[1])).status == status
+
+
+def test_nothing_to_test_is_no_success() -> None:
+    assert scored().status == 3
+    assert scored().told == "nothing to test"
+
+
+def test_a_revision_that_was_asked_for_has_to_be_spoken() -> None:
+    run = scored(verdict(Outcome.PASSED), rules=Rules(today=TODAY, demanded=frozenset({"2024-11-05"})))
+    assert run.status == 3
+    assert run.told == "not spoken"
+    assert scored(verdict(Outcome.PASSED)).status == 0
+
+
+def test_what_is_not_in_the_profile_is_not_scored() -> None:
+    rules = attrs.evolve(RULES, profile=PROFILE)
+    run = scored(verdict(Outcome.PASSED), verdict(Outcome.FAILED, check=IDS[1]), rules=rules)
+    assert run.status == 0
+    assert run.counts()[Standing.UNSCORED] == 1
+    assert scored(verdict(Outcome.FAILED), rules=rules).status == 1
+    assert not PROFILE.has(IDS[0], "2025-11-25", Role.SERVER)
+
+
+def lower() -> Verdict:
+    """A failure of what is not demanded."""
+    found = next(
+        (check.id, revision)
+        for check in CHECKS[Role.SERVER]
+        for revision in sorted(check.revisions)
+        if check.level(revision) is not Level.MUST
+    )
+    return verdict(Outcome.FAILED, check=found[0], revision=found[1])
+
+
+def test_what_is_below_the_level_is_not_scored() -> None:
+    assert scored(verdict(Outcome.PASSED), lower()).status == 1
+    assert scored(verdict(Outcome.PASSED), lower(), rules=attrs.evolve(RULES, level=Level.MUST)).status == 0
+
+
+def test_what_is_not_scored_is_not_stale_either() -> None:
+    known = Baseline((Known(check=IDS[1], reason="x"),))
+    rules = attrs.evolve(RULES, profile=PROFILE, baseline=known)
+    assert scored(verdict(Outcome.PASSED), verdict(Outcome.PASSED, check=IDS[1]), rules=rules).status == 0
+
+
+def test_what_was_not_tested_may_be_allowed_and_is_told_all_the_same() -> None:
+    run = scored(
+        verdict(Outcome.PASSED),
+        verdict(Outcome.NOT_TESTABLE, check=IDS[1]),
+        rules=attrs.evolve(RULES, allow_untested=True),
+    )
+    assert run.status == 0
+    assert run.told == "passed, 1 not testable"
+
+
+def test_a_stale_entry_fails_the_run_and_is_told() -> None:
+    run = scored(
+        verdict(Outcome.PASSED), rules=attrs.evolve(RULES, baseline=Baseline((Known(check=IDS[0], reason="x"),)))
+    )
+    assert run.status == 1
+    assert run.told == "1 stale in the baseline"
+
+
+def test_must_is_more_than_should_and_should_more_than_may() -> None:
+    assert meets(Level.MUST, Level.SHOULD)
+    assert meets(Level.SHOULD, Level.SHOULD)
+    assert not meets(Level.MAY, Level.SHOULD)
