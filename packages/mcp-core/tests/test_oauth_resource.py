@@ -31,6 +31,7 @@ def challenges(denial: Denial) -> tuple[Challenge, ...]:
     return read_challenges(value for name, value in denial.headers if name == "www-authenticate")
 
 
+@pytest.mark.spec("auth.server-401-www-authenticate")
 @pytest.mark.spec(
     "auth.www-authenticate-resource-metadata",
     "auth.prm-discovery-one-of",
@@ -83,6 +84,12 @@ def test_a_bad_proof_is_told_and_a_nonce_given() -> None:
     assert ("dpop-nonce", "n1") in denial.headers
 
 
+@pytest.mark.spec(
+    "auth.insufficient-scope-scope",
+    "auth.insufficient-scope-resource-metadata",
+    "auth.insufficient-scope-description",
+    "auth.insufficient-scope-all-at-once",
+)
 @pytest.mark.spec(
     "auth.insufficient-scope-403",
     "auth.insufficient-scope-lists-scopes",

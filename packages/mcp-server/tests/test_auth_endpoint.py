@@ -41,6 +41,9 @@ async def begin(client: Client) -> None:
 # --- who comes in ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "auth.http-conform", "auth.http-should-conform", "auth.token-resource-requests", "elicitation.user-from-credentials"
+)
 @EVERY
 @pytest.mark.spec("auth.bearer-header", "auth.every-request", "auth.bearer-every-request")
 async def test_who_has_a_token_is_let_in_and_known_to_handlers(revision: Revision) -> None:
@@ -92,6 +95,7 @@ ROUTES = [
 ]
 
 
+@pytest.mark.spec("auth.server-validates-before-processing", "auth.error-statuses", "wif.server-validates-token")
 @pytest.mark.spec(
     "auth.missing-token-401",
     "auth.every-request-authenticated",

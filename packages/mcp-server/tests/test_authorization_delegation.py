@@ -148,6 +148,7 @@ async def test_nobody_can_finish_what_began_in_another_browser(world: World, ups
     assert (await come_back(upstream, attacker, url)).status == 303
 
 
+@pytest.mark.spec("auth.third-party-redirects")
 @pytest.mark.parametrize("change", [{"state": None}, {"state": "x"}, {"state": ""}])
 @pytest.mark.spec("security.proxy-state")
 async def test_an_answer_without_the_right_state_is_for_nobody(
@@ -422,6 +423,7 @@ async def test_a_server_that_is_not_there_logs_nobody_in(caplog: pytest.LogCaptu
 # --- our secrets, and theirs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("auth.third-party-chaining", "auth.third-party-mapping", "auth.third-party-lifecycle")
 @pytest.mark.spec("auth.third-party-credentials")
 async def test_what_the_other_server_gave_goes_nowhere_and_is_not_kept(world: World, upstream: Provider) -> None:
     browser = world.browser()

@@ -46,6 +46,7 @@ async def test_after_login_and_consent_the_browser_goes_back_with_a_code(world: 
     assert world.interactions.granted == [(id, "ada", ("notes:read", "notes:write"), START)]
 
 
+@pytest.mark.spec("auth.cimd-as-show-redirect-host", "auth.cimd-show-redirect-host")
 @pytest.mark.spec("security.proxy-consent-page", "security.proxy-consent-details")
 async def test_the_consent_page_says_who_asks_for_what_and_where_the_answer_goes(world: World) -> None:
     page = await world.browser().log_in(world.interactions.add())
@@ -653,6 +654,7 @@ def test_it_is_said_what_the_name_of_a_client_is_worth(kind: RegistrationKind) -
     assert shown_client(client).vouching == KINDS[kind]
 
 
+@pytest.mark.spec("auth.cimd-localhost-warning")
 @pytest.mark.parametrize(
     ("uri", "shown", "note"),
     [

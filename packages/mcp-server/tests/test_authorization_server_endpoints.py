@@ -28,6 +28,7 @@ from mcp_server.auth.authorization_server import (
 # --- metadata --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("auth.cimd-advertised", "auth.pkce-as-oidc-advertises", "auth.server-rfc8414", "auth.grant-types")
 @pytest.mark.spec(
     "auth.as-rfc8414", "auth.as-metadata-one-of", "auth.as-iss-advertised", "auth.oidc-code-challenge-methods",
     "dpop.as-alg-values", "dpop.as-no-none", "client-credentials.as-metadata-methods", "client-credentials.as-metadata-algs",
@@ -387,6 +388,7 @@ async def test_no_secret_is_shown_by_a_repr(monkeypatch: pytest.MonkeyPatch) -> 
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("auth.https-endpoints", "auth.communication-security")
 @pytest.mark.spec("auth.as-https")
 @pytest.mark.parametrize(
     "issuer", ["http://as.example", "https://as.example?x", "https://as.example#x", "as.example", "ftp://x"]
@@ -431,6 +433,7 @@ def test_the_default_is_https_with_everything_in_memory() -> None:
 # --- beside another application --------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("auth.metadata-at-root")
 async def test_it_takes_its_own_paths_beside_another_application() -> None:
     server = AuthorizationServer("https://as.example/auth", users=Nobody(), resources=[RESOURCE])
     mine = (
