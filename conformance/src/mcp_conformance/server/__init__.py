@@ -45,6 +45,8 @@ from mcp_conformance.server import (
     subscription,
     task_words,
     tasks,
+    tasks_core,
+    tasks_extension,
     tools,
     tour,
 )
@@ -91,6 +93,8 @@ __all__ = [
     "subscription",
     "task_words",
     "tasks",
+    "tasks_core",
+    "tasks_extension",
     "tools",
     "tour",
 ]

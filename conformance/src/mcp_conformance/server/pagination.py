@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
-from mcp_conformance.checks import Subject
+from mcp_conformance.checks import Transport
 from mcp_conformance.server.lists import LISTS, entries, walk
 from mcp_conformance.server.registry import check
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
@@ -67,7 +67,7 @@ async def stable_cursor(server: ServerUnderTest) -> None:
         raise Deviation(f"the page {brief([*_names(row, one)])}", brief([*_names(row, two)]))
 
 
-@check("pagination.cursor-elsewhere", proves=("pagination.cursor-connection-independent",), subject=Subject.SHARED)
+@check("pagination.cursor-elsewhere", proves=("pagination.cursor-connection-independent",), transports=(Transport.HTTP,))
 async def cursor_elsewhere(server: ServerUnderTest) -> None:
     """A cursor is good on another connection, too."""
     row, first = await _long(server)

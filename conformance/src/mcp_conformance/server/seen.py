@@ -183,7 +183,9 @@ class Seen:
                 found = member(exchange.result, "task")
                 if found is not None:
                     yield found
-        yield from self.results("tasks/get", "tasks/cancel")
+        yield from self.results("tasks/get")
+        # The modern answer is an acknowledgement, and no task.
+        yield from (each for each in self.results("tasks/cancel") if member(each, "resultType") is None)
         for result in self.results("tasks/list"):
             yield from items(member(result, "tasks"))
         yield from self.notified("notifications/tasks/status")
