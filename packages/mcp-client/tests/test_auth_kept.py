@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -363,3 +364,42 @@ async def test_who_logs_out_has_the_tokens_deleted_also_where_they_cannot_be_rev
             assert await store.load_tokens(server.url) is None
             world.token_status = 200
             await call(client)
+
+
+_PROGRAM = """
+import sys, trio
+from mcp_client import open_http
+from mcp_client.auth import OAuth
+from mcp_client.auth.stores import FileStore
+
+async def main():
+    auth = OAuth("Another program", store=FileStore(sys.argv[2], key=b"k" * 32))
+    async with open_http(sys.argv[1], auth=auth) as client:
+        await client.call_tool("echo")
+
+trio.run(main)
+"""
+
+
+async def test_of_several_processes_one_refreshes(tmp_path: Path) -> None:
+    """Each refresh token is good for one use: a second refresh with the same one would be refused, and need a person."""
+    world = World()
+    path = tmp_path / "tokens"
+    async with protected(world) as server:
+        store = FileStore(path, key=b"k" * 32)
+        async with open_http(server.url, auth=oauth(world, Person(world), store=store)) as client:
+            await call(client)
+        tokens = await store.load_tokens(server.url)
+        assert tokens is not None
+        await store.save_tokens(server.url, attrs.evolve(tokens, expires_at=0.0))
+        ended: list[int] = []
+
+        async def run() -> None:
+            process = await trio.run_process([sys.executable, "-c", _PROGRAM, server.url, str(path)], check=False)
+            ended.append(process.returncode)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(run)
+    assert ended == [0] * 4
+    assert world.grants_made == ["authorization_code", "refresh_token"]
