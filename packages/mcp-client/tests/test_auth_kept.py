@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -372,8 +373,14 @@ from mcp_client import open_http
 from mcp_client.auth import OAuth
 from mcp_client.auth.stores import FileStore
 
+class Store(FileStore):
+    async def load_tokens(self, server_url):
+        tokens = await super().load_tokens(server_url)
+        print("loaded", flush=True)
+        return tokens
+
 async def main():
-    auth = OAuth("Another program", store=FileStore(sys.argv[2], key=b"k" * 32))
+    auth = OAuth("Another program", store=Store(sys.argv[2], key=b"k" * 32))
     async with open_http(sys.argv[1], auth=auth) as client:
         await client.call_tool("echo")
 
@@ -392,11 +399,19 @@ async def test_of_several_processes_one_refreshes(tmp_path: Path) -> None:
         tokens = await store.load_tokens(server.url)
         assert tokens is not None
         await store.save_tokens(server.url, attrs.evolve(tokens, expires_at=0.0))
+        # No token is given before all have seen that theirs has ended.
+        world.gate = gate = trio.Event()
+        loaded: list[bytes] = []
         ended: list[int] = []
 
         async def run() -> None:
-            process = await trio.run_process([sys.executable, "-c", _PROGRAM, server.url, str(path)], check=False)
-            ended.append(process.returncode)
+            command = [sys.executable, "-c", _PROGRAM, server.url, str(path)]
+            process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            loaded.append(bytes(await process.stdout.receive_some()))
+            if len(loaded) == 4:
+                gate.set()
+            ended.append(await process.wait())
 
         async with trio.open_nursery() as nursery:
             for _ in range(4):
