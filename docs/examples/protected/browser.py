@@ -76,7 +76,7 @@ def visit(url: str, user: str, password: str, decision: str = "allow") -> str:
     request = urllib.request.Request(url)
     for _ in range(PAGES):
         with opener.open(request, timeout=SECONDS) as answer:
-            here, html = answer.geturl(), answer.read().decode()
+            here, html = answer.geturl(), str(answer.read(), "utf-8")
         sent = filled_in(Page(html).forms, here, user, password, decision)
         if sent is None:
             return html

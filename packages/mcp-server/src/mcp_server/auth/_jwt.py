@@ -26,9 +26,8 @@ from mcp_server.auth._keys import JoseVerifier, PublicKey, choose, public_keys
 from mcp_server.auth._tokens import KnownTokens, TokensUnavailable, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.oauth.access_token import AccessToken
     from mcp_core.oauth.signatures import Signed
 
@@ -72,7 +71,7 @@ class JwtTokens:
         issuer: str,
         *,
         jwks_uri: str | None = None,
-        keys: JsonObject | None = None,
+        keys: Mapping[str, object] | None = None,
         algorithms: Iterable[str] = VERIFIED_ALGORITHMS,
         kinds: Iterable[str] = ("at+jwt",),
     ) -> None:

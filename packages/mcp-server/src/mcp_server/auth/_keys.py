@@ -67,7 +67,7 @@ def _is_of(jwk: Mapping[str, JsonValue], algorithm: str) -> bool:
     return kind != "RSA" or (isinstance(modulus, str) and _MODULUS[0] <= len(modulus) <= _MODULUS[1])
 
 
-def public_keys(document: JsonObject) -> tuple[PublicKey, ...]:
+def public_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
     """The keys of a JWK set that signatures may be verified with. What is anything else is left out.
 
     A secret of both sides (`oct`) is left out as well: who knows it can sign. Spec: RFC 7517 sections 4 and 5
