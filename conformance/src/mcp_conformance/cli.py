@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import mcp_conformance
 from mcp_conformance.cli_choice import NotUnderstood, near
 from mcp_conformance.cli_client import add_client, client_command
+from mcp_conformance.cli_issuer import add_issuer, issuer_command
 from mcp_conformance.cli_server import add_server, server_command
 from mcp_conformance.coverage import coverage_lines
 from mcp_conformance.report.explain import explain_lines
@@ -83,6 +84,14 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_client(client)
+    issuer = commands.add_parser(
+        "authorization-server",
+        help="put an authorization server to the test",
+        description="Puts an authorization server to the test, as far as it can be seen without anybody who logs in.",
+        epilog=_STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_issuer(issuer)
     explain = commands.add_parser("explain", help="show what a check does, what it proves and how to run it")
     explain.add_argument("check", metavar="CHECK-ID")
     coverage = commands.add_parser("coverage", help="show which requirements the checks prove")
@@ -110,6 +119,7 @@ def _coverage(given: argparse.Namespace) -> int:
 _COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "server": server_command,
     "client": client_command,
+    "authorization-server": issuer_command,
     "explain": _explain,
     "coverage": _coverage,
 }

@@ -14,6 +14,7 @@ from mcp_conformance.checks import Role
 from mcp_conformance.cli_choice import NotUnderstood, add_choices, choice, choice_words, require_words
 from mcp_conformance.cli_reports import add_reports, finish, progress, require_writable
 from mcp_conformance.fixtures import Manifest, read_manifest
+from mcp_conformance.oauth.issuer import started_protected
 from mcp_conformance.report.explain import list_lines
 from mcp_conformance.runner import run_server
 from mcp_conformance.targets import CommandTarget, NotStarted, UrlTarget, started
@@ -55,6 +56,12 @@ def add_server(parser: argparse.ArgumentParser) -> None:
         metavar='"NAME: VALUE"',
         help="an HTTP header for every request, as for a server that wants a key; may be repeated",
     )
+    target.add_argument(
+        "--auth",
+        action="store_true",
+        help="test it as a protected server: with --start, where {issuer} becomes the URL of an authorization server of the "
+        "suite, whose tokens it has to take, and {resource} its own URL",
+    )
     target.add_argument("--fixtures", type=Path, metavar="FILE", help="what the server has for the fixtures (TOML)")
     add_choices(parser)
     add_reports(parser)
@@ -73,6 +80,8 @@ def server_command(given: argparse.Namespace) -> int:
         return 0
     if given.command_line is None and given.url is None and given.start is None:
         raise NotUnderstood("server needs --command, --url or --start: what is put to the test?")
+    if given.auth and given.start is None:
+        raise NotUnderstood("--auth needs --start: the server has to be told of an authorization server of the suite")
     require_writable(given)
     require_words(given.command_line, given.start)
     try:
@@ -110,6 +119,8 @@ def _invocation(given: argparse.Namespace) -> Iterator[str]:
     for name, _ in _headers(given):
         # It goes into reports, and these go everywhere.
         yield from ("--header", f"{name}: <secret>")
+    if given.auth:
+        yield "--auth"
     if given.fixtures is not None:
         yield from ("--fixtures", str(given.fixtures))
     yield from choice_words(given)
@@ -122,6 +133,11 @@ async def _run(given: argparse.Namespace, chosen: Choice, manifest: Manifest, sh
             target = CommandTarget(given.command_line, chosen.settings)
         elif given.url is not None:
             target = UrlTarget(given.url, chosen.settings, sse_url=given.sse_url)
+        elif given.auth:
+            target, settings = await stack.enter_async_context(
+                started_protected(given.start, given.at, chosen.settings)
+            )
+            chosen = attrs.evolve(chosen, settings=settings)
         else:
             target = await stack.enter_async_context(
                 started(given.start, given.at, chosen.settings, sse_url=given.sse_url)

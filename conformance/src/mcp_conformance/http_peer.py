@@ -228,7 +228,7 @@ class HttpPeer(ServerPeer):
                 within(self.settings.patience, f"an answer to {method}"),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
-                if exchange.media_type == "text/event-stream":
+                if exchange.media_type == "text/event-stream" or (method == "GET" and exchange.status == 200):
                     return HttpAnswer(status=exchange.status, headers=exchange.headers, body=b"")
                 answer = await exchange.answer()
                 self._enter(answer)

@@ -64,14 +64,16 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         return None if value is None else str(value)
 
     try:
-        found = targets(
-            server=option("--mcp-server"),
-            url=option("--mcp-server-url"),
-            client=option("--mcp-client"),
-            client_stdio=option("--mcp-client-stdio"),
-            fixtures=option("--mcp-fixtures"),
-            baseline=option("--mcp-baseline"),
-            allow_untested=bool(config.getoption("--mcp-allow-untested")),
+        found = list(
+            targets(
+                server=option("--mcp-server"),
+                url=option("--mcp-server-url"),
+                client=option("--mcp-client"),
+                client_stdio=option("--mcp-client-stdio"),
+                fixtures=option("--mcp-fixtures"),
+                baseline=option("--mcp-baseline"),
+                allow_untested=bool(config.getoption("--mcp-allow-untested")),
+            )
         )
     except NotUnderstood as error:
         raise pytest.UsageError(str(error)) from error

@@ -166,7 +166,7 @@ class _Lane:
                 if peer is not None:
                     before = len(peer.transcript.entries)
                     transcripts.append(peer.transcript)
-                with trio.fail_after(self._settings.patience * 6):
+                with trio.fail_after(self._settings.patience * 6 + self._settings.starting):
                     await check.run(attrs.evolve(subject, connected=peer, opened=transcripts))
         except Deviation as deviation:
             outcome, expected, observed = Outcome.FAILED, deviation.expected, deviation.observed

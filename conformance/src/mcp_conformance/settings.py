@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
+    from mcp_conformance.oauth.issuer import Issuer
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ALL_CAPABILITIES", "CLIENT_INFO", "Settings"]
@@ -24,7 +25,13 @@ class Settings:
 
     patience: float = 10.0
     """Seconds that an answer may take. No rule is judged by it: only that something hangs."""
+    starting: float = 30.0
+    """Seconds that a process may take until its first word: an interpreter or a package runner has to come up first."""
     jobs: int = 2
     """How many revisions and transports are tried at a time."""
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers for every request, as for a server that wants a key."""
+    issuer: Issuer | None = None
+    """The authorization server that the server under test believes; `None`: none that the suite has a hand in."""
+    authorization_server: str | None = None
+    """The issuer of an authorization server that is put to the test itself; `None`: none is."""

@@ -44,6 +44,7 @@ class StdioPeer(ServerPeer):
         self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
         self.ended = False
         """Whether its output is at its end."""
+        self._spoke = False
 
     async def send_line(self, data: bytes, *, deviant: str = "") -> None:
         """Writes bytes and a line feed."""
@@ -64,13 +65,18 @@ class StdioPeer(ServerPeer):
         since = len(self.inbox)
         try:
             await self.send_line(encoded(message), deviant=deviant)
-            async with within(self.settings.patience, f"an answer to {message.get('method')}"):
+            async with within(self._bound, f"an answer to {message.get('method')}"):
                 await arrived.wait()
         finally:
             del self._waiting[key]
         if not answers:
             raise Deviation(f"an answer to {message.get('method')}", self._end())
         return Answer(method=str(message.get("method")), message=answers[0], before=tuple(self.inbox[since:]))
+
+    @property
+    def _bound(self) -> float:
+        """How long an answer may take: longer, while the process may still be starting."""
+        return self.settings.patience if self._spoke else max(self.settings.patience, self.settings.starting)
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Sends what is not answered."""
@@ -89,6 +95,7 @@ class StdioPeer(ServerPeer):
     async def pump(self) -> None:
         """Reads until the end of output."""
         while (line := await self.process.receive()) is not None:
+            self._spoke = True
             value = self.transcript.message(line, sent=False)
             for each in value if isinstance(value, list) else [value]:
                 await self._one(each)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
-__all__ = ["CommandTarget", "NotStarted", "ServerTarget", "UrlTarget", "started"]
+__all__ = ["CommandTarget", "NotStarted", "ServerTarget", "UrlTarget", "free_port", "started"]
 
 _PAUSE: Final = 0.05
 """Seconds between two attempts to reach a server that is starting."""
@@ -164,7 +164,7 @@ async def started(
     Raises:
         NotStarted: It ended, or cannot be reached in time.
     """
-    port = str(_free_port())
+    port = str(free_port())
     words = [word.replace("{port}", port) for word in shlex.split(command)]
     old = None if sse_url is None else sse_url.replace("{port}", port)
     target = UrlTarget(url.replace("{port}", port), settings, sse_url=old)
@@ -188,7 +188,8 @@ async def started(
             target.log = process.log
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 import re
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,12 +17,26 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["Entry", "Kind", "Transcript", "strict_json"]
+__all__ = ["Entry", "Kind", "Transcript", "exchanging", "strict_json"]
 
 _SHOWN: Final = 400
 """Characters that are shown of one entry."""
 _SECRET: Final = re.compile(r"(?i)^(dpop|[^:]*(authorization|cookie|key|secret|token)[^:]*):")
 """Headers whose values are masked: those of the standards, and whatever a server may call its key."""
+
+_exchange: ContextVar[int | None] = ContextVar("exchange", default=None)
+_numbers: Final = itertools.count(1)
+
+
+@contextmanager
+def exchanging() -> Iterator[None]:
+    """What is entered in the block, by the task that is in it, belongs to one HTTP exchange."""
+    around = _exchange.get()
+    _exchange.set(next(_numbers))
+    try:
+        yield
+    finally:
+        _exchange.set(around)
 
 
 class Kind(enum.Enum):
@@ -51,6 +68,8 @@ class Entry:
     """Of a head: its lines. Of a note: what happened."""
     deviant: str = ""
     """Which rule the suite broke with it, on purpose; empty where it kept them all."""
+    exchange: int | None = attrs.field(factory=_exchange.get, eq=False)
+    """The HTTP exchange that it belongs to; `None` where there is none."""
 
     def __str__(self) -> str:
         way = "  --" if self.kind is Kind.NOTE else "-->" if self.sent else "<--"

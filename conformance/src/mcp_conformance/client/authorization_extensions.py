@@ -1,4 +1,4 @@
-"""Clients of the authorization extensions: tokens bound to a key, and tokens for machines, workloads and employees.
+"""Clients of the extensions that give tokens to machines, workloads and employees.
 
 All of this is optional: a client that never begins with it is not judged.
 """
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.client.authorization_judge import Rule, add_rules
 from mcp_conformance.oauth.messages import Request, json_object, single
-from mcp_conformance.oauth.proofs import read_jwt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
 
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _MANAGED: Final = "io.modelcontextprotocol/enterprise-managed-authorization"
-_MODERN_ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 
-_BOUND: Final = ("auth/dpop", "auth/dpop-nonce")
-_NONCE: Final = ("auth/dpop-nonce",)
 _SECRET: Final = "auth/client-credentials-basic"
 _KEY: Final = "auth/client-credentials-jwt"
 _MACHINE: Final = (_SECRET, _KEY)
@@ -30,26 +26,9 @@ _EMPLOYEE: Final = ("auth/enterprise-managed-authorization",)
 _WORKLOAD: Final = ("auth/wif-jwt-bearer",)
 _REFUSED: Final = ("auth/wif-refused",)
 
-_NO_PROOF: Final = "makes no proofs of DPoP"
 _NO_MACHINE: Final = "is not there for itself"
 _NO_WORKLOAD: Final = "does not show the JWT of its platform"
 _NO_EMPLOYEE: Final = "does not ask the identity provider"
-
-
-def _proofs(found: Seen) -> bool:
-    return any(each.header("dpop") is not None for each in found.world.requests)
-
-
-def _bound_calls(found: Seen) -> bool:
-    return _proofs(found) and any(each.header("authorization") is not None for each in found.calls)
-
-
-def _algorithm(found: Seen) -> str | None:
-    for each in found.world.requests:
-        proof = read_jwt(each.header("dpop") or "")
-        if proof is not None and proof.header.get("alg") not in _MODERN_ALGORITHMS:
-            return f"alg {proof.header.get('alg')!a}"
-    return None
 
 
 # --- client credentials --------------------------------------------------------------------------------------------------
@@ -198,18 +177,6 @@ def _tokens(found: Seen) -> bool:
     return bool(found.tokens)
 
 
-def _dpop(id: str, title: str, note: str, within: Sequence[str] = _BOUND) -> Rule:
-    return Rule(
-        id=f"dpop.client-{id}",
-        title=title,
-        proves=(note,),
-        notes=(note,),
-        within=within,
-        tested=_bound_calls,
-        optional=_NO_PROOF,
-    )
-
-
 def _exchange(id: str, title: str) -> Rule:
     return Rule(
         id=f"ema.client-{id}",
@@ -224,40 +191,6 @@ def _exchange(id: str, title: str) -> Rule:
 
 add_rules(
     (
-        _dpop("scheme", "A bound token comes by the scheme DPoP.", "dpop.client-scheme"),
-        _dpop(
-            "fresh", "Each request with a bound token has a proof of its own, by its key.", "dpop.client-fresh-proof"
-        ),
-        _dpop(
-            "header",
-            "There is one DPoP header, with the type of a proof, and the public key alone.",
-            "dpop.client-proof-header",
-        ),
-        _dpop(
-            "claims",
-            "A proof names method, URL without query, time of issue, and the hash of the token.",
-            "dpop.client-proof-claims",
-        ),
-        _dpop("token-request", "The token request has a proof.", "dpop.client-token-request-proof"),
-        _dpop(
-            "token-nonce",
-            "Told by the token endpoint to use a nonce, the client comes back with it.",
-            "dpop.client-as-nonce",
-            _NONCE,
-        ),
-        _dpop(
-            "nonce", "Told by the server to use a nonce, the client comes back with it.", "dpop.client-rs-nonce", _NONCE
-        ),
-        _dpop("asymmetric", "Proofs are signed by an asymmetric key.", "dpop.asymmetric-only"),
-        Rule(
-            id="dpop.client-algorithm",
-            title="Proofs are signed with ES256 or the like.",
-            proves=("dpop.modern-algorithms",),
-            within=_BOUND,
-            tested=_proofs,
-            wrong=_algorithm,
-            optional=_NO_PROOF,
-        ),
         Rule(
             id="client-credentials.client-grant",
             title="The token request of a client that is there for itself has grant_type client_credentials.",

@@ -33,6 +33,7 @@ PLAIN: Final = tuple(
 
 _CONTROLS: Final = {R2025_03_26.name: "auth/2025-03-26-oauth-metadata-backcompat"}
 _CONTROL: Final = "auth/metadata-default"
+_ALL_CONTROLS: Final = (_CONTROL, *_CONTROLS.values())
 
 
 @attrs.frozen(eq=False)
@@ -110,19 +111,24 @@ def scenes(client: ClientUnderTest, names: Iterable[str]) -> Iterator[Seen]:
             yield seen(client, name)
 
 
-def control(client: ClientUnderTest) -> Seen:
-    """The run in which nothing is odd, and which has to have gone well for others to prove anything.
+def _require_login(client: ClientUnderTest) -> Seen:
+    """The run in which nothing is odd. Raises `NotApplicable` when the client asks for no token even there."""
+    found = seen(client, _CONTROLS.get(client.revision.name, _CONTROL))
+    if len(found.world.requests) == len(found.calls):
+        raise NotApplicable(f"the client asks for no token: {found.ending}")
+    return found
+
+
+def control(client: ClientUnderTest) -> None:
+    """The run in which nothing is odd has to have gone well for others to prove anything.
 
     Raises:
         NotApplicable: The client can do without authorization only.
         NotTestable: It did not go well.
     """
-    found = seen(client, _CONTROLS.get(client.revision.name, _CONTROL))
-    if len(found.world.requests) == len(found.calls):
-        raise NotApplicable(f"the client asks for no token: {found.ending}")
+    found = _require_login(client)
     if not found.accepted:
         raise NotTestable(f"the control failed: no request came with a token; {found.ending}")
-    return found
 
 
 def _always(_: Seen) -> bool:
@@ -153,27 +159,34 @@ class Rule:
     """Of an extension: what a client does not do that never comes so far. To such a one it does not apply."""
 
     async def run(self, client: ClientUnderTest) -> None:
-        """Judges."""
-        tried = False
+        """Judges. What was seen to be wrong is wrong; that nothing was proves something of a client only that gets in."""
+        if not self.optional:
+            _require_login(client)
+        found = list(scenes(client, self.within))
+        tested = [each for each in found if self.tested(each)]
+        for each in tested if self.optional else found:
+            for violation in each.world.violations:
+                if violation.requirement in self.notes:
+                    raise self._deviation(client, each, violation.sentence)
+        for each in tested:
+            told = None if self.wrong is None else self.wrong(each)
+            if told is not None:
+                raise self._deviation(client, each, told)
+        for each in found:
+            if self.gets_in and not each.accepted:
+                if each.name not in _ALL_CONTROLS:
+                    control(client)
+                raise self._deviation(client, each, f"no request came with a token, {each.evidence.ending}")
+        if self.optional and not tested:
+            raise NotApplicable(f"the client {self.optional}")
         if not self.optional:
             control(client)
-        for found in scenes(client, self.within):
-            tested = bool(self.tested(found))
-            tried = tried or tested
-            for violation in found.world.violations:
-                if violation.requirement in self.notes:
-                    raise Deviation(self._expected(client), f"in the scenario {found.name}: {violation.sentence}")
-            if self.optional and not tested:
-                continue
-            told = None if self.wrong is None or not tested else self.wrong(found)
-            if told is not None:
-                raise Deviation(self._expected(client), f"in the scenario {found.name}: {told}")
-            if self.gets_in and not found.accepted:
-                raise Deviation(self._expected(client), f"no request came with a token; {found.ending}")
-        if not tried and self.optional:
-            raise NotApplicable(f"the client {self.optional}")
-        if not tried:
+        if not tested:
             raise NotTestable("the client never came so far that it could be seen")
+
+    def _deviation(self, client: ClientUnderTest, found: Seen, observed: str) -> Deviation:
+        client.looked_at = found.evidence
+        return Deviation(self._expected(client), f"in the scenario {found.name}: {observed}")
 
     def _expected(self, client: ClientUnderTest) -> str:
         rows = (catalogue().find(id, client.revision.name) for id in self.proves)
@@ -183,7 +196,7 @@ class Rule:
 def _names(rule: Rule) -> tuple[str, ...]:
     """The scenarios that are for a revision of the rule, with the controls."""
     names = {revision for id in rule.proves for revision in catalogue().revisions(id)}
-    wanted = (*(() if rule.optional else (_CONTROL, *_CONTROLS.values())), *rule.within)
+    wanted = (*(() if rule.optional else _ALL_CONTROLS), *rule.within)
     return tuple(
         each.name
         for each in OAUTH_SCENARIOS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.client.authorization_judge import PLAIN, Rule, add_rules
+from mcp_conformance.client.authorization_judge import Rule, add_rules
 from mcp_conformance.client.oauth_scenarios import SHOWN_TO_NOBODY
 from mcp_conformance.oauth.messages import single
 
@@ -253,7 +253,6 @@ add_rules(
             title="Each authorization request has a challenge of PKCE, and each code is redeemed with its verifier.",
             proves=("auth.pkce",),
             notes=("auth.pkce",),
-            within=(*PLAIN,),
             tested=_redeemed,
         ),
         Rule(
@@ -261,7 +260,6 @@ add_rules(
             title="The method of PKCE is S256.",
             proves=("auth.pkce-s256",),
             notes=("auth.pkce-s256",),
-            within=(*PLAIN,),
             tested=_authorized,
         ),
         Rule(

@@ -15,7 +15,6 @@ from mcp_conformance.oauth.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply,
 from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, between
 
 if TYPE_CHECKING:
-
     from mcp_conformance.client.stage import Stage
     from mcp_conformance.oauth.messages import Request, Response
     from mcp_conformance.oauth.world import World

@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks import Transport
+from mcp_conformance.client.access_scenarios import ACCESS_SCENARIOS
 from mcp_conformance.client.asking_scenarios import ASKING_SCENARIOS
+from mcp_conformance.client.cancel_scenarios import CANCEL_SCENARIOS
 from mcp_conformance.client.header_scenarios import HEADER_SCENARIOS
 from mcp_conformance.client.http_scenarios import HTTP_SCENARIOS
 from mcp_conformance.client.oauth_scenarios import OAUTH_SCENARIOS
 from mcp_conformance.client.offers import text_result
+from mcp_conformance.client.page_scenarios import PAGE_SCENARIOS
+from mcp_conformance.client.result_scenarios import RESULT_SCENARIOS
+from mcp_conformance.client.round_scenarios import ROUND_SCENARIOS
 from mcp_conformance.client.stage import Scenario
 from mcp_conformance.client.stdio_scenarios import STDIO_SCENARIOS
 from mcp_conformance.client.turn import Refuse
@@ -197,6 +202,11 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *HEADER_SCENARIOS,
         *STDIO_SCENARIOS,
         *ASKING_SCENARIOS,
+        *ROUND_SCENARIOS,
+        *PAGE_SCENARIOS,
+        *RESULT_SCENARIOS,
+        *CANCEL_SCENARIOS,
+        *ACCESS_SCENARIOS,
         *OAUTH_SCENARIOS,
     )
 }

@@ -35,6 +35,8 @@ ALGORITHMS: Final = (
     "RS512",
 )
 """What is verified here. Nothing symmetric, and not `none`."""
+_LONGEST: Final = 8_192
+"""Octets of a header. One with a key of RSA has more than the 512 that are usual."""
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k", "oth"})
 _FRESH: Final = 300.0
 """Seconds that the time of issue of a proof may be off."""
@@ -68,13 +70,15 @@ def read_jwt(text: str, key: JsonObject | None = None) -> Jwt | None:
         `None` when there is no such key, the signature is wrong, or it is no JWT.
     """
     try:
-        header: JsonObject = dict(jws.extract_compact(text.encode()).headers())
+        registry = jws.JWSRegistry(algorithms=list(ALGORITHMS))
+        registry.max_header_length = _LONGEST
+        header: JsonObject = dict(jws.extract_compact(text.encode(), registry=registry).headers())
         jwk: JsonValue = header.get("jwk") if key is None else key
         if not isinstance(jwk, dict) or jwk.get("kty") == "oct":
             return None
         held = {name: value for name, value in jwk.items() if isinstance(value, str)}
         public = import_key({name: value for name, value in held.items() if name not in _PRIVATE})
-        verified = jws.deserialize_compact(text, public, algorithms=list(ALGORITHMS))
+        verified = jws.deserialize_compact(text, public, registry=registry)
         thumbprint: str = public.thumbprint()
     except (JoseError, ValueError, KeyError, TypeError):
         return None

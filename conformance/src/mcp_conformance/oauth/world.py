@@ -72,6 +72,8 @@ class World:
         """Where everything is."""
         self.requests: Final[list[Request]] = []
         """All requests, in their order."""
+        self.answers: Final[list[Response | None]] = []
+        """What each of them was answered; `None` where nobody is."""
         self.ledger: Final = Ledger()
         """What was noted."""
         self.demands: Final = Demands()
@@ -195,6 +197,7 @@ class World:
         answer = self._answer(request, now)
         if answer is not None:
             self._look_at(request, answer)
+        self.answers.append(answer)
         if self.watch is not None:
             self.watch(request, answer)
         return answer

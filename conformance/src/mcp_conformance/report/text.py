@@ -10,7 +10,7 @@ from mcp_conformance.scoring import RED, Standing
 from mcp_conformance.verdicts import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import TextIO
 
     from mcp_conformance.report.findings import Finding
@@ -81,7 +81,7 @@ def summary_lines(scored: Scored) -> Iterator[str]:
     for finding in findings(scored, scored.those((Standing.FAILED, Standing.BROKEN))):
         yield from finding_lines(finding)
         yield ""
-    yield from _untested(scored.those((Standing.NOT_TESTABLE,)))
+    yield from _untested(scored)
     yield from _known(scored)
     for entry in scored.judgement.stale:
         yield f"stale          the baseline has {entry}, which is not red any more: take it out"
@@ -123,11 +123,16 @@ def _ended(log: str) -> Iterator[str]:
     yield from (f"    {line}" for line in log.splitlines()[-_LOG:])
 
 
-def _untested(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """What could not be put to the test, by the reason."""
+def _untested(scored: Scored) -> Iterator[str]:
+    """What could not be put to the test, by the reason; where that is allowed, how much it is."""
     reasons: dict[str, dict[str, None]] = {}
-    for verdict in verdicts:
+    for verdict in scored.those((Standing.NOT_TESTABLE,)):
         reasons.setdefault(verdict.reason, {})[verdict.check] = None
+    if reasons and scored.rules.allow_untested:
+        number = len({check for checks in reasons.values() for check in checks})
+        yield f"not testable   {number} checks, for want of {len(reasons)} things: --html has them all"
+        yield ""
+        return
     for reason, checks in reasons.items():
         named = list(checks)
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""

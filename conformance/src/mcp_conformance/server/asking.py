@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject
-from mcp_conformance.oracle import flaw_of_params
+from mcp_conformance.oracle import flaw
 from mcp_conformance.server.conversation import REPLIES, converse
 from mcp_conformance.server.registry import check
 from mcp_conformance.verdicts import Deviation, NotTestable
@@ -91,7 +91,7 @@ async def roots_not_without_capability(server: ServerUnderTest) -> None:
 async def sampling_shape(server: ServerUnderTest) -> None:
     """A sampling has messages, each with role and content, and maxTokens."""
     for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
-        wrong = flaw_of_params("sampling/createMessage", each.params, server.revision)
+        wrong = flaw(each.params, "CreateMessageRequestParams", server.revision)
         if wrong is not None:
             raise Deviation("params of sampling/createMessage", wrong)
 

@@ -130,11 +130,8 @@ async def unknown(server: ServerUnderTest) -> None:
 async def undeclared_not_asked(server: ServerUnderTest) -> None:
     """A client that did not declare sampling, roots or elicitation is not asked for them."""
     calls = [
-        server.tool(fixture, arguments)
-        for fixture, arguments in (
-            ("test_sampling", {"prompt": "Say yes."}),
-            ("test_elicitation", {"message": "Who are you?"}),
-        )
+        server.tool("test_sampling", {"prompt": "Say yes."}),
+        server.tool("test_elicitation", {"message": "Who are you?"}),
     ]
     async with server.open(capabilities={}) as peer:
         for name, arguments in calls:

@@ -149,7 +149,8 @@ async def converse(
         Deviation: It asks for ever.
     """
     name, given = server.tool(fixture, arguments)
-    spoken, params = peer or server.peer, {"name": name, "arguments": given}
+    spoken = peer or server.peer
+    params: JsonObject = {"name": name, "arguments": given}
     if spoken.revision.era is Era.LEGACY:
         return await _by_requests(spoken, params, replies, deviant)
     return await _in_rounds(spoken, params, replies, deviant)

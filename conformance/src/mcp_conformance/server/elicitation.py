@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject
-from mcp_conformance.oracle import flaw_of_params
+from mcp_conformance.oracle import flaw, flaw_of_params
 from mcp_conformance.server.conversation import REPLIES, converse
 from mcp_conformance.server.evidence import answered, notified
 from mcp_conformance.server.registry import check
@@ -90,7 +90,8 @@ async def form_has_schema(server: ServerUnderTest) -> None:
 async def fields(server: ServerUnderTest) -> None:
     """The fields of a form are texts, numbers, truth values or choices, and formats are those that there are."""
     for form in await _forms(server):
-        wrong = flaw_of_params(_METHOD, form, server.revision)
+        # By the name of the type: in the modern revision the question is no method of its own.
+        wrong = flaw_of_params(_METHOD, form, server.revision) or flaw(form, "ElicitRequestFormParams", server.revision)
         if wrong is not None:
             raise Deviation("fields as the schema has them", wrong)
         for name, field in _fields(form).items():
@@ -144,12 +145,16 @@ async def declined(server: ServerUnderTest) -> None:
     """Who declines or cancels gets an answer, and another one than who accepts."""
     accepted = _said((await _elicited(server, REPLIES[_METHOD])).answer)
     for action in ("decline", "cancel"):
-        done = await _elicited(server, lambda _, action=action: {"action": action})
+        done = await _elicited(server, _only(action))
         if not done.asked(_METHOD):
             raise NotTestable(f"the control failed: {_FORM} asks nothing")
         if _said(done.answer) == accepted:
             raise Deviation(f"another answer for {action} than for accept", str(done.answer))
     await server.peer.fence()
+
+
+def _only(action: str) -> Reply:
+    return lambda _: {"action": action}
 
 
 async def _elicited(server: ServerUnderTest, reply: Reply) -> Conversation:
@@ -187,6 +192,14 @@ async def validates(server: ServerUnderTest) -> None:
 # --- pages -----------------------------------------------------------------------------------------------------------
 
 
+_MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
+    ({"elicitation": {}}, _URL, "url"),
+    ({"elicitation": {"form": {}}}, _URL, "url"),
+    ({"elicitation": {"url": {}}}, _FORM, "form"),
+)
+"""What a client declares, the tool that is called, and the mode in which it must not be asked."""
+
+
 async def _pages(server: ServerUnderTest) -> list[Question]:
     """What a tool asks that wants a page to be seen."""
     async with server.open(capabilities=_BOTH) as peer:
@@ -211,16 +224,12 @@ async def _pages(server: ServerUnderTest) -> list[Question]:
 async def only_declared_modes(server: ServerUnderTest) -> None:
     """A client is asked in no mode that it does not declare; one that names none has forms only."""
     await _pages(server)
-    for declared, fixture, mode in (
-        ({"elicitation": {}}, _URL, "url"),
-        ({"elicitation": {"form": {}}}, _URL, "url"),
-        ({"elicitation": {"url": {}}}, _FORM, "form"),
-    ):
-        async with server.open(capabilities=dict(declared)) as peer:
+    for declared, fixture, mode in _MODES:
+        async with server.open(capabilities=declared) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
         for each in done.asked(_METHOD):
             if each.params.get("mode", "form") == mode:
-                raise Deviation(f"no elicitation in the mode {mode} with {brief(dict(declared))}", brief(each.params))
+                raise Deviation(f"no elicitation in the mode {mode} with {brief(declared)}", brief(each.params))
 
 
 @check(

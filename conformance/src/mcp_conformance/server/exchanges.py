@@ -31,7 +31,7 @@ _NO_JSON: Final[tuple[tuple[str, str, bytes], ...]] = (
 _NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
     ("string", "a string", b'"a string"'),
     ("number", "a number", b"42"),
-    ("method-number", "a request whose method is a number", b'{"jsonrpc":"2.0","id":901,"method":5}'),
+    ("object", "an object that is no message", b'{"conformance":true}'),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mcp_conformance.peer import encoded
 from mcp_conformance.server.over_http import (
@@ -24,6 +24,8 @@ from mcp_conformance.verdicts import Deviation, NotApplicable
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_conformance.http_peer import HttpPeer
     from mcp_conformance.under_test import ServerUnderTest
     from mcp_conformance.wire.http import HttpAnswer
@@ -34,8 +36,8 @@ _UNSUPPORTED: Final = -32022
 _CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
 _TOOLS: Final = ("capability:tools",)
 
-Headers = list[tuple[str, str]]
-Change = "Callable[[Headers], Headers]"
+Headers: TypeAlias = list[tuple[str, str]]
+Change: TypeAlias = "Callable[[Headers], Headers]"
 
 
 async def _sent(peer: HttpPeer, message: JsonObject, headers: Headers, deviant: str) -> HttpAnswer:
@@ -94,7 +96,7 @@ def _named(server: ServerUnderTest, peer: HttpPeer) -> list[JsonObject]:
 async def version_mismatch(server: ServerUnderTest) -> None:
     """A request whose body says another version than MCP-Protocol-Version is rejected with 400."""
     peer = http_peer(server)
-    request = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: "1900-01-01"}}}
+    request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: "1900-01-01"}}}
     headers = with_header(peer.headers(request), "MCP-Protocol-Version", peer.revision.name)
     answer = await _sent(peer, request, headers, "another version in the body")
     # It is a mismatch and a version that nobody speaks: what is looked at first is not defined.
@@ -183,13 +185,8 @@ async def invalid_characters(server: ServerUnderTest) -> None:
 async def names_case(server: ServerUnderTest) -> None:
     """The names of headers may be written in any letters."""
     peer = http_peer(server)
-    for write in (str.lower, str.upper):
-        await _borne(
-            peer,
-            probe(peer),
-            lambda headers, write=write: [(write(name), value) for name, value in headers],  # type: ignore[misc]  # a default binds the loop's value
-            f"names of headers by {write.__name__}",
-        )
+    await _borne(peer, probe(peer), lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
+    await _borne(peer, probe(peer), lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
 
 
 @check("header.spaces", proves=("header.value-ows-trimmed",))

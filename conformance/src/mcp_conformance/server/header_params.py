@@ -229,7 +229,8 @@ async def param_absent(server: ServerUnderTest) -> None:
     """A call without a parameter needs no header for it."""
     peer = http_peer(server)
     param = _param(server)
-    for arguments in ({}, {param.argument: None}):
+    nothing: tuple[JsonObject, ...] = ({}, {param.argument: None})
+    for arguments in nothing:
         request = peer.message("tools/call", {"name": param.tool, "arguments": arguments})
         headers = without(peer.headers(request), param.header)
         answer = await peer.look(headers=headers, body=encoded(request))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
 from mcp_conformance.peer import encoded
-from mcp_conformance.server.over_http import EVIL
+from mcp_conformance.server.over_http import EVIL, require_credentials, require_local
 from mcp_conformance.server.registry import check
 from mcp_conformance.sse_peer import SsePeer
 from mcp_conformance.targets import UrlTarget
@@ -109,6 +109,23 @@ async def origin_post(server: ServerUnderTest) -> None:
         answer = await peer.send(encoded(_ping(peer)), headers=headers, host=host, deviant=_PAGE)
         if answer.status not in _CLIENT_ERRORS:
             raise Deviation("HTTP 4xx for a foreign Origin", f"HTTP {answer.status}")
+
+
+@check("http-sse.bind-localhost", proves=("http-sse.bind-localhost",))
+async def bind_localhost(server: ServerUnderTest) -> None:
+    """A server at a name of this machine cannot be reached at an address that others can reach."""
+    await require_local(_peer(server).endpoint)
+
+
+@check("http-sse.authentication", proves=("http-sse.authentication",))
+async def authentication(server: ServerUnderTest) -> None:
+    """A GET of the stream without credentials is refused by 401 or 403."""
+    peer = _peer(server)
+    require_credentials(peer.settings)
+    headers = [("Accept", "text/event-stream")]
+    async with peer.endpoint.exchange(peer.transcript, "GET", headers, deviant="no credentials") as exchange:
+        if exchange.status not in (401, 403):
+            raise Deviation("HTTP 401 or 403 without credentials", f"HTTP {exchange.status}")
 
 
 @check(

@@ -71,13 +71,13 @@ class Heard:
         await self.until(lambda: len(self.mine(method)) >= count, f"{method} on the stream of {LISTEN}")
         return self.mine(method)
 
-    async def until(self, true: Callable[[], bool], what: str) -> None:
+    async def until(self, true: Callable[[], object], what: str) -> None:
         """Waits until something is true that follows from what is heard.
 
         Raises:
             Deviation: It is not in time, or not before the end of the subscription.
         """
-        await self.peer.until(lambda: true() or self.ended, what)
+        await self.peer.until(lambda: bool(true()) or self.ended, what)
         if not true():
             raise Deviation(what, str(self.answer or self.failed))
 

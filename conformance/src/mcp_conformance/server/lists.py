@@ -13,6 +13,8 @@ from mcp_conformance.server.registry import SERVER_CHECKS
 from mcp_conformance.verdicts import Deviation, NotApplicable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.peer import ServerPeer
     from mcp_conformance.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
@@ -132,7 +134,7 @@ async def _undeclared(server: ServerUnderTest, row: List) -> None:
     answer.error(-32601, what=f"{row.method} without the capability {row.capability}")
 
 
-_PROOFS: Final = {
+_PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "tools": {
         "result": ("tools.list-served", "tools.tool-shape", "schema.list-tools-result"),
         "unique": ("tools.name-unique-identifier", "tools.name-unique"),

@@ -79,9 +79,9 @@ async def only_where_it_may_be(server: ServerUnderTest) -> None:
         result = response.get("result")
         # An extension says itself what its methods are answered by.
         own = str(request["method"]).startswith("tasks/")
-        if isinstance(result, dict) and result.get("resultType") == "input_required" and not own:
-            if request["method"] not in _ASKING:
-                raise Deviation(f"no input to be required for {request['method']}", brief(response))
+        required = isinstance(result, dict) and result.get("resultType") == "input_required"
+        if required and not own and request["method"] not in _ASKING:
+            raise Deviation(f"no input to be required for {request['method']}", brief(response))
 
 
 @check("mrtr.asks-or-has-state", proves=("mrtr.at-least-one-field",), needs=_NEEDS)
@@ -149,12 +149,12 @@ async def state_is_a_string(server: ServerUnderTest) -> None:
 @check("mrtr.only-what-is-declared", proves=("mrtr.respect-client-capabilities",), needs=_NEEDS)
 async def only_what_is_declared(server: ServerUnderTest) -> None:
     """Nothing is asked for that the client did not declare."""
-    for fixture, declared in [
-        *((each, capability) for each in _FIXTURES for capability in ({}, {"sampling": {}})),
-        ("test_input_required_result_capabilities", {"sampling": {}}),
-    ]:
+    nothing: JsonObject = {}
+    sampling: JsonObject = {"sampling": {}}
+    tried = [(fixture, declared) for fixture in _FIXTURES for declared in (nothing, sampling)]
+    for fixture, declared in [*tried, ("test_input_required_result_capabilities", sampling)]:
         name, arguments = server.tool(fixture)
-        meta: JsonObject = {CLIENT_CAPABILITIES: dict(declared)}
+        meta: JsonObject = {CLIENT_CAPABILITIES: declared}
         params: JsonObject = {"name": name, "arguments": arguments, "_meta": meta}
         answer = await server.peer.request("tools/call", params)
         for each in questions_of(answer):
@@ -254,6 +254,6 @@ async def answers_of_another_kind(server: ServerUnderTest) -> None:
 async def malformed_answers(server: ServerUnderTest) -> None:
     """A retry whose inputResponses are no object is answered by an error."""
     params, answer = await _first(server)
-    again = {**retried(params, answer, {}), "inputResponses": ["no object"]}
+    again: JsonObject = {**retried(params, answer, {}), "inputResponses": ["no object"]}
     refused = await server.peer.request("tools/call", again, deviant="inputResponses that are no object")
     refused.error(what="inputResponses that are no object")

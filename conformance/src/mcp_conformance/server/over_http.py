@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -19,8 +21,9 @@ from mcp_core.revisions import REVISIONS, Era
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
+    from mcp_conformance.settings import Settings
     from mcp_conformance.under_test import ServerUnderTest
-    from mcp_conformance.wire.http import HttpAnswer
+    from mcp_conformance.wire.http import Endpoint, HttpAnswer
     from mcp_core.framing.sse import Event
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -36,15 +39,20 @@ __all__ = [
     "progress_call",
     "read_stream",
     "require",
+    "require_credentials",
+    "require_local",
     "serves_legacy",
     "session",
     "shown",
     "succeeded",
+    "with_credentials",
     "with_header",
     "without",
 ]
 
 Headers = list[tuple[str, str]]
+
+_CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
 
 ACCEPT_STREAM = ("Accept", "text/event-stream")
 EVIL = "evil.example"
@@ -233,3 +241,54 @@ async def serves_legacy(server: ServerUnderTest, revision: str) -> bool:
             return True
     except Deviation:
         return False
+
+
+async def require_local(endpoint: Endpoint) -> None:
+    """Holds when a server at a name of this machine cannot be reached at an address that others can reach.
+
+    Raises:
+        Deviation: It can.
+        NotApplicable: It is at no name of this machine.
+        NotTestable: There is no such address.
+    """
+    if endpoint.host != "localhost" and not _is_loopback(endpoint.host):
+        raise NotApplicable(f"{endpoint.host} is no name of this machine")
+    address = _outward()
+    if address is None:
+        raise NotTestable("this machine has no address but that of itself")
+    try:
+        stream = await trio.open_tcp_stream(address, endpoint.port)
+    except OSError:
+        return
+    await trio.aclose_forcefully(stream)
+    raise Deviation("the server to listen at addresses of this machine alone", f"it listens at {address} too")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _outward() -> str | None:
+    """An address at which others reach this machine. Nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
+        try:
+            probing.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address: str = probing.getsockname()[0]
+    return None if _is_loopback(address) else address
+
+
+def require_credentials(settings: Settings) -> None:
+    """Raises `NotApplicable` when the suite was given no credentials for the server."""
+    if not any(name.lower() in _CREDENTIALS for name, _ in settings.headers):
+        raise NotApplicable("there are no credentials: the server is tried without")
+
+
+async def with_credentials(peer: HttpPeer) -> JsonObject:
+    """As `control`, where there are credentials."""
+    require_credentials(peer.settings)
+    return await control(peer)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.server.schema_rows import VALID, conforms, look
-from mcp_conformance.server.seen import member
+from mcp_conformance.server.seen import Seen, member
 from mcp_core.revisions import R2025_03_26, R2025_06_18, between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.server.seen import Seen
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
 
@@ -34,7 +34,7 @@ for _type, _definition, _id in (
         _id,
         _BLOCKS,
         VALID,
-        at=lambda seen, kind=_type: seen.blocks_of(kind),  # type: ignore[misc]  the default binds the loop's value
+        at=partial(Seen.blocks_of, kind=_type),
         by=conforms(_definition, "annotations", "icons"),
         what=f"content of type {_type}",
     )

@@ -14,6 +14,7 @@ from mcp_conformance.server.seen import items, member
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mcp_conformance.server.schema_rows import Pick
     from mcp_conformance.server.seen import Seen
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
@@ -91,6 +92,11 @@ look(
 
 # --- lists -----------------------------------------------------------------------------------------------------------
 
+
+def _results_of(method: str) -> Pick:
+    return lambda seen: seen.results(method)
+
+
 for _method, _definition, _member, _ids in (
     ("tools/list", "ListToolsResult", "tools", ("schema.list-tools-result",)),
     ("resources/list", "ListResourcesResult", "resources", ("schema.list-resources-result",)),
@@ -102,7 +108,7 @@ for _method, _definition, _member, _ids in (
         f"The result of {_method} has an array of {_member}.",
         *_ids,
         VALID,
-        at=lambda seen, method=_method: seen.results(method),  # type: ignore[misc]  the default binds the loop's value
+        at=_results_of(_method),
         by=conforms(_definition, "nextCursor", "_meta", emptied=_member),
         what=f"result of {_method}",
     )
@@ -286,7 +292,7 @@ def _valid_schema(value: JsonValue, _: Revision) -> str | None:
     from jsonschema_rs import ValidationError, meta  # lazy: 20 ms, and reading a catalogue needs none
 
     try:
-        meta.validate(value)
+        meta.validate(value if isinstance(value, dict | bool) else {})
     except (ValidationError, ValueError) as error:
         return f"it is no schema of its dialect: {str(error).partition(chr(10))[0]}"
     return None

@@ -83,7 +83,8 @@ class Seen:
             self._read(transcript)
 
     def _read(self, transcript: Transcript) -> None:
-        pending: dict[bytes, list[JsonObject]] = {}
+        # Over HTTP the answer comes in the exchange of its request; where a stream was resumed, in another one.
+        pending: dict[bytes, list[tuple[int | None, JsonObject]]] = {}
         for entry in transcript:
             if entry.kind is not Kind.MESSAGE:
                 continue
@@ -91,11 +92,12 @@ class Seen:
                 if not isinstance(each, dict):
                     continue
                 if entry.sent and "method" in each and "id" in each:
-                    pending.setdefault(encoded(each["id"]), []).append(each)
+                    pending.setdefault(encoded(each["id"]), []).append((entry.exchange, each))
                 elif not entry.sent and "method" in each:
                     self.spoken.append(each)
                 elif not entry.sent and (asked := pending.get(encoded(each.get("id")))):
-                    self.exchanges.append(Exchange(request=asked.pop(0), response=each))
+                    place = next((n for n, (exchange, _) in enumerate(asked) if exchange == entry.exchange), 0)
+                    self.exchanges.append(Exchange(request=asked.pop(place)[1], response=each))
 
     def results(self, *methods: str) -> Iterator[JsonValue]:
         """The results of methods: those that are the last word."""

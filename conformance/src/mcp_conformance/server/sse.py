@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from mcp_conformance.answers import brief
@@ -135,13 +134,6 @@ def _token(message: JsonObject) -> object:
 # --- the server's own stream -------------------------------------------------------------------------------------------
 
 
-@attrs.define
-class _Standing:
-    """A stream that GET opened; what came in it is whole when the block has ended."""
-
-    stream: Streamed | None = None
-
-
 @asynccontextmanager
 async def _standing(peer: HttpPeer, count: int) -> AsyncIterator[list[list[JsonObject]]]:
     """Streams by GET for the block; behind it the session is ended, and with it the streams.
@@ -183,8 +175,7 @@ async def get_no_response(server: ServerUnderTest) -> None:
         if peer.session_id is None:
             raise NotApplicable("there are no sessions")
         async with _standing(peer, 1) as came:
-            answer = await peer.exchange(progress_call(server, peer, "not on GET"))
-            answer.result()
+            await read_stream(peer, progress_call(server, peer, "not on GET"))
             await peer.fence()
     for message in came[0]:
         if "method" not in message:

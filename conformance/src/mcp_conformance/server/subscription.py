@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
@@ -111,7 +112,7 @@ async def same_id(server: ServerUnderTest) -> None:
     offered = _offered(server)
     for id in (471147, "471148"):
         async with listening(server.peer, _filter(*offered), id=id) as heard:
-            await heard.until(lambda heard=heard: bool(_acknowledgements(heard)), ACKNOWLEDGED)
+            await heard.until(partial(_acknowledgements, heard), ACKNOWLEDGED)
             tags = [tag_of(each) for each in _acknowledgements(heard)]
         if key_of(id) not in map(key_of, tags):
             raise Deviation(f"the subscription id {brief(id)}", brief(tags))
@@ -369,7 +370,7 @@ async def ends_with_cancelled(server: ServerUnderTest) -> None:
     id, later = await _torn_down(server)
     for each in later:
         params = each.get("params")
-        if each.get("method") == "notifications/cancelled" and isinstance(params, dict):
-            if key_of(params.get("requestId")) == key_of(id):
-                return
+        named = params.get("requestId") if isinstance(params, dict) else None
+        if each.get("method") == "notifications/cancelled" and key_of(named) == key_of(id):
+            return
     raise Deviation(f"notifications/cancelled with requestId {brief(id)}", brief([*later]))

@@ -15,6 +15,7 @@ import attrs
 import h11
 import trio
 
+from mcp_conformance.transcript import exchanging
 from mcp_core.framing.sse import Event, SseParser
 from mcp_core.limits import CLIENT_LIMITS
 
@@ -213,29 +214,34 @@ class Endpoint:
         Raises:
             HttpEnded: There is no answer.
         """
-        lines = [("Host", self.authority if host is None else host), *headers]
-        if body is not None and not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers):
-            lines.append(("Content-Length", str(len(body))))
-        where = self.target if target is None else target
-        transcript.head("\n".join([f"{method} {where}", *(f"{n}: {v}" for n, v in lines)]), sent=True, deviant=deviant)
-        if body:
-            transcript.message(body, sent=True, deviant=deviant)
-        head = f"{method} {where} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines) + "\r\n"
-        stream = await self.connect()
-        try:
-            connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST)
-            # h11 must know what was asked to read the answer, but would not write all that a check may want to send.
-            connection.send(h11.Request(method=method, target="/", headers=[("Host", "suite")]))
-            connection.send(h11.EndOfMessage())
+        with exchanging():
+            lines = [("Host", self.authority if host is None else host), *headers]
+            if body is not None and not any(
+                name.lower() in ("content-length", "transfer-encoding") for name, _ in headers
+            ):
+                lines.append(("Content-Length", str(len(body))))
+            where = self.target if target is None else target
+            transcript.head(
+                "\n".join([f"{method} {where}", *(f"{n}: {v}" for n, v in lines)]), sent=True, deviant=deviant
+            )
+            if body:
+                transcript.message(body, sent=True, deviant=deviant)
+            head = f"{method} {where} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines) + "\r\n"
+            stream = await self.connect()
             try:
-                await stream.send_all(head.encode("latin-1", "replace") + (body or b""))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                # A refusal may come before all was read.
-                transcript.note("the connection was closed before the request was read")
-            exchange = HttpExchange(stream, connection)
-            await exchange._read_head()  # noqa: SLF001  its other half
-            lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
-            transcript.head("\n".join(lines_back), sent=False)
-            yield exchange
-        finally:
-            await trio.aclose_forcefully(stream)
+                connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST)
+                # h11 must know what was asked to read the answer, but would not write all that a check may want to send.
+                connection.send(h11.Request(method=method, target="/", headers=[("Host", "suite")]))
+                connection.send(h11.EndOfMessage())
+                try:
+                    await stream.send_all(head.encode("latin-1", "replace") + (body or b""))
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    # A refusal may come before all was read.
+                    transcript.note("the connection was closed before the request was read")
+                exchange = HttpExchange(stream, connection)
+                await exchange._read_head()  # noqa: SLF001  its other half
+                lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
+                transcript.head("\n".join(lines_back), sent=False)
+                yield exchange
+            finally:
+                await trio.aclose_forcefully(stream)

@@ -130,7 +130,7 @@ class Prompts:
         try:
             arguments = entry.parameters.bind(params.arguments or {})
         except InvalidArguments as bad:
-            raise RequestFailed(f"prompt {params.name!r}: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
+            raise RequestFailed(f"prompt {params.name!r}: {bad.sentence}", code=ErrorCode.INVALID_PARAMS) from bad
         value = await entry.function(call, arguments)
         if not isinstance(value, GetPromptResult):
             items = value if isinstance(value, list | tuple) else [value]

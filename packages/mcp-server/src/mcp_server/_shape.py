@@ -113,10 +113,12 @@ class InvalidArguments(McpError):
     def __init__(self, problems: Iterable[Problem | SchemaProblem]) -> None:
         self.problems: tuple[Problem | SchemaProblem, ...] = tuple(problems)
         """Everything that is wrong."""
-        shown = [f"- {problem}" for problem in self.problems[:_SHOWN_PROBLEMS]]
+        shown = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
         if len(self.problems) > len(shown):
-            shown.append(f"- and {len(self.problems) - len(shown)} more")
-        super().__init__("\n".join(["invalid arguments:", *shown]))
+            shown.append(f"and {len(self.problems) - len(shown)} more")
+        super().__init__("\n- ".join(["invalid arguments:", *shown]))
+        self.sentence: str = f"invalid arguments: {'; '.join(shown)}"
+        """The same in one line: the message of an error is one sentence."""
 
 
 class Mismatch(Exception):

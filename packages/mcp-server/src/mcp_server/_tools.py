@@ -220,7 +220,7 @@ class Tools:
         except InvalidArguments as bad:
             if revision.bad_arguments_in_result:
                 return _error(bad.message)
-            raise RequestFailed(f"tool {params.name!r}: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
+            raise RequestFailed(f"tool {params.name!r}: {bad.sentence}", code=ErrorCode.INVALID_PARAMS) from bad
         try:
             value = await entry.function(call, arguments)
             result = entry.results.to_result(value)

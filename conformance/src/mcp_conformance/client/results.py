@@ -1,0 +1,218 @@
+"""What a client makes of results of every kind. It says so itself, by calling the tool `report`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.answers import brief
+from mcp_conformance.checks import Subject, Transport
+from mcp_conformance.client.registry import CLIENT_CHECKS, check
+from mcp_conformance.client.result_scenarios import LARGE, RESULTS, STRUCTURED, UNICODE
+from mcp_conformance.verdicts import Deviation, NotTestable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from mcp_conformance.client.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS: Final = (f"scenario:{RESULTS}",)
+_STDIO: Final = frozenset({Transport.STDIO})
+_HTTP: Final = frozenset({Transport.HTTP})
+
+
+def _reports(client: ClientUnderTest) -> dict[str, JsonObject]:
+    """What the client reported, by tool."""
+    found: dict[str, JsonObject] = {}
+    for message in client.run(RESULTS).sent("tools/call"):
+        params = message.get("params")
+        arguments = params.get("arguments") if isinstance(params, dict) and params.get("name") == "report" else None
+        if isinstance(arguments, dict):
+            found[str(arguments.get("of"))] = arguments
+    return found
+
+
+def report(client: ClientUnderTest, name: str, *, control: str = "gives_plain") -> JsonObject:
+    """What the client made of something.
+
+    Args:
+        client: The client.
+        name: A tool, or the URI of a resource.
+        control: The tool that has to have given a result, for others to prove anything.
+
+    Raises:
+        NotTestable: It reports nothing at all, or the control failed.
+        Deviation: It reports the control, and did not come to this.
+    """
+    found = _reports(client)
+    if not found:
+        raise NotTestable("the client does not call the tool `report`")
+    if found.get(control, {}).get("outcome") != "result" and name != control:
+        raise NotTestable(f"the control failed: {control} gave {brief(found.get(control))}")
+    if name not in found:
+        asked = [each.get("params") for each in client.run(RESULTS).requests]
+        if not any(isinstance(each, dict) and name in (each.get("name"), each.get("uri")) for each in asked):
+            raise NotTestable(f"the client did not use {name}: {client.run(RESULTS).ending}")
+        raise Deviation(f"the client to go on behind {name}", client.run(RESULTS).ending)
+    return found[name]
+
+
+def _add(
+    id: str,
+    requirements: tuple[str, ...],
+    title: str,
+    name: str,
+    outcomes: Collection[str],
+    *,
+    transports: frozenset[Transport] | None = None,
+    revisions: Collection[str] | None = None,
+    **members: str | int,
+) -> None:
+    """A check that something was taken for what it is."""
+
+    async def taken(client: ClientUnderTest) -> None:
+        told = report(client, name)
+        if told.get("outcome") not in outcomes:
+            raise Deviation(f"{name} to be taken for: {' or '.join(outcomes)}", brief(told))
+        for member, value in members.items():
+            if told.get(member) != value:
+                raise Deviation(f"{member} {brief(value)} of {name}", brief(told.get(member)))
+
+    CLIENT_CHECKS.add(
+        id,
+        taken,
+        title=title,
+        proves=requirements,
+        needs=_NEEDS,
+        transports=transports,
+        revisions=revisions,
+        subject=Subject.EVIDENCE,
+    )
+
+
+_add(
+    "tools.client-is-error-default",
+    ("tools.is-error-default-false",),
+    "A result without isError is no failure.",
+    "gives_plain",
+    ("result",),
+)
+_add(
+    "tools.client-validates-output",
+    ("tools.output-schema-client-validates", "tools.client-validates-results"),
+    "Structured content that breaks the output schema is not taken.",
+    "gives_unfit",
+    ("invalid",),
+)
+_add(
+    "jsonrpc.client-unknown-result-type",
+    ("jsonrpc.result-type-unrecognized-invalid", "jsonrpc.result-type-accepted-set"),
+    "A result of a type that nobody knows is no result.",
+    "gives_odd_type",
+    ("invalid", "error"),
+)
+_add(
+    "jsonrpc.client-absent-result-type",
+    ("jsonrpc.result-type-absent-is-complete",),
+    "A result of no type is complete.",
+    "gives_no_type",
+    ("result",),
+)
+_add(
+    "jsonrpc.client-unknown-response",
+    ("jsonrpc.unknown-response-ignored",),
+    "A response to what was never asked does no harm.",
+    "gives_stray",
+    ("result",),
+)
+_add(
+    "error.client-legacy-range",
+    ("error.legacy-range-no-meaning",),
+    "An error from -32000 to -32019 is an error and nothing more.",
+    "gives_error",
+    ("error",),
+    code=-32010,
+)
+_add(
+    "resources.client-accepts-32002",
+    ("resources.client-accept-32002", "error.accept-32002"),
+    "Error -32002 says that a resource is not found.",
+    "test://static-text",
+    ("not found",),
+)
+_add(
+    "logging.client-bears-notifications",
+    ("logging.client-tolerates-notifications", "progress.client-tracks"),
+    "Log messages and progress before a result do no harm, though nobody asked for them.",
+    "gives_noise",
+    ("result",),
+)
+_add(
+    "progress.client-bears",
+    ("progress.float", "progress.optional"),
+    "Progress in fractions, without a total, and for nobody does no harm.",
+    "gives_noise",
+    ("result",),
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"),
+)
+_add(
+    "stdio.client-unicode",
+    ("stdio.unicode",),
+    "Characters of every kind come unharmed.",
+    "gives_unicode",
+    ("result",),
+    transports=_STDIO,
+    text=UNICODE,
+)
+_add(
+    "stdio.client-large",
+    ("stdio.large-message",),
+    "A message larger than any pipe comes whole.",
+    "gives_large",
+    ("result",),
+    transports=_STDIO,
+    length=LARGE,
+)
+_add(
+    "stdio.client-crlf",
+    ("stdio.crlf-tolerated",),
+    "A line may end with CR LF.",
+    "gives_crlf",
+    ("result",),
+    transports=_STDIO,
+)
+_add(
+    "http.client-parses-streams",
+    ("http.sse-client-ignores-comments", "http.sse-parse-standard"),
+    "Event streams are read as they are standardized: comments, unknown fields, every line end, several lines of data.",
+    "gives_stream",
+    ("result",),
+    transports=_HTTP,
+    text="streamed",
+)
+_add(
+    "http.client-reads-error-body",
+    ("http.client-reads-error-body",),
+    "The error in the body of status 400 is what is reported.",
+    "gives_bad_request",
+    ("error",),
+    transports=_HTTP,
+    code=-32602,
+)
+_add(
+    "http.client-media-type",
+    ("http.content-type-charset",),
+    "A media type may be in any case, and have parameters.",
+    "gives_media_type",
+    ("result",),
+    transports=_HTTP,
+)
+
+
+@check("tools.client-structured-any", proves=("tools.structured-client-any-json",), needs=_NEEDS)
+async def structured_any(client: ClientUnderTest) -> None:
+    """Structured content may be any JSON, an array, a text, a number or null."""
+    for name, value in STRUCTURED.items():
+        told = report(client, name)
+        if told.get("outcome") != "result" or "structured" not in told or told["structured"] != value:
+            raise Deviation(f"the structured content {brief(value)}", brief(told))

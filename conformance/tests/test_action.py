@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+HERE = Path(__file__).resolve().parent.parent
+ACTION = yaml.safe_load((HERE / "action.yml").read_text())
+STEPS = {step.get("id") or step["name"]: step for step in ACTION["runs"]["steps"]}
+PROGRAM = "import sys; from mcp_conformance.cli import main; sys.exit(main())"
+SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
+
+
+def perform(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """Runs the step that runs the suite, as the CI service would."""
+    program = folder / "mcp-conformance" / "bin" / "mcp-conformance"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{PROGRAM}" "$@"\n')
+    program.chmod(0o755)
+    given = {name: str(row.get("default", "")) for name, row in ACTION["inputs"].items()} | inputs
+    environment = {
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], value)
+        for name, value in STEPS["run"]["env"].items()
+    }
+    return subprocess.run(
+        [shutil.which("bash") or "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS["run"]["run"]],
+        cwd=folder,
+        env=os.environ
+        | environment
+        | {
+            "RUNNER_TEMP": str(folder),
+            "GITHUB_OUTPUT": str(folder / "output"),
+            "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+            "PYTHONPATH": str(HERE / "fixtures"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_no_input_is_part_of_a_script() -> None:
+    for step in STEPS.values():
+        assert "${{" not in step.get("run", "")
+
+
+def test_every_input_is_used_and_described() -> None:
+    text = json.dumps(ACTION["runs"])
+    for name, row in ACTION["inputs"].items():
+        assert f"inputs.{name} }}}}" in text
+        assert row["description"]
+
+
+@pytest.mark.parametrize(
+    ("server", "areas", "status"), [(SERVER, "discover ping", 0), (f"{SERVER} --fault other-version", "version", 1)]
+)
+def test_the_action_ends_as_the_suite_does_and_keeps_reports(
+    tmp_path: Path, server: str, areas: str, status: int
+) -> None:
+    inputs = {"server": server, "areas": areas, "revisions": "2025-11-25 2026-07-28"}
+    done = perform(tmp_path, **inputs, **{"allow-untested": "true"})
+    assert done.returncode == status, done.stdout + done.stderr
+    assert (tmp_path / "output").read_text() == f"status={status}\n"
+    assert "## MCP conformance of the server" in (tmp_path / "summary").read_text()
+    made = {path.name for path in (tmp_path / ACTION["inputs"]["report"]["default"]).iterdir()}
+    assert {"report.html", "report.json", "report.sarif", "junit.xml", "badge.svg", "summary.md"} <= made
+
+
+def test_what_cannot_be_meant_is_told(tmp_path: Path) -> None:
+    done = perform(tmp_path)
+    assert done.returncode == 2
+    assert "what is put to the test?" in done.stderr

@@ -1,0 +1,200 @@
+"""The checks of authorization: our own sides pass, raw ones too, and what is wrong with others is seen."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from joserfc import jws
+from joserfc.jwk import RSAKey
+
+from authorization import make_authorization_server
+from mcp_conformance.cli import main
+from mcp_conformance.client import CLIENT_CHECKS
+from mcp_conformance.client.runner import ClientCommand, run_client
+from mcp_conformance.fixtures import Manifest
+from mcp_conformance.issuer_runner import run_authorization_server
+from mcp_conformance.oauth.issuer import open_issuer, started_protected
+from mcp_conformance.oauth.proofs import read_jwt
+from mcp_conformance.runner import run_server
+from mcp_conformance.server import SERVER_CHECKS
+from mcp_conformance.settings import Settings
+from mcp_conformance.targets import free_port
+from mcp_conformance.verdicts import Outcome, Run
+from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.revisions import LATEST, REVISIONS
+from mutants.client_faults import ClientFault
+from mutants.client_faults_auth import CLIENT_FAULTS_AUTH, try_login_fault
+from mutants.issuer_faults import ISSUER_FAULTS, IssuerFault, try_issuer
+from mutants.protected_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
+
+FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")
+SETTINGS = Settings(patience=10.0)
+RED = {Outcome.FAILED, Outcome.BROKEN}
+PROTECTED = f"{sys.executable} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}}"
+AT = "http://localhost:{port}/mcp"
+
+
+@pytest.fixture(autouse=True)
+def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", FIXTURES)
+    for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
+        monkeypatch.delenv(name)
+
+
+def told(run: Run) -> list[str]:
+    """What did not pass."""
+    return [
+        *(f"{lane.revision}: {lane.refusal}" for lane in run.lanes if lane.refusal is not None),
+        *(
+            f"{each.check} {each.outcome.value}: {each.reason}{each.expected}; {each.observed}"
+            for each in run.verdicts
+            if each.outcome is not Outcome.PASSED
+        ),
+    ]
+
+
+CHOSEN = (
+    "auth.client-flow",
+    "auth.client-metadata-both-ways",
+    "auth.client-iss-exact",
+    "auth.client-change-reregisters",
+    "dpop.client-nonce",
+    "ema.client-declared",
+    "wif.client-refused-once",
+    "client-credentials.client-assertion-claims",
+)
+
+
+@pytest.mark.parametrize("words", ["everything_client {url}", "mutants.raw_client_auth --url {url}"])
+async def test_our_client_and_a_raw_one_pass(words: str) -> None:
+    command = ClientCommand(http=f"{sys.executable} -m {words}")
+    run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=CHOSEN)
+    assert told(run) == []
+    assert len(run.verdicts) == len(CHOSEN)
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
+async def test_our_client_passes_in_older_revisions(revision: str) -> None:
+    ids = {"auth.client-flow", "auth.client-default-endpoints", "auth.client-challenge-parsed"}
+    command = ClientCommand(http=f"{sys.executable} -m everything_client")
+    run = await run_client(command, SETTINGS, revisions=[REVISIONS[revision]], chosen=ids)
+    assert told(run) == []
+    assert len(run.verdicts) == 2
+
+
+async def test_a_client_that_asks_for_no_token_is_not_judged() -> None:
+    command = ClientCommand(http=f"{sys.executable} -m mutants.raw_client --url {{url}}")
+    run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=["auth.client-flow", "dpop.client-scheme"])
+    assert {each.outcome for each in run.verdicts} == {Outcome.NOT_APPLICABLE}
+
+
+SEEN = ("root-first", "made-up-client-id", "iss-any", "same-jti", "employee-undeclared", "smuggles")
+
+
+@pytest.mark.parametrize(
+    "fault", [each for each in CLIENT_FAULTS_AUTH if each.name in SEEN], ids=lambda each: each.name
+)
+async def test_a_fault_of_a_login_is_seen(fault: ClientFault) -> None:
+    assert (await try_login_fault(fault)).missed == ()
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+async def test_our_protected_server_passes(revision: str) -> None:
+    ids = {each.id for each in SERVER_CHECKS if each.area in ("auth", "dpop") and not each.needs}
+    async with started_protected(PROTECTED, AT, SETTINGS) as (target, settings):
+        run = await run_server(target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=ids)
+    assert told(run) == []
+    assert len(run.verdicts) > 10
+
+
+GATES = ("metadata-slash", "takes-any-audience", "any-session", "proof-any-key", "flat-scopes")
+
+
+@pytest.mark.parametrize("fault", [each for each in PROTECTED_FAULTS if each.name in GATES], ids=lambda each: each.name)
+async def test_a_fault_of_a_gate_is_seen_by_its_checks_and_by_no_others(fault: ProtectedFault) -> None:
+    outcomes = await try_protected(fault.name, fault.revision)
+    assert {check for check, outcome in outcomes.items() if outcome in RED} == set(fault.caught_by)
+
+
+async def test_without_a_fault_no_check_of_a_gate_is_red() -> None:
+    outcomes = await try_protected(None, LATEST.name)
+    assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
+
+
+async def test_our_authorization_server_passes() -> None:
+    bind = f"127.0.0.1:{free_port()}"
+    server = make_authorization_server(f"http://{bind}")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve, bind)
+        run = await run_authorization_server(
+            f"http://{bind}",
+            SETTINGS,
+            revisions=tuple(REVISIONS.values()),
+            chosen={each.id for each in SERVER_CHECKS},
+            show=lambda _: None,
+        )
+        nursery.cancel_scope.cancel()
+    assert {each.outcome for each in run.verdicts} == {Outcome.PASSED, Outcome.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize("fault", ISSUER_FAULTS, ids=lambda each: f"{each.name}-{each.revision}")
+async def test_a_fault_of_an_authorization_server_is_seen(fault: IssuerFault) -> None:
+    outcomes = await try_issuer(fault.name, fault.revision)
+    assert {check for check, outcome in outcomes.items() if outcome in RED} == set(fault.caught_by)
+
+
+async def test_each_authorization_server_of_the_suite_signs_with_its_own_key() -> None:
+    async with open_issuer() as one, open_issuer() as other:
+        assert one.url != other.url
+        assert one.keys != other.keys
+        assert read_jwt(one.token(), _key(one.keys)) is not None
+        assert read_jwt(one.token(foreign_key=True), _key(one.keys)) is None
+        assert read_jwt(other.token(), _key(one.keys)) is None
+
+
+def _key(keys: JsonObject) -> JsonObject:
+    listed = keys["keys"]
+    assert isinstance(listed, list)
+    assert isinstance(listed[0], dict)
+    return listed[0]
+
+
+def test_a_proof_by_a_large_key_is_read() -> None:
+    key = RSAKey.generate_key(4096)
+    header = {"typ": "dpop+jwt", "alg": "RS256", "jwk": dict(key.as_dict(private=False))}
+    proof = read_jwt(jws.serialize_compact(header, "{}", key))
+    assert proof is not None
+    assert base64.urlsafe_b64decode(proof.thumbprint + "=")
+
+
+def test_a_server_is_tested_as_protected_only_if_it_can_be_told_of_the_authorization_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["server", "--auth", "--url", "http://localhost:1/mcp"]) == 2
+    assert "--auth needs --start" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "why"), [((), "needs --issuer"), (("--issuer", "as.example"), "is no URL")])
+def test_an_authorization_server_needs_an_issuer(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["authorization-server", *words]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_the_checks_of_an_authorization_server_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["authorization-server", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert "auth.as-metadata" in listed
+    assert "auth.server-token-missing" not in listed
+
+
+def test_every_fault_names_checks_that_there_are() -> None:
+    ids = {check.id for check in (*CLIENT_CHECKS, *SERVER_CHECKS)}
+    for fault in (*CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS, *ISSUER_FAULTS):
+        assert set(fault.caught_by) <= ids, fault.name

@@ -1,0 +1,43 @@
+"""Puts the notebook server of the documentation to the test, as anybody may put theirs: over its pipes, and over HTTP.
+
+The last part of `./scripts/demo`. It takes the newest revision of each era, and over the pipes, where each check that does
+odd things costs a process, a few areas. What only a fixture could show is told and allowed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from mcp_conformance.cli import main as conformance
+
+__all__ = ["main"]
+
+NOTEBOOK: Final = Path(__file__).resolve().parent.parent / "docs" / "examples" / "notebook" / "server.py"
+REVISIONS: Final = ("2025-11-25", "2026-07-28")
+AREAS: Final = ("discover", "ping", "prompts", "resources", "tools")
+
+
+def main() -> int:
+    """Runs the suite twice. The exit status: the worse one."""
+    server = shlex.join([sys.executable, str(NOTEBOOK)])
+    reports = Path(tempfile.mkdtemp(prefix="mcp-conformance-"))
+    ways = {
+        "stdio": ["--command", server, *(word for area in AREAS for word in ("--area", area))],
+        "http": ["--start", f"{server} --http 127.0.0.1:{{port}}"],
+    }
+    common = ["--allow-untested", *(word for revision in REVISIONS for word in ("--revision", revision))]
+    statuses: list[int] = []
+    for name, words in ways.items():
+        print(f"\nThe conformance suite, against the notebook server over {name}:\n", flush=True)
+        page = reports / f"{name}.html"
+        statuses.append(conformance(["server", *words, *common, "--html", str(page)]))
+        print(f"The report, as a page: {page}", flush=True)
+    return max(statuses)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
