@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 from asgi_host import Client, Reply, as_object, hosted
-from resource_world import OTHER_ISSUER, Table, access, protected
 from http_gate import Gate
+from resource_world import OTHER_ISSUER, Table, access, protected
 from task_server import WITH_TASKS, Gates, make_server
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

@@ -14,9 +14,9 @@ from asgi_host import Client, as_object, hosted
 from auth_keys import EC, JKT, proof, public
 from auth_keys import ISSUER as JWT_ISSUER
 from auth_keys import token as jwt
-from resource_world import ISSUER, METADATA, RESOURCE, Table, access, challenge_of, guard, protected, telling
 from http_gate import Gate, text_of
 from http_hosts import HOSTS, RawHttp, served
+from resource_world import ISSUER, METADATA, RESOURCE, Table, access, challenge_of, guard, protected, telling
 
 from mcp_core.http.messages import HttpRequest
 from mcp_core.http.policy import EndpointPolicy

@@ -64,9 +64,7 @@ def _at_base(found: Seen) -> str | None:
     return None if any(each.path == _WELL for each in found.world.requests) else f"{_WELL} is not asked for"
 
 
-@check(
-    "auth.client-optional", proves=("auth.optional",), needs=("scenario:tools_call",), transports=(Transport.HTTP,)
-)
+@check("auth.client-optional", proves=("auth.optional",), needs=("scenario:tools_call",), transports=(Transport.HTTP,))
 async def optional(client: ClientUnderTest) -> None:
     """A server that wants no token is used without."""
     evidence = client.run("tools_call")

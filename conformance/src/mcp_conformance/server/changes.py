@@ -74,7 +74,11 @@ def _uris(server: ServerUnderTest, since: int) -> list[object]:
 
 
 async def _subscribe(server: ServerUnderTest, verb: str = "subscribe") -> JsonObject:
-    return (await server.peer.request(f"resources/{verb}", {"uri": _WATCHED})).result()
+    return (await server.peer.request(f"resources/{verb}", {"uri": _watched(server)})).result()
+
+
+def _watched(server: ServerUnderTest) -> str:
+    return server.require("resources", _WATCHED)
 
 
 @check(
@@ -87,7 +91,7 @@ async def updated(server: ServerUnderTest) -> None:
     """Who subscribed to a resource is told that it changed."""
     if set(result := await _subscribe(server)) - {"_meta"}:
         raise Deviation("an empty result of resources/subscribe", brief(result))
-    await _touch(server, _WATCHED)
+    await _touch(server, _watched(server))
     await _until(server, _UPDATED, 0)
 
 
@@ -100,16 +104,16 @@ async def updated(server: ServerUnderTest) -> None:
 async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
     """Who did not subscribe, or no longer does, is told nothing of a resource."""
     await _subscribe(server)
-    await _touch(server, _OTHER)
-    await _touch(server, _WATCHED)
+    await _touch(server, server.require("resources", _OTHER))
+    await _touch(server, _watched(server))
     # What was told of the other resource would have come before this.
     await _until(server, _UPDATED, 0)
-    if _OTHER in _uris(server, 0):
+    if server.require("resources", _OTHER) in _uris(server, 0):
         raise Deviation(f"nothing of {_OTHER}, as nobody subscribed to it", str(_uris(server, 0)))
     await _subscribe(server, "unsubscribe")
     await server.peer.fence()
     since = len(server.peer.inbox)
-    await _touch(server, _WATCHED)
+    await _touch(server, _watched(server))
     for _ in range(2):
         await server.peer.fence()
     if _uris(server, since):

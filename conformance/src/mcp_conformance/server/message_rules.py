@@ -67,9 +67,7 @@ look(
 )
 
 
-@check(
-    "jsonrpc.request-id-unique", proves=("jsonrpc.request-id-unique",), revisions=_LEGACY, subject=Subject.EVIDENCE
-)
+@check("jsonrpc.request-id-unique", proves=("jsonrpc.request-id-unique",), revisions=_LEGACY, subject=Subject.EVIDENCE)
 async def request_id_unique(server: ServerUnderTest) -> None:
     """The server does not use the id of a request twice on a connection."""
     for transcript in server.evidence:

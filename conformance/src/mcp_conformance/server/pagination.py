@@ -67,7 +67,9 @@ async def stable_cursor(server: ServerUnderTest) -> None:
         raise Deviation(f"the page {brief([*_names(row, one)])}", brief([*_names(row, two)]))
 
 
-@check("pagination.cursor-elsewhere", proves=("pagination.cursor-connection-independent",), transports=(Transport.HTTP,))
+@check(
+    "pagination.cursor-elsewhere", proves=("pagination.cursor-connection-independent",), transports=(Transport.HTTP,)
+)
 async def cursor_elsewhere(server: ServerUnderTest) -> None:
     """A cursor is good on another connection, too."""
     row, first = await _long(server)

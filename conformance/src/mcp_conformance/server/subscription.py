@@ -37,13 +37,20 @@ _WATCHED: Final = "test://watched-resource"
 def _offered(server: ServerUnderTest) -> list[str]:
     """What can be listened to, by the members of a filter."""
     found = [name for name, capability in _FLAGS.items() if server.survey.has(capability)]
+    # What is watched has to be there, or a server may leave it out.
+    if server.survey.find("resources", _watched(server)) is None:
+        found = [name for name in found if name != "resourceSubscriptions"]
     if not found:
         raise NotApplicable("the server offers nothing to listen to")
     return found
 
 
-def _filter(*names: str) -> JsonObject:
-    return {name: [_WATCHED] if name == "resourceSubscriptions" else True for name in names}
+def _watched(server: ServerUnderTest) -> str:
+    return server.manifest.find("resources", _WATCHED).name
+
+
+def _filter(server: ServerUnderTest, *names: str) -> JsonObject:
+    return {name: [_watched(server)] if name == "resourceSubscriptions" else True for name in names}
 
 
 async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
@@ -59,7 +66,7 @@ async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject 
 @check("subscription.served", proves=("subscription.method-available",))
 async def served(server: ServerUnderTest) -> None:
     """A server that declares listChanged or subscribe serves `subscriptions/listen`."""
-    async with listening(server.peer, _filter(*_offered(server))) as heard:
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
         await heard.acknowledged()
 
 
@@ -77,7 +84,7 @@ async def no_filter(server: ServerUnderTest) -> None:
 )
 async def acknowledged_first(server: ServerUnderTest) -> None:
     """The first message with the id of the subscription is its acknowledgement."""
-    async with listening(server.peer, _filter(*_offered(server))) as heard:
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
         await heard.until(lambda: bool(heard.mine()), "an acknowledgement with the id of the subscription")
         if heard.mine()[0].get("method") != ACKNOWLEDGED:
             raise Deviation(ACKNOWLEDGED, brief(heard.mine()[0]))
@@ -88,19 +95,20 @@ async def acknowledged_filter(server: ServerUnderTest) -> None:
     """The acknowledgement says what is listened to: nothing that was not asked for, and all that is offered."""
     offered = _offered(server)
     for wanted in (offered, offered[:1]):
-        async with listening(server.peer, _filter(*wanted)) as heard:
+        async with listening(server.peer, _filter(server, *wanted)) as heard:
             found = await heard.acknowledged()
         given = {name for name, value in found.items() if value not in (False, None, [])}
         if given != set(wanted):
-            raise Deviation(f"{brief(_filter(*wanted))} to be acknowledged", brief(found))
+            raise Deviation(f"{brief(_filter(server, *wanted))} to be acknowledged", brief(found))
 
 
 @check("subscription.not-offered", proves=("subscription.unsupported-not-acked",))
 async def not_offered(server: ServerUnderTest) -> None:
     """What the server does not declare is not acknowledged."""
-    offered = _offered(server)
-    async with listening(server.peer, _filter(*_FLAGS)) as heard:
+    _offered(server)
+    async with listening(server.peer, _filter(server, *_FLAGS)) as heard:
         found = await heard.acknowledged()
+    offered = [name for name, capability in _FLAGS.items() if server.survey.has(capability)]
     more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
     if more:
         raise Deviation(f"nothing but {brief([*offered])} to be acknowledged", brief([*more]))
@@ -111,7 +119,7 @@ async def same_id(server: ServerUnderTest) -> None:
     """The id of a subscription is that of its request, a number or a text."""
     offered = _offered(server)
     for id in (471147, "471148"):
-        async with listening(server.peer, _filter(*offered), id=id) as heard:
+        async with listening(server.peer, _filter(server, *offered), id=id) as heard:
             await heard.until(partial(_acknowledgements, heard), ACKNOWLEDGED)
             tags = [tag_of(each) for each in _acknowledgements(heard)]
         if key_of(id) not in map(key_of, tags):
@@ -125,7 +133,7 @@ def _acknowledgements(heard: Heard) -> list[JsonObject]:
 @check("subscription.stays-open", proves=("subscription.stays-open",))
 async def stays_open(server: ServerUnderTest) -> None:
     """A subscription is not answered while it goes on."""
-    async with listening(server.peer, _filter(*_offered(server))) as heard:
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
         await heard.acknowledged()
         for _ in range(3):
             await server.peer.fence()
@@ -136,7 +144,7 @@ async def stays_open(server: ServerUnderTest) -> None:
 @check("subscription.event-stream", proves=("subscription.http-sse",), transports=(Transport.HTTP,))
 async def event_stream(server: ServerUnderTest) -> None:
     """Over HTTP the answer is an event stream."""
-    async with listening(server.peer, _filter(*_offered(server))) as heard:
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
         await heard.until(lambda: bool(heard.messages), "an event stream")
 
 
@@ -172,9 +180,13 @@ def _register() -> None:
         async def run(
             server: ServerUnderTest, *, member: str = member, method: str = method, fixture: str = fixture
         ) -> None:
-            async with listening(server.peer, _filter(member)) as heard:
+            if member == "resourceSubscriptions":
+                server.require("resources", _WATCHED)
+            async with listening(server.peer, _filter(server, member)) as heard:
                 await heard.acknowledged()
-                await _trigger(server, fixture, {"uri": _WATCHED} if member == "resourceSubscriptions" else None)
+                await _trigger(
+                    server, fixture, {"uri": _watched(server)} if member == "resourceSubscriptions" else None
+                )
                 await heard.wait(method)
 
         SERVER_CHECKS.add(
@@ -202,7 +214,7 @@ def _by_tool(server: ServerUnderTest) -> tuple[str, str, str]:
 async def tagged(server: ServerUnderTest) -> None:
     """Every notification of a subscription has its id."""
     member, method, fixture = _by_tool(server)
-    async with listening(server.peer, _filter(member)) as heard:
+    async with listening(server.peer, _filter(server, member)) as heard:
         await heard.acknowledged()
         await _trigger(server, fixture)
         await heard.until(lambda: any(each.get("method") == method for each in heard.messages), method)
@@ -248,22 +260,26 @@ async def not_unasked(server: ServerUnderTest) -> None:
 )
 async def only_these_resources(server: ServerUnderTest) -> None:
     """Who watches a resource is told of it by its URI, and of no other."""
-    async with listening(server.peer, {"resourceSubscriptions": [_WATCHED]}) as heard:
+    watched, other = server.require("resources", _WATCHED), server.require("resources", "test://static-text")
+    async with listening(server.peer, {"resourceSubscriptions": [watched]}) as heard:
         await heard.acknowledged()
-        await _trigger(server, "conformance_touch_resource", {"uri": "test://static-text"})
-        await _trigger(server, "conformance_touch_resource", {"uri": _WATCHED})
+        await _trigger(server, "conformance_touch_resource", {"uri": other})
+        await _trigger(server, "conformance_touch_resource", {"uri": watched})
         for each in await heard.wait(_UPDATED):
             params = each.get("params")
             uri = params.get("uri") if isinstance(params, dict) else None
-            if not isinstance(uri, str) or not uri.startswith(_WATCHED):
-                raise Deviation(f"the uri {_WATCHED}", brief(each))
+            if not isinstance(uri, str) or not uri.startswith(watched):
+                raise Deviation(f"the uri {watched}", brief(each))
 
 
 @check("subscription.several", proves=("subscription.server-multiple-concurrent",))
 async def several(server: ServerUnderTest) -> None:
     """Of several subscriptions each is told, under its own id."""
     member, method, fixture = _by_tool(server)
-    async with listening(server.peer, _filter(member)) as one, listening(server.peer, _filter(member)) as two:
+    async with (
+        listening(server.peer, _filter(server, member)) as one,
+        listening(server.peer, _filter(server, member)) as two,
+    ):
         await one.acknowledged()
         await two.acknowledged()
         await _trigger(server, fixture)
@@ -275,9 +291,9 @@ async def several(server: ServerUnderTest) -> None:
 async def cancelled(server: ServerUnderTest) -> None:
     """After its end nothing comes for a subscription any more, and another one goes on."""
     member, method, fixture = _by_tool(server)
-    async with listening(server.peer, _filter(member)) as other:
+    async with listening(server.peer, _filter(server, member)) as other:
         await other.acknowledged()
-        async with listening(server.peer, _filter(member)) as gone:
+        async with listening(server.peer, _filter(server, member)) as gone:
             await gone.acknowledged()
         await server.peer.fence()
         known = len(gone.mine())
@@ -296,7 +312,7 @@ async def cancelled(server: ServerUnderTest) -> None:
 async def not_on_another_connection(server: ServerUnderTest) -> None:
     """A subscription is gone with its connection: the next one hears nothing before it listens itself."""
     member, method, fixture = _by_tool(server)
-    async with server.open() as first, listening(first, _filter(member)) as heard:
+    async with server.open() as first, listening(first, _filter(server, member)) as heard:
         await heard.acknowledged()
     async with server.open() as second:
         name, arguments = server.tool(fixture)
@@ -312,7 +328,7 @@ async def not_on_another_connection(server: ServerUnderTest) -> None:
 
 async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
     """Ends the input of a server in the midst of a subscription; its id, and all that came then."""
-    wanted = _filter(*_offered(server))
+    wanted = _filter(server, *_offered(server))
     async with server.open() as peer:
         if not isinstance(peer, StdioPeer):
             raise NotApplicable("the server cannot be told to end over this transport")
