@@ -111,12 +111,18 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 def _names(node: ast.stmt) -> Iterator[str]:
     """The names that a statement binds."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        yield node.name
+        if not any(_registers(decorator) for decorator in node.decorator_list):
+            yield node.name
     elif isinstance(node, ast.AnnAssign | ast.AugAssign):
         yield from _bound(node.target)
     elif isinstance(node, ast.Assign) and not _is_type_variable(node.value):
         for target in node.targets:
             yield from _bound(target)
+
+
+def _registers(decorator: ast.expr) -> bool:
+    """Whether a decorator enters a function in a table, where it is found by another name: nobody imports it."""
+    return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "check"
 
 
 def _is_type_variable(value: ast.expr) -> bool:

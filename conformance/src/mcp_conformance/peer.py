@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["Reply", "ServerPeer", "encoded", "within"]
+__all__ = ["HeaderLines", "Reply", "ServerPeer", "encoded", "within"]
 
 Reply: TypeAlias = "Callable[[JsonObject], JsonObject]"
 """Makes the result of what the server asks, from its params."""

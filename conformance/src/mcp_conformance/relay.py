@@ -80,6 +80,6 @@ def _write(target: int, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
+    _status = main(sys.argv[1:])
     # Not `sys.exit`: the thread may sit in a read that never returns, and the interpreter would wait for its lock.
-    os._exit(status)
+    os._exit(_status)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run_server"]
 
-ServerCheck = "Check[ServerUnderTest]"
-
 _ORDER: Final = (Subject.SHARED, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
 
 

@@ -32,7 +32,7 @@ def _reports(client: ClientUnderTest) -> dict[str, JsonObject]:
     return found
 
 
-def report(client: ClientUnderTest, name: str, *, control: str = "gives_plain") -> JsonObject:
+def _report(client: ClientUnderTest, name: str, *, control: str = "gives_plain") -> JsonObject:
     """What the client made of something.
 
     Args:
@@ -71,7 +71,7 @@ def _add(
     """A check that something was taken for what it is."""
 
     async def taken(client: ClientUnderTest) -> None:
-        told = report(client, name)
+        told = _report(client, name)
         if told.get("outcome") not in outcomes:
             raise Deviation(f"{name} to be taken for: {' or '.join(outcomes)}", brief(told))
         for member, value in members.items():
@@ -213,6 +213,6 @@ _add(
 async def structured_any(client: ClientUnderTest) -> None:
     """Structured content may be any JSON, an array, a text, a number or null."""
     for name, value in STRUCTURED.items():
-        told = report(client, name)
+        told = _report(client, name)
         if told.get("outcome") != "result" or "structured" not in told or told["structured"] != value:
             raise Deviation(f"the structured content {brief(value)}", brief(told))

@@ -36,15 +36,15 @@ _UNSUPPORTED: Final = -32022
 _CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
 _TOOLS: Final = ("capability:tools",)
 
-Headers: TypeAlias = list[tuple[str, str]]
-Change: TypeAlias = "Callable[[Headers], Headers]"
+_Headers: TypeAlias = list[tuple[str, str]]
+_Change: TypeAlias = "Callable[[_Headers], _Headers]"
 
 
-async def _sent(peer: HttpPeer, message: JsonObject, headers: Headers, deviant: str) -> HttpAnswer:
+async def _sent(peer: HttpPeer, message: JsonObject, headers: _Headers, deviant: str) -> HttpAnswer:
     return await peer.look(headers=headers, body=encoded(message), deviant=deviant)
 
 
-async def _rejected(peer: HttpPeer, message: JsonObject, change: Change, what: str) -> HttpAnswer:
+async def _rejected(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> HttpAnswer:
     """A request is rejected for its headers; the same with the headers as they should be is not."""
     request = await control(peer, message)
     answer = await _sent(peer, request, change(peer.headers(request)), what)
@@ -52,7 +52,7 @@ async def _rejected(peer: HttpPeer, message: JsonObject, change: Change, what: s
     return answer
 
 
-async def _borne(peer: HttpPeer, message: JsonObject, change: Change, what: str) -> None:
+async def _borne(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> None:
     """A request succeeds although its headers are written in another way."""
     request = await control(peer, message)
     answer = await peer.look(headers=change(peer.headers(request)), body=encoded(request))
@@ -60,11 +60,11 @@ async def _borne(peer: HttpPeer, message: JsonObject, change: Change, what: str)
         raise Deviation(f"a result for {what}", shown(answer))
 
 
-def _put(name: str, value: str) -> Change:
+def _put(name: str, value: str) -> _Change:
     return lambda headers: with_header(headers, name, value)
 
 
-def _drop(name: str) -> Change:
+def _drop(name: str) -> _Change:
     return lambda headers: without(headers, name)
 
 

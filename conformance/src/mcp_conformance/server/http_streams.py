@@ -53,13 +53,13 @@ async def no_resumption(server: ServerUnderTest) -> None:
     request = progress_call(server, peer, "again")
     stream = await read_stream(peer, request)
     last = stream.ids[0] if stream.ids else "1"
-    headers = with_header(without_body(peer.headers(request)), *ACCEPT_STREAM)
+    headers = with_header(_without_body(peer.headers(request)), *ACCEPT_STREAM)
     answer = await peer.look("GET", headers=[*headers, ("Last-Event-ID", last)], deviant="a stream is taken up again")
     if answer.status == 200 and answer.media_type == "text/event-stream":
         raise Deviation("no stream for a GET with Last-Event-ID", f"HTTP {answer.status}, {answer.media_type}")
 
 
-def without_body(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _without_body(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The headers that a GET can have."""
     return [(name, value) for name, value in headers if name.lower() not in ("content-type", "mcp-method", "mcp-name")]
 

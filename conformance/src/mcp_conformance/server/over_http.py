@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCEPT_STREAM",
     "EVIL",
+    "Headers",
     "Streamed",
     "control",
     "error_code",

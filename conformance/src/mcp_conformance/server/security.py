@@ -18,6 +18,8 @@ _SAMPLE: Final = 4
 _LONG: Final = 16
 """Characters: fewer than 64 bits in hexadecimal digits are guessed."""
 
+__all__ = ["flaw_of_ids"]
+
 
 @check("security.session-ids", proves=("security.session-id-nondeterministic",), subject=Subject.PROCESS)
 async def session_ids(server: ServerUnderTest) -> None:

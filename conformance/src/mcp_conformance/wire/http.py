@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.transcript import Transcript
 
-__all__ = ["Endpoint", "HttpAnswer", "HttpEnded", "HttpExchange"]
+__all__ = ["Endpoint", "Headers", "HttpAnswer", "HttpEnded", "HttpExchange"]
 
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024

@@ -17,7 +17,7 @@ from mcp_conformance.wire.nursery import open_nursery
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-__all__ = ["Incoming", "open_http_server"]
+__all__ = ["Headers", "Incoming", "open_http_server"]
 
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
