@@ -319,7 +319,7 @@ def assertion(**changes: object) -> str:
         "exp": NOW + 60,
         "jti": "a",
     }
-    told: JsonObject = {name: value for name, value in {**claims, **changes}.items() if value is not None}  # type: ignore[misc]  # JSON
+    told: JsonObject = {name: value for name, value in {**claims, **changes}.items() if value is not None}  # type: ignore[misc]  # a dict of JSON claims; mypy loses their type in the merge
     return jwt(told)
 
 
@@ -408,7 +408,7 @@ def bound(quirks: Quirks | None = None) -> Hand:
 
 def dpop(hand: Hand, **changes: object) -> tuple[tuple[str, str], ...]:
     claims: dict[str, object] = {"ath": s256(hand.access), **changes}
-    proof = hand.proof("POST", hand.world.places.resource, **claims)  # type: ignore[arg-type]  # claims are JSON
+    proof = hand.proof("POST", hand.world.places.resource, **claims)  # type: ignore[arg-type]  # the table gives JSON claims, by the names of the parameters
     return ("Authorization", f"DPoP {hand.access}"), proof
 
 

@@ -110,14 +110,14 @@ class _Test(pytest.Item):
             self.target.run([each.case for each in mine])
         ending = self.target.ending(self.case)
         if ending.skipped:
-            pytest.skip(ending.text)
+            pytest.skip(ending.text)  # what does not apply to a server is told as skipped: no test of ours
         if ending.known:
-            pytest.xfail(ending.text)
+            pytest.xfail(ending.text)  # what the baseline of the user knows to fail: no test of ours
         if ending.text:
             raise _Red(ending.text)
 
     # What a check has to say stands in its text: the lines of the plugin are nobody's business.
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:  # type: ignore[override]  # as in pytest
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:  # type: ignore[override]  # text alone, a part of what it may be
         """The report of a failure."""
         if isinstance(excinfo.value, _Red):
             return str(excinfo.value)

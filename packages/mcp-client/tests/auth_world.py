@@ -310,7 +310,7 @@ async def protected(world: World, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 def oauth(world: World, person: Person | None = None, **more: object) -> OAuth:
     """A client of that world, on its clock."""
-    auth = OAuth("Tester", user_agent=person or Person(world), **more)  # type: ignore[arg-type]  # what a test gives
+    auth = OAuth("Tester", user_agent=person or Person(world), **more)  # type: ignore[arg-type]  # keywords of OAuth, of many types, passed on as each test gives them
     auth._clock = lambda: world.now
     return auth
 
