@@ -63,8 +63,10 @@ class Subject(enum.Enum):
 
     SHARED = "shared"
     """Asks what any client asks: it may share a connection with others, one after another."""
+    RECOVERING = "recovering"
+    """Does odd things that a connection has to bear: it shares one with its like, for as long as that is borne."""
     CONNECTION = "connection"
-    """Does odd things on its own connection. Others are not concerned."""
+    """Wants a connection that nothing was said on, or leaves something behind on it: it has one of its own."""
     PROCESS = "process"
     """Opens what it needs: it may bring the implementation down, or watches how it starts and ends."""
     EVIDENCE = "evidence"

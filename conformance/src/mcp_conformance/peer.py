@@ -22,7 +22,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from mcp_conformance.checks import Transport
     from mcp_conformance.settings import Settings
@@ -36,6 +36,9 @@ Reply: TypeAlias = "Callable[[JsonObject], JsonObject]"
 """Makes the result of what the server asks, from its params."""
 
 HeaderLines: TypeAlias = "Sequence[tuple[str, str]]"
+
+_REPLIES: Final[Mapping[str, Reply]] = {"ping": lambda _: {}, "roots/list": lambda _: {"roots": []}}
+"""What is answered on a new connection."""
 
 
 def encoded(value: JsonValue) -> bytes:
@@ -81,7 +84,7 @@ class ServerPeer(abc.ABC):
         self.settings: Final = settings
         self.capabilities: Final = ALL_CAPABILITIES if capabilities is None else capabilities
         """What this client declares."""
-        self.replies: Final[dict[str, Reply]] = {"ping": lambda _: {}, "roots/list": lambda _: {"roots": []}}
+        self.replies: Final[dict[str, Reply]] = dict(_REPLIES)
         """By which method what the server asks is answered; the others get -32601."""
         self.deviance = ""
         """Which rule these replies break on purpose; empty: none."""
@@ -240,6 +243,14 @@ class ServerPeer(abc.ABC):
     def wake(self) -> None:
         """Lets `until` look again, as something happened besides."""
         self._arrived.set()
+
+    def forget(self) -> None:
+        """Makes it as good as new: what came is forgotten, and replies are those of a new connection."""
+        self.inbox.clear()
+        self.strays.clear()
+        self.replies.clear()
+        self.replies.update(_REPLIES)
+        self.deviance = ""
 
     # --- what transports use ---------------------------------------------------------------------------------------
 

@@ -7,38 +7,35 @@ lane in which it can run.
 
 from __future__ import annotations
 
-import traceback
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from mcp_conformance.checks import Role, Subject, Transport
+from mcp_conformance.connections import Connections
+from mcp_conformance.judging import RED, judged
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.survey import Survey, survey
-from mcp_conformance.under_test import ServerUnderTest
-from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, NotTestable, Outcome, Run, Verdict
+from mcp_conformance.under_test import NotConnected, ServerUnderTest
+from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, Run
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from typing import Self
 
     from mcp_conformance.checks import Check
     from mcp_conformance.fixtures import Manifest
-    from mcp_conformance.peer import ServerPeer
     from mcp_conformance.settings import Settings
     from mcp_conformance.targets import ServerTarget
     from mcp_conformance.transcript import Transcript
+    from mcp_conformance.verdicts import Verdict
     from mcp_core.revisions import Revision
 
 __all__ = ["run_server"]
 
-_ORDER: Final = (Subject.SHARED, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
-
-
+_ORDER: Final = (Subject.SHARED, Subject.RECOVERING, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
 _HTTP_SSE: Final = frozenset({"2024-11-05"})
 
 
@@ -130,96 +127,47 @@ class _Lane:
                 surveyed = await survey(peer)
         except Deviation as deviation:
             return str(deviation)
-        subject = ServerUnderTest(
-            target=self._target,
-            revision=self._revision,
-            transport=self._transport,
-            survey=surveyed,
-            manifest=self._manifest,
-            settings=self._settings,
-            evidence=self._evidence,
-        )
-        async with _Shared(subject, self._evidence) as shared:
+        async with open_nursery() as nursery:
+            connections = Connections(nursery)
+            subject = ServerUnderTest(
+                target=self._target,
+                revision=self._revision,
+                transport=self._transport,
+                survey=surveyed,
+                manifest=self._manifest,
+                settings=self._settings,
+                evidence=self._evidence,
+                connections=connections,
+            )
             for check in mine:
-                verdict = await self._verdict(check, subject, shared)
+                verdict = await judged(check, subject, self._run)
+                if verdict.outcome in RED:
+                    # Whatever it left behind must not become the fault of the next one.
+                    await connections.close()
                 self.verdicts.append(verdict)
                 self._show(verdict)
+            await connections.close()
         return None
 
-    async def _verdict(self, check: Check[ServerUnderTest], subject: ServerUnderTest, shared: _Shared) -> Verdict:
-        """Runs one check."""
-        outcome, reason, expected, observed = Outcome.PASSED, "", "", ""
-        transcripts: list[Transcript] = []
-        before = 0
-        try:
-            _require(check, subject.survey)
-            async with AsyncExitStack() as stack:
-                if check.subject is Subject.SHARED:
-                    peer = await shared.peer()
-                elif check.subject is Subject.CONNECTION:
-                    peer = await stack.enter_async_context(subject.open())
-                    self._evidence.append(peer.transcript)
-                else:
-                    peer = None
-                if peer is not None:
-                    before = len(peer.transcript.entries)
-                    transcripts.append(peer.transcript)
-                with trio.fail_after(self._settings.patience * 6 + self._settings.starting):
-                    await check.run(attrs.evolve(subject, connected=peer, opened=transcripts))
-        except Deviation as deviation:
-            outcome, expected, observed = Outcome.FAILED, deviation.expected, deviation.observed
-        except NotApplicable as why:
-            outcome, reason = Outcome.NOT_APPLICABLE, str(why)
-        except NotTestable as why:
-            outcome, reason = Outcome.NOT_TESTABLE, str(why)
-        except Exception:  # noqa: BLE001  a fault of a check is told as one, and the others go on
-            outcome, reason = Outcome.BROKEN, traceback.format_exc()
-        if outcome in (Outcome.FAILED, Outcome.BROKEN) and check.subject is Subject.SHARED:
-            # Whatever it left behind must not become the fault of the next one.
-            await shared.renew()
-        told = outcome in (Outcome.FAILED, Outcome.BROKEN)
-        # Only the first can have been used before.
-        entries = [entry for transcript in transcripts for entry in transcript.entries][before:]
-        return Verdict(
-            check=check.id,
-            revision=self._revision.name,
-            transport=self._transport.value,
-            outcome=outcome,
-            reason=reason,
-            expected=expected,
-            observed=observed,
-            transcript=tuple(map(str, entries)) if told else (),
-            log=self._target.log if told else "",
-        )
+    async def _run(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
+        """Runs one check, with the connection that it wants, if it comes to want one."""
+        _require(check, subject.survey)
+        with trio.fail_after(self._settings.patience * 6 + self._settings.starting):
+            try:
+                await check.run(subject)
+            except NotConnected:
+                await self._connected(check, subject)
 
-
-class _Shared:
-    """The connection that well-behaved checks share; another one when it may have been spoiled."""
-
-    def __init__(self, subject: ServerUnderTest, evidence: list[Transcript]) -> None:
-        self._subject: Final = subject
-        self._evidence: Final = evidence
-        self._stack = AsyncExitStack()
-        self._peer: ServerPeer | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
-
-    async def peer(self) -> ServerPeer:
-        """The connection. Raises `Deviation` when there is none to be had."""
-        if self._peer is None:
-            self._peer = await self._stack.enter_async_context(self._subject.open())
-            self._evidence.append(self._peer.transcript)
-        return self._peer
-
-    async def renew(self) -> None:
-        """The next check gets another one."""
-        self._peer = None
-        await self._stack.aclose()
-        self._stack = AsyncExitStack()
+    async def _connected(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
+        if check.subject in (Subject.PROCESS, Subject.EVIDENCE):
+            raise AssertionError(f"{check.id} is to open its own connections, or none")
+        if check.subject is Subject.CONNECTION:
+            async with subject.open() as peer:
+                self._evidence.append(peer.transcript)
+                await check.run(attrs.evolve(subject, connected=peer))
+        else:
+            async with subject.share(subject=check.subject, evident=True) as peer:
+                await check.run(attrs.evolve(subject, connected=peer))
 
 
 def _require(check: Check[ServerUnderTest], surveyed: Survey) -> None:

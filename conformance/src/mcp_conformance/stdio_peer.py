@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
 
 __all__ = ["StdioPeer", "open_stdio"]
+
+_AFTER: Final = 1.0
+"""Seconds that an error may come behind the answer to what was asked later; or twenty times what that answer took."""
 
 
 class StdioPeer(ServerPeer):
@@ -86,11 +89,20 @@ class StdioPeer(ServerPeer):
         """Sends what is no message, and waits for an error without a known id."""
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
-        with trio.move_on_after(self.settings.patience):
-            while len(self.strays) == known and not self.ended:
-                self._arrived = trio.Event()
-                await self._arrived.wait()
+        with trio.move_on_after(self.settings.patience) as scope:
+            async with open_nursery() as nursery:
+                nursery.start_soon(self._hurry, scope)  # to its end: its answer must not become a stray
+                while len(self.strays) == known and not self.ended:
+                    self._arrived = trio.Event()
+                    await self._arrived.wait()
         return Answer(method="", message=self.strays[known]) if len(self.strays) > known else None
+
+    async def _hurry(self, scope: trio.CancelScope) -> None:
+        """Shortens the wait for an error when what came behind is answered: the server reads on, so it may say nothing."""
+        asked = trio.current_time()
+        with suppress(Deviation):
+            await self.fence()
+            scope.deadline = min(scope.deadline, trio.current_time() + max(_AFTER, 20 * (trio.current_time() - asked)))
 
     async def pump(self) -> None:
         """Reads until the end of output."""

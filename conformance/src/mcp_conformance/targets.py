@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.peer import ServerPeer
     from mcp_conformance.settings import Settings
+    from mcp_conformance.wire.process import LineProcess
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
@@ -120,11 +121,16 @@ class UrlTarget:
         self.endpoint: Final = Endpoint(url, context)
         self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
         self._settings: Final = settings
-        self.log = ""
-        """What it wrote to standard error, if it was started by the suite."""
+        self.process: LineProcess | None = None
+        """Its process, if it was started by the suite."""
 
     def __str__(self) -> str:
         return self.endpoint.url
+
+    @property
+    def log(self) -> str:
+        """The end of what it wrote to standard error so far; empty where the suite did not start it."""
+        return "" if self.process is None else self.process.log
 
     @property
     def transports(self) -> frozenset[Transport]:
@@ -169,23 +175,20 @@ async def started(
     old = None if sse_url is None else sse_url.replace("{port}", port)
     target = UrlTarget(url.replace("{port}", port), settings, sse_url=old)
     async with run_process(words, by_input=False) as process:
+        target.process = process
         with trio.move_on_after(seconds) as scope:
             while True:
                 try:
                     await trio.aclose_forcefully(await target.endpoint.connect())
                 except HttpEnded as ended:
                     if process.status is not None:
-                        target.log = process.log
                         raise NotStarted(f"{words[0]} ended with status {process.status}\n{process.log}") from ended
                     await trio.sleep(_PAUSE)
                 else:
                     break
         if scope.cancelled_caught:
             raise NotStarted(f"nothing listens at {target.endpoint.url} after {seconds:g} seconds\n{process.log}")
-        try:
-            yield target
-        finally:
-            target.log = process.log
+        yield target
 
 
 def free_port() -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["Entry", "Kind", "Transcript", "exchanging", "strict_json"]
+__all__ = ["Entry", "Kind", "Part", "Transcript", "exchanging", "strict_json"]
 
 _SHOWN: Final = 400
 """Characters that are shown of one entry."""
@@ -128,6 +128,21 @@ class Transcript:
     def lines(self) -> tuple[str, ...]:
         """The entries as text, for people; secrets masked."""
         return tuple(str(entry) for entry in self.entries)
+
+
+@attrs.frozen(kw_only=True)
+class Part:
+    """What is entered in a transcript from a moment on."""
+
+    transcript: Transcript
+    """It."""
+    since: int
+    """How many entries it had then."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those that came since."""
+        return self.transcript.entries[self.since :]
 
 
 def strict_json(raw: bytes) -> JsonValue:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from mcp_conformance.checks import Subject
+from mcp_conformance.connections import Connections, kind_of
 from mcp_conformance.param_headers import annotated
+from mcp_conformance.transcript import Part, Transcript
 from mcp_conformance.verdicts import NotTestable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
     from mcp_conformance.answers import Answer
     from mcp_conformance.checks import Transport
@@ -20,11 +23,14 @@ if TYPE_CHECKING:
     from mcp_conformance.settings import Settings
     from mcp_conformance.survey import Survey
     from mcp_conformance.targets import ServerTarget
-    from mcp_conformance.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
-__all__ = ["ServerUnderTest"]
+__all__ = ["NotConnected", "ServerUnderTest"]
+
+
+class NotConnected(Exception):
+    """A check wants its connection, and none was opened yet."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -43,25 +49,32 @@ class ServerUnderTest:
     """What it has for the fixtures."""
     settings: Settings
     """The bounds."""
-    evidence: Sequence[Transcript]
+    evidence: list[Transcript]
     """What went over the wire in this revision and transport so far: for checks that only look."""
-    opened: list[Transcript] = attrs.field(factory=list)
-    """What went over the connections that the check opened itself."""
+    connections: Connections
+    """The connections that checks share."""
+    opened: list[Part] = attrs.field(factory=list)
+    """What went over the connections of the check."""
     connected: ServerPeer | None = None
-    """The connection that was opened for the check; `None` for a check that opens its own."""
+    """The connection of the check; `None` where there is none yet."""
 
     @property
     def peer(self) -> ServerPeer:
-        """The connection that was opened for the check."""
+        """The connection of the check.
+
+        Raises:
+            NotConnected: There is none yet. The runner opens one, and begins again: a check that lacks something that
+                shows without a connection should not cost one, which may be a process.
+        """
         if self.connected is None:
-            raise AssertionError("this check opens its own connections")
+            raise NotConnected
         return self.connected
 
     @asynccontextmanager
     async def open(
         self, *, capabilities: JsonObject | None = None, handshake: bool = True, revision: Revision | None = None
     ) -> AsyncIterator[ServerPeer]:
-        """One more connection, for a block.
+        """A connection of its own, for a block.
 
         Args:
             capabilities: What the client declares; `None`: what every revision understands.
@@ -75,7 +88,31 @@ class ServerUnderTest:
             handshake=handshake,
             by_tool=annotated(self.survey.lists.get("tools", ())),
         ) as peer:
-            self.opened.append(peer.transcript)
+            self.opened.append(Part(transcript=peer.transcript, since=0))
+            yield peer
+
+    @asynccontextmanager
+    async def share(
+        self, *, capabilities: JsonObject | None = None, subject: Subject = Subject.SHARED, evident: bool = False
+    ) -> AsyncIterator[ServerPeer]:
+        """A connection that other checks had before and will have after, for a block.
+
+        Args:
+            capabilities: What the client declares; `None`: what every revision understands.
+            subject: What is done on it, which it shares with its like alone.
+            evident: Whether what goes over it is evidence for checks that only look.
+        """
+
+        @asynccontextmanager
+        async def opening() -> AsyncIterator[ServerPeer]:
+            opened = attrs.evolve(self, opened=[])
+            async with opened.open(capabilities=capabilities) as peer:
+                if evident:
+                    self.evidence.append(peer.transcript)
+                yield peer
+
+        async with self.connections.borrow(kind_of(subject, capabilities), opening) as peer:
+            self.opened.append(Part(transcript=peer.transcript, since=len(peer.transcript.entries)))
             yield peer
 
     async def call(self, fixture: str, arguments: JsonObject | None = None) -> Answer:

@@ -15,6 +15,7 @@ __all__ = ["explain_lines", "list_lines"]
 
 _SUBJECTS: Final[Mapping[Subject, str]] = {
     Subject.SHARED: "on a connection that it shares with other checks",
+    Subject.RECOVERING: "on a connection that it shares with others that do odd things",
     Subject.CONNECTION: "on a connection of its own",
     Subject.PROCESS: "on connections, or processes, that it opens itself",
     Subject.EVIDENCE: "by looking at what the other checks exchange",

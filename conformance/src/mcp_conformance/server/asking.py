@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
-from mcp_conformance.checks import Subject
 from mcp_conformance.oracle import flaw
 from mcp_conformance.server.conversation import REPLIES, converse
 from mcp_conformance.server.registry import check
@@ -50,7 +49,8 @@ async def _with(
     server: ServerUnderTest, capabilities: JsonObject, fixture: str, replies: Mapping[str, Reply] = REPLIES
 ) -> Conversation:
     """Calls a tool as a client with other capabilities."""
-    async with server.open(capabilities=capabilities) as peer:
+    server.tool(fixture)
+    async with server.share(capabilities=capabilities) as peer:
         return await converse(server, fixture, replies=replies, peer=peer)
 
 
@@ -73,7 +73,6 @@ async def roots_request_shape(server: ServerUnderTest) -> None:
     "roots.not-without-capability",
     proves=("roots.server-check-capability", "roots.server-checks-capability"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def roots_not_without_capability(server: ServerUnderTest) -> None:
     """A client that does not declare roots is not asked for them."""
@@ -162,7 +161,6 @@ async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
     "sampling.no-tools-without-capability",
     proves=("sampling.no-tools-without-capability", "sampling.tools-only-if-declared"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def no_tools_without_capability(server: ServerUnderTest) -> None:
     """A client that does not declare sampling.tools is asked for nothing with tools."""
@@ -172,7 +170,7 @@ async def no_tools_without_capability(server: ServerUnderTest) -> None:
             raise Deviation("no tools and no toolChoice", brief(each.params))
 
 
-@check("sampling.tool-choice", proves=("sampling.tool-choice-modes",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("sampling.tool-choice", proves=("sampling.tool-choice-modes",), needs=_NEEDS)
 async def tool_choice(server: ServerUnderTest) -> None:
     """The toolChoice is auto, required or none."""
     for each in await _loop(server):
@@ -184,7 +182,7 @@ async def tool_choice(server: ServerUnderTest) -> None:
 _MODES: Final = ("auto", "required", "none")
 
 
-@check("sampling.priorities", proves=("sampling.priorities-range",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("sampling.priorities", proves=("sampling.priorities-range",), needs=_NEEDS)
 async def priorities(server: ServerUnderTest) -> None:
     """What matters when a model is chosen is told by numbers from 0 to 1."""
     seen = 0
@@ -215,7 +213,6 @@ def _kinds(message: JsonObject) -> list[object]:
     "sampling.results-alone",
     proves=("sampling.tool-results-only", "sampling.tool-result-only"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def results_alone(server: ServerUnderTest) -> None:
     """A message with results of tools has nothing else."""
@@ -228,7 +225,6 @@ async def results_alone(server: ServerUnderTest) -> None:
     "sampling.calls-and-results",
     proves=("sampling.tool-use-balance", "sampling.tool-result-id-match"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def calls_and_results(server: ServerUnderTest) -> None:
     """Calls of tools are followed by the results of all of them."""
@@ -241,7 +237,7 @@ async def calls_and_results(server: ServerUnderTest) -> None:
             raise Deviation(f"results of the calls {brief([*sorted(calls)])}", brief([*sorted(results)]))
 
 
-@check("sampling.roles", proves=("sampling.tool-content-roles",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("sampling.roles", proves=("sampling.tool-content-roles",), needs=_NEEDS)
 async def roles(server: ServerUnderTest) -> None:
     """Calls of tools are the assistant's, results are the user's."""
     for message in await _history(server):
@@ -250,7 +246,7 @@ async def roles(server: ServerUnderTest) -> None:
                 raise Deviation(f"{kind} by the {role}", brief(message))
 
 
-@check("sampling.keeps-meta", proves=("sampling.preserve-meta",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("sampling.keeps-meta", proves=("sampling.preserve-meta",), needs=_NEEDS)
 async def keeps_meta(server: ServerUnderTest) -> None:
     """The `_meta` of a call is kept where the call stands in a later question."""
     for message in await _history(server):
@@ -264,7 +260,6 @@ async def keeps_meta(server: ServerUnderTest) -> None:
     "sampling.ends",
     proves=("sampling.iteration-limit", "sampling.iteration-limits"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def ends(server: ServerUnderTest) -> None:
     """A model that calls tools without end is not asked without end."""

@@ -74,7 +74,7 @@ def _ping(peer: ServerPeer, id: str) -> JsonObject:
 @check(
     "batch.requests",
     proves=("batch.receive", "batch.responses-match-requests", "batch.stdio", "batch.http-requests-response"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def requests(server: ServerUnderTest) -> None:
     """Each request of a batch is answered once, and a notification in it is not."""
@@ -88,7 +88,7 @@ async def requests(server: ServerUnderTest) -> None:
             raise Deviation("a result for each request", brief(each))
 
 
-@check("batch.one", proves=("batch.receive",), subject=Subject.CONNECTION)
+@check("batch.one", proves=("batch.receive",), subject=Subject.RECOVERING)
 async def one(server: ServerUnderTest) -> None:
     """A batch may have a single request."""
     answers = await _say(server.peer, [_ping(server.peer, "alone")], 1)
@@ -126,7 +126,7 @@ async def empty(server: ServerUnderTest) -> None:
         raise Deviation("one error, and no array", str(arrays[0]))
 
 
-@check("batch.http-202", proves=("batch.http-202",), subject=Subject.CONNECTION)
+@check("batch.http-202", proves=("batch.http-202",), subject=Subject.RECOVERING)
 async def http_202(server: ServerUnderTest) -> None:
     """A batch without requests is answered by HTTP 202 without a body."""
     peer = server.peer
@@ -143,7 +143,7 @@ async def http_202(server: ServerUnderTest) -> None:
     proves=("jsonrpc.invalid-request-error", "jsonrpc.invalid-request-code"),
     revisions=_WITHOUT,
     transports=(Transport.STDIO, Transport.HTTP),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def refused(server: ServerUnderTest) -> None:
     """Where the revision has no batches an array is refused, and nothing in it is answered by a result."""

@@ -13,7 +13,6 @@ from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.peer import ServerPeer
     from mcp_conformance.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -37,16 +36,17 @@ async def ping(server: ServerUnderTest) -> None:
 # --- a call that is cancelled on its way -----------------------------------------------------------------------------
 
 
-async def _cancelled(server: ServerUnderTest, peer: ServerPeer) -> tuple[int, int, int]:
+async def _cancelled(server: ServerUnderTest) -> tuple[int, int, int]:
     """Cancels a slow call.
 
     Returns:
         How much progress of it had come after a fence behind the cancellation, how much after a while of other work,
         and how many answers to it came.
     """
-    if peer.revision.era is Era.MODERN and server.transport is Transport.HTTP:
+    if server.revision.era is Era.MODERN and server.transport is Transport.HTTP:
         raise NotApplicable("closing the stream cancels, so that nothing more could come on it")
     name, arguments = server.tool(_SLOW)
+    peer = server.peer
     token = f"conformance-slow-{peer.next_id()}"
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
     message = peer.message("tools/call", params)
@@ -88,7 +88,7 @@ def _token(message: JsonObject) -> object:
 @check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=Subject.CONNECTION)
 async def stops(server: ServerUnderTest) -> None:
     """A call that is cancelled goes on no further."""
-    at_once, later, _ = await _cancelled(server, server.peer)
+    at_once, later, _ = await _cancelled(server)
     if later > at_once:
         raise Deviation("no more progress of a call that was cancelled", f"{later - at_once} more")
 
@@ -96,7 +96,7 @@ async def stops(server: ServerUnderTest) -> None:
 @check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=Subject.CONNECTION)
 async def no_answer(server: ServerUnderTest) -> None:
     """A call that is cancelled is not answered."""
-    _, _, answers = await _cancelled(server, server.peer)
+    _, _, answers = await _cancelled(server)
     if answers:
         raise Deviation("no answer to a call that was cancelled", f"{answers} of them")
 
@@ -119,7 +119,7 @@ _MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"
 @check(
     "cancellation.of-the-past",
     proves=("cancellation.races", "cancellation.race-tolerated"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
     transports=(Transport.STDIO,),
 )
 async def of_the_past(server: ServerUnderTest) -> None:
@@ -131,7 +131,7 @@ async def of_the_past(server: ServerUnderTest) -> None:
 @check(
     "cancellation.of-the-past-over-http",
     proves=("cancellation.races",),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
     transports=(Transport.HTTP, Transport.HTTP_SSE),
 )
 async def of_the_past_over_http(server: ServerUnderTest) -> None:
@@ -142,7 +142,7 @@ async def of_the_past_over_http(server: ServerUnderTest) -> None:
 @check(
     "cancellation.of-the-unknown",
     proves=("cancellation.invalid-ignored", "cancellation.unknown-id-ignored"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
     transports=(Transport.STDIO,),
 )
 async def of_the_unknown(server: ServerUnderTest) -> None:
@@ -153,7 +153,7 @@ async def of_the_unknown(server: ServerUnderTest) -> None:
 @check(
     "cancellation.malformed",
     proves=("cancellation.invalid-ignored", "cancellation.malformed-ignored"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
     transports=(Transport.STDIO,),
 )
 async def malformed(server: ServerUnderTest) -> None:

@@ -90,11 +90,10 @@ async def declared_served(server: ServerUnderTest) -> None:
 @check(
     "capability.bare-client",
     proves=("jsonrpc.optional-components", "jsonrpc.components-optional", "capability.empty-object-no-optional"),
-    subject=Subject.PROCESS,
 )
 async def bare_client(server: ServerUnderTest) -> None:
     """A client that declares no capability at all is served."""
-    async with server.open(capabilities={}) as peer:
+    async with server.share(capabilities={}) as peer:
         (await peer.fence()).result()
         for feature, method, params in _gates(server.revision):
             if server.survey.has(feature) and feature != "completions":
@@ -125,7 +124,6 @@ async def unknown(server: ServerUnderTest) -> None:
         "capability.only-negotiated-should",
         "capability.client-not-relied-undeclared",
     ),
-    subject=Subject.PROCESS,
 )
 async def undeclared_not_asked(server: ServerUnderTest) -> None:
     """A client that did not declare sampling, roots or elicitation is not asked for them."""
@@ -133,7 +131,7 @@ async def undeclared_not_asked(server: ServerUnderTest) -> None:
         server.tool("test_sampling", {"prompt": "Say yes."}),
         server.tool("test_elicitation", {"message": "Who are you?"}),
     ]
-    async with server.open(capabilities={}) as peer:
+    async with server.share(capabilities={}) as peer:
         for name, arguments in calls:
             answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
             asked = member(answer.message, "result", "inputRequests")

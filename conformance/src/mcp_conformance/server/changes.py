@@ -74,7 +74,8 @@ def _uris(server: ServerUnderTest, since: int) -> list[object]:
 
 
 async def _subscribe(server: ServerUnderTest, verb: str = "subscribe") -> JsonObject:
-    return (await server.peer.request(f"resources/{verb}", {"uri": _watched(server)})).result()
+    uri = _watched(server)
+    return (await server.peer.request(f"resources/{verb}", {"uri": uri})).result()
 
 
 def _watched(server: ServerUnderTest) -> str:

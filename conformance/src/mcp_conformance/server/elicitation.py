@@ -202,7 +202,8 @@ _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
 
 async def _pages(server: ServerUnderTest) -> list[Question]:
     """What a tool asks that wants a page to be seen."""
-    async with server.open(capabilities=_BOTH) as peer:
+    server.tool(_URL)
+    async with server.share(capabilities=_BOTH) as peer:
         done = await converse(server, _URL, peer=peer)
     found = [each for each in done.asked(_METHOD) if each.params.get("mode") == "url"]
     if not found:
@@ -219,13 +220,12 @@ async def _pages(server: ServerUnderTest) -> list[Question]:
         "mrtr.respect-elicitation-mode",
     ),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def only_declared_modes(server: ServerUnderTest) -> None:
     """A client is asked in no mode that it does not declare; one that names none has forms only."""
     await _pages(server)
     for declared, fixture, mode in _MODES:
-        async with server.open(capabilities=declared) as peer:
+        async with server.share(capabilities=declared) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
         for each in done.asked(_METHOD):
             if each.params.get("mode", "form") == mode:
@@ -236,7 +236,6 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
     "elicitation.url-params",
     proves=("elicitation.url-params", "elicitation.url-request-params"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def url_params(server: ServerUnderTest) -> None:
     """Who asks for a page to be seen says mode, message and url; and in 2025-11-25 an elicitationId, later none."""
@@ -249,7 +248,7 @@ async def url_params(server: ServerUnderTest) -> None:
             raise Deviation("no elicitationId", brief(each.params))
 
 
-@check("elicitation.url-valid", proves=("elicitation.url-valid",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("elicitation.url-valid", proves=("elicitation.url-valid",), needs=_NEEDS)
 async def url_valid(server: ServerUnderTest) -> None:
     """The url is a URL."""
     for each in await _pages(server):
@@ -262,7 +261,7 @@ async def url_valid(server: ServerUnderTest) -> None:
             raise Deviation("a URL", repr(url))
 
 
-@check("elicitation.url-https", proves=("elicitation.url-https",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("elicitation.url-https", proves=("elicitation.url-https",), needs=_NEEDS)
 async def url_https(server: ServerUnderTest) -> None:
     """The url is https, but for this machine."""
     for each in await _pages(server):
@@ -275,7 +274,6 @@ async def url_https(server: ServerUnderTest) -> None:
     "elicitation.url-without-secrets",
     proves=("elicitation.url-no-user-data", "elicitation.url-no-sensitive-info"),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def url_without_secrets(server: ServerUnderTest) -> None:
     """The url has no password, mail address or token in it."""
@@ -289,6 +287,7 @@ async def url_without_secrets(server: ServerUnderTest) -> None:
 @check("elicitation.complete-id", proves=("elicitation.complete-has-id",), needs=_NEEDS, subject=Subject.PROCESS)
 async def complete_id(server: ServerUnderTest) -> None:
     """Who tells that a page is done says the elicitationId of the question."""
+    server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
         done = await converse(server, _URL, peer=peer)
         asked = {each.params.get("elicitationId") for each in done.asked(_METHOD)}
@@ -307,6 +306,7 @@ async def complete_id(server: ServerUnderTest) -> None:
 )
 async def complete_to_asked(server: ServerUnderTest) -> None:
     """That a page is done is told to the client that was asked, and to no other."""
+    server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
         await converse(server, _URL, peer=peer)
         await peer.expect(_COMPLETE, f"{_COMPLETE} after {_URL}")
@@ -316,12 +316,11 @@ async def complete_to_asked(server: ServerUnderTest) -> None:
         raise Deviation("nothing to be told to another client", brief(found[0]))
 
 
-@check(
-    "elicitation.no-complete", proves=("elicitation.no-complete-notification",), needs=_NEEDS, subject=Subject.PROCESS
-)
+@check("elicitation.no-complete", proves=("elicitation.no-complete-notification",), needs=_NEEDS)
 async def no_complete(server: ServerUnderTest) -> None:
     """That a page is done is not told by a notification."""
-    async with server.open(capabilities=_BOTH) as peer:
+    server.tool(_URL)
+    async with server.share(capabilities=_BOTH) as peer:
         done = await converse(server, _URL, peer=peer)
         if not done.asked(_METHOD):
             raise NotTestable(f"the control failed: {_URL} asks nothing")
@@ -343,12 +342,11 @@ async def no_complete(server: ServerUnderTest) -> None:
         "elicitation.required-error-url-mode",
     ),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
 )
 async def required(server: ServerUnderTest) -> None:
     """What has to wait for a page is refused with -32042, and the pages that are to be seen, each with its id."""
     name, arguments = server.tool(_URL_REQUIRED)
-    async with server.open(capabilities=_BOTH) as peer:
+    async with server.share(capabilities=_BOTH) as peer:
         answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
     data = answer.error(-32042, what="a call that has to wait for a page").get("data")
     pages = data.get("elicitations") if isinstance(data, dict) else None

@@ -53,7 +53,7 @@ for _name, _what, _data in _NO_JSON:
         _refused(_data, _what, -32700),
         title=f"{_what[0].upper()}{_what[1:]}: answered by -32700, and the connection lives on.",
         proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"),
-        subject=Subject.CONNECTION,
+        subject=Subject.RECOVERING,
     )
 for _name, _what, _data in _NO_REQUEST:
     SERVER_CHECKS.add(
@@ -61,7 +61,7 @@ for _name, _what, _data in _NO_REQUEST:
         _refused(_data, _what, -32600),
         title=f"{_what[0].upper()}{_what[1:]}: answered by -32600, and the connection lives on.",
         proves=("jsonrpc.invalid-request-code", "jsonrpc.invalid-request-error"),
-        subject=Subject.CONNECTION,
+        subject=Subject.RECOVERING,
     )
 
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
@@ -87,7 +87,7 @@ async def invalid_params(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.concurrent-requests",
     proves=("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def concurrent_requests(server: ServerUnderTest) -> None:
     """Several requests at a time are all answered, each by its own answer."""
@@ -110,7 +110,7 @@ async def concurrent_requests(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.stateless",
     proves=("jsonrpc.stateless-no-prior-context",),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def stateless(server: ServerUnderTest) -> None:
     """A request without _meta is refused with -32602, right after one that had it."""
@@ -123,7 +123,7 @@ async def stateless(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.stateless-capabilities",
     proves=("jsonrpc.stateless-capability-not-remembered",),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def stateless_capabilities(server: ServerUnderTest) -> None:
     """A capability that one request declares does not count for the next one."""
@@ -167,7 +167,7 @@ async def stateless_connections(server: ServerUnderTest) -> None:
     "jsonrpc.unknown-members",
     proves=("jsonrpc.result-any-object", "schema.result-open"),
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def unknown_members(server: ServerUnderTest) -> None:
     """A result of the client may have members that the server does not know."""

@@ -116,7 +116,7 @@ async def unknown_method(server: ServerUnderTest) -> None:
     answer.error(-32601, what="an unknown method")
 
 
-@check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=Subject.CONNECTION)
+@check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=Subject.RECOVERING)
 async def parse_error(server: ServerUnderTest) -> None:
     """What is no JSON is answered by -32700, and the connection lives on."""
     answer = await server.peer.malformed(b'{"jsonrpc": "2.0", "id": 1, "method":', deviant="no JSON")
@@ -129,7 +129,7 @@ async def parse_error(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.notification-not-answered",
     proves=("jsonrpc.notification-no-response", "jsonrpc.tolerate-unknown-notifications"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def notification_not_answered(server: ServerUnderTest) -> None:
     """A notification is not answered, not even one that nobody knows."""

@@ -60,7 +60,7 @@ async def keywords_preserved(server: ServerUnderTest) -> None:
         raise Deviation(f"{', '.join(missing)} in the inputSchema of {name}", brief(schema))
 
 
-@check("schema.numbers", proves=("schema.number-fields-not-integer-only",), subject=Subject.CONNECTION)
+@check("schema.numbers", proves=("schema.number-fields-not-integer-only",), subject=Subject.RECOVERING)
 async def numbers(server: ServerUnderTest) -> None:
     """A number in an answer of the user may have a fraction."""
     name, arguments = server.tool("test_elicitation_sep1034_defaults")

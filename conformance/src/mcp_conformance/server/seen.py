@@ -133,7 +133,11 @@ class Seen:
         yield from self.results(method)
         if method == "tools/call":
             yield from self.results("tasks/result")
-            yield from (inner for each in self.results("tasks/get") if (inner := member(each, "result")) is not None)
+            for each in self.results("tasks/get"):
+                inner = member(each, "result")
+                if inner is not None:
+                    # A result that stands in a task need not say its kind again.
+                    yield {"resultType": "complete", **inner} if isinstance(inner, dict) else inner
 
     def blocks(self) -> Iterator[JsonValue]:
         """The content blocks of tool results and prompts."""

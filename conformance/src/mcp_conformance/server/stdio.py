@@ -72,7 +72,7 @@ def _pipes(peer: object) -> StdioPeer:
     return peer
 
 
-@check("stdio.unicode", proves=("stdio.unicode", "jsonrpc.utf8"), subject=Subject.CONNECTION)
+@check("stdio.unicode", proves=("stdio.unicode", "jsonrpc.utf8"), subject=Subject.RECOVERING)
 async def unicode(server: ServerUnderTest) -> None:
     """Text beyond ASCII passes both ways, also U+2028 and U+2029, which end no line."""
     peer = server.peer
@@ -81,7 +81,7 @@ async def unicode(server: ServerUnderTest) -> None:
         raise Deviation(f"the id {brief(_TEXT)}", str(answer))
 
 
-@check("stdio.large-message", proves=("stdio.large-message", "stdio.one-message-per-line"), subject=Subject.CONNECTION)
+@check("stdio.large-message", proves=("stdio.large-message", "stdio.one-message-per-line"), subject=Subject.RECOVERING)
 async def large_message(server: ServerUnderTest) -> None:
     """A message of 300 kB is read as any other."""
     peer = server.peer
@@ -89,7 +89,7 @@ async def large_message(server: ServerUnderTest) -> None:
     (await peer.request("ping" if peer.handshake else "server/discover", params)).result()
 
 
-@check("stdio.pieces", proves=_LINES, subject=Subject.CONNECTION)
+@check("stdio.pieces", proves=_LINES, subject=Subject.RECOVERING)
 async def pieces(server: ServerUnderTest) -> None:
     """A line that comes in pieces is one message, and two lines that come together are two."""
     peer = _pipes(server.peer)

@@ -51,7 +51,7 @@ def _shown(seen: Seen) -> Iterator[JsonObject]:
 @check(
     "tasks.create",
     proves=("tasks.create-result", "tasks.create-result-soon", "tasks.result-type-task", "tasks.id-by-receiver"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def create(server: ServerUnderTest) -> None:
     """A call that becomes a task is answered by the task, at once and without the result of the call."""
@@ -66,7 +66,7 @@ async def create(server: ServerUnderTest) -> None:
 @check(
     "tasks.get-at-once",
     proves=("tasks.durable-before-create", "tasks.get-working", "tasks.ttl-in-get"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def get_at_once(server: ServerUnderTest) -> None:
     """`tasks/get` knows a task as soon as it was told of, and says that it is being worked on, and its ttl."""
@@ -182,7 +182,7 @@ async def transitions(server: ServerUnderTest) -> None:
         raise NotApplicable("the server had no tasks")
 
 
-@check("tasks.ids", proves=("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable"), subject=Subject.CONNECTION)
+@check("tasks.ids", proves=("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable"), subject=Subject.RECOVERING)
 async def ids(server: ServerUnderTest) -> None:
     """The ids of tasks are long, none comes twice, and one does not follow from another."""
     found = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(4)]
@@ -211,7 +211,7 @@ async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
         "tasks.get-completed",
         "tasks.completed-result-field",
     ),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def completed(server: ServerUnderTest) -> None:
     """A task that has done its work is completed, and its result is that of the call."""
@@ -225,7 +225,7 @@ async def completed(server: ServerUnderTest) -> None:
 @check(
     "tasks.tool-error",
     proves=("tasks.result-success-same", "tasks.tool-error-completed", "tasks.failed-only-jsonrpc"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def tool_error(server: ServerUnderTest) -> None:
     """A tool that fails leaves a result with isError, and in the modern form a task that is completed."""
@@ -238,7 +238,7 @@ async def tool_error(server: ServerUnderTest) -> None:
         raise Deviation("status completed", brief(shown))
 
 
-@check("tasks.tool-error-failed", proves=("tasks.failed-on-tool-error",), subject=Subject.CONNECTION)
+@check("tasks.tool-error-failed", proves=("tasks.failed-on-tool-error",), subject=Subject.RECOVERING)
 async def tool_error_failed(server: ServerUnderTest) -> None:
     """A task of 2025-11-25 whose tool fails has the status failed."""
     await until(server, id_of(server, await begin(server, "failing_job")), "failed")
@@ -247,7 +247,7 @@ async def tool_error_failed(server: ServerUnderTest) -> None:
 @check(
     "tasks.failed",
     proves=("tasks.failed-on-error", "tasks.result-error-same", "tasks.get-failed", "tasks.failed-error-field"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def failed(server: ServerUnderTest) -> None:
     """A task that ends in an error of JSON-RPC has the status failed, and the error can be had."""
@@ -262,7 +262,7 @@ async def failed(server: ServerUnderTest) -> None:
 @check(
     "tasks.failed-message",
     proves=("tasks.failed-status-message", "tasks.failed-diagnostic-message"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def failed_message(server: ServerUnderTest) -> None:
     """A task that failed says why in statusMessage."""
@@ -275,7 +275,7 @@ async def failed_message(server: ServerUnderTest) -> None:
 @check(
     "tasks.stable",
     proves=("tasks.get-terminal-stable", "tasks.ttl-not-early", "tasks.terminal-is-final"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def stable(server: ServerUnderTest) -> None:
     """A task that has ended can be looked at again, and is as it was."""
@@ -298,7 +298,7 @@ async def stable(server: ServerUnderTest) -> None:
         "tasks.cancel-ack",
         "tasks.cancel-result-type",
     ),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
     """A task that is cancelled has that status: in the answer in the legacy form, in `tasks/get` in the modern one."""
@@ -323,7 +323,7 @@ def _acknowledged(result: JsonObject) -> None:
 @check(
     "tasks.cancel-ended",
     proves=("tasks.cancel-terminal-error", "tasks.cancel-terminal-ack"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def cancel_ended(server: ServerUnderTest) -> None:
     """To cancel a task that has ended is -32602 in the legacy form, and without effect in the modern one."""

@@ -37,7 +37,7 @@ async def declared(server: ServerUnderTest) -> None:
 @check(
     "tasks.not-augmentable",
     proves=("tasks.ignore-undeclared", "tasks.requests-exhaustive"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def not_augmentable(server: ServerUnderTest) -> None:
     """A request of a type that was not declared for tasks is answered as ever, whatever stands in params.task."""
@@ -48,14 +48,14 @@ async def not_augmentable(server: ServerUnderTest) -> None:
         raise Deviation("the result of tools/list", str(answer))
 
 
-@check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=Subject.CONNECTION)
+@check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=Subject.RECOVERING)
 async def forbidden_tool(server: ServerUnderTest) -> None:
     """A tool that does not run as a task is not run as one: -32601."""
     answer = await begin(server, "test_simple_text")
     answer.error(-32601, what="a task of a tool without taskSupport")
 
 
-@check("tasks.required-tool", proves=("tasks.required-tool-error",), subject=Subject.CONNECTION)
+@check("tasks.required-tool", proves=("tasks.required-tool-error",), subject=Subject.RECOVERING)
 async def required_tool(server: ServerUnderTest) -> None:
     """A tool that runs as a task alone is not run otherwise: -32601."""
     extended(server)
@@ -66,7 +66,7 @@ async def required_tool(server: ServerUnderTest) -> None:
     answer.error(-32601, what="a call without a task of a tool that requires one")
 
 
-@check("tasks.result-waits", proves=("tasks.result-blocks",), subject=Subject.CONNECTION)
+@check("tasks.result-waits", proves=("tasks.result-blocks",), subject=Subject.RECOVERING)
 async def result_waits(server: ServerUnderTest) -> None:
     """`tasks/result` is answered when the task has ended, and not before."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
@@ -76,7 +76,7 @@ async def result_waits(server: ServerUnderTest) -> None:
         raise Deviation("the task to have ended when tasks/result was answered", f"{answer}, then {brief(shown)}")
 
 
-@check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=Subject.CONNECTION)
+@check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=Subject.RECOVERING)
 async def id_param_wins(server: ServerUnderTest) -> None:
     """`tasks/get` goes by params.taskId, and not by a related task in `_meta`."""
     tasks = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(2)]
@@ -88,7 +88,7 @@ async def id_param_wins(server: ServerUnderTest) -> None:
         await ask(server, "tasks/cancel", {"taskId": task})
 
 
-@check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=Subject.CONNECTION)
+@check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=Subject.RECOVERING)
 async def ttl_limit(server: ServerUnderTest) -> None:
     """A task that asks to be kept for three hundred years is not."""
     extended(server)
@@ -100,7 +100,7 @@ async def ttl_limit(server: ServerUnderTest) -> None:
         raise Deviation("a ttl that is less than was asked for", str(created))
 
 
-@check("tasks.no-stream", proves=("tasks.no-sse-for-get",), subject=Subject.CONNECTION)
+@check("tasks.no-stream", proves=("tasks.no-sse-for-get",), subject=Subject.RECOVERING)
 async def no_stream(server: ServerUnderTest) -> None:
     """`tasks/get` is answered by JSON, and not by a stream."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
@@ -112,7 +112,7 @@ async def no_stream(server: ServerUnderTest) -> None:
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-@check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=Subject.CONNECTION)
+@check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=Subject.RECOVERING)
 async def listed(server: ServerUnderTest) -> None:
     """A task that `tasks/get` knows is on one of the pages of `tasks/list`."""
     _require_list(server)
@@ -166,7 +166,7 @@ async def gated(server: ServerUnderTest) -> None:
 @check(
     "tasks.related",
     proves=("tasks.related-meta-in-result", "tasks.related-task-meta", "schema.related-task"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def related(server: ServerUnderTest) -> None:
     """The answer to `tasks/result` names the task in `_meta`."""
@@ -180,7 +180,7 @@ async def related(server: ServerUnderTest) -> None:
 @check(
     "tasks.input",
     proves=("tasks.input-request-related", "tasks.related-task-meta", "tasks.input-received-leaves"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def asks_for_input(server: ServerUnderTest) -> None:
     """What the server asks for a task names the task in `_meta`, and the task goes on when it is answered."""

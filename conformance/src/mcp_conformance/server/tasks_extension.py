@@ -168,7 +168,7 @@ def _requests(shown: JsonObject) -> JsonObject:
 @check(
     "tasks.input-required",
     proves=("tasks.get-input-required", "tasks.update-resumes", "tasks.update-ack", "tasks.update-result-type"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def input_required(server: ServerUnderTest) -> None:
     """A task that waits for input says for what, and goes on when it has it."""
@@ -182,7 +182,7 @@ async def input_required(server: ServerUnderTest) -> None:
     await until(server, task, "completed")
 
 
-@check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=Subject.CONNECTION)
+@check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=Subject.RECOVERING)
 async def unknown_keys(server: ServerUnderTest) -> None:
     """An answer to what was not asked is ignored, and acknowledged as any."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
@@ -198,7 +198,7 @@ async def unknown_keys(server: ServerUnderTest) -> None:
 @check(
     "tasks.inputs",
     proves=("tasks.get-input-requests-complete", "tasks.key-unique-lifetime", "tasks.key-no-reuse"),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def inputs(server: ServerUnderTest) -> None:
     """Each poll shows all requests that are open; what was answered is not shown again."""
@@ -221,7 +221,7 @@ async def inputs(server: ServerUnderTest) -> None:
     await until(server, task, "completed")
 
 
-@check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=Subject.CONNECTION)
+@check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=Subject.RECOVERING)
 async def input_first(server: ServerUnderTest) -> None:
     """What a call asks by its result is asked before it becomes a task."""
     created = await begin(server, "test_tool_with_task")
@@ -240,7 +240,7 @@ async def input_first(server: ServerUnderTest) -> None:
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 
 
-@check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=Subject.CONNECTION)
+@check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=Subject.RECOVERING)
 async def mcp_name(server: ServerUnderTest) -> None:
     """Mcp-Name of a request about a task is its taskId; another one is refused with 400 and -32020."""
     peer = server.peer
@@ -259,7 +259,7 @@ async def mcp_name(server: ServerUnderTest) -> None:
 # --- being told ------------------------------------------------------------------------------------------------------
 
 
-@check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=Subject.CONNECTION)
+@check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=Subject.RECOVERING)
 async def listen_undeclared(server: ServerUnderTest) -> None:
     """A client without the extension is refused to listen to tasks: -32021."""
     extended(server)
@@ -277,7 +277,7 @@ async def listen_undeclared(server: ServerUnderTest) -> None:
         "tasks.notification-full-state",
         "tasks.no-progress-or-log",
     ),
-    subject=Subject.CONNECTION,
+    subject=Subject.RECOVERING,
 )
 async def listen(server: ServerUnderTest) -> None:
     """Who listens to a task is told of it alone, and all of it each time; of no progress, and no log."""

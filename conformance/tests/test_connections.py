@@ -1,0 +1,220 @@
+"""The connections that checks share: which goes on to the next one, and which does not."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from mcp_conformance.answers import Answer
+from mcp_conformance.checks import Subject, Transport
+from mcp_conformance.connections import Connections, kind_of
+from mcp_conformance.fixtures import Fixture, Manifest
+from mcp_conformance.peer import ServerPeer
+from mcp_conformance.runner import run_server
+from mcp_conformance.settings import Settings
+from mcp_conformance.targets import CommandTarget
+from mcp_conformance.transcript import Transcript
+from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable, Outcome
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp_conformance.peer import HeaderLines
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+_SETTINGS = Settings(patience=5.0)
+_KIND = kind_of(Subject.SHARED, None)
+
+
+class _Peer(ServerPeer):
+    """A server that answers until it is told not to."""
+
+    def __init__(self) -> None:
+        super().__init__(REVISIONS["2025-11-25"], Transport.STDIO, Transcript(), _SETTINGS)
+        self.deaf = False
+        self.chatty = False
+
+    async def exchange(
+        self,
+        message: JsonObject,
+        *,
+        deviant: str = "",
+        headers: HeaderLines | None = None,
+    ) -> Answer:
+        await trio.lowlevel.checkpoint()
+        if self.deaf:
+            raise Deviation("an answer", "none")
+        if self.chatty:
+            await self.take({"jsonrpc": "2.0", "id": "long ago", "result": {}})
+        return Answer(method="ping", message={"jsonrpc": "2.0", "id": message["id"], "result": {}})
+
+    async def post(self, message: JsonValue, *, deviant: str = "") -> None:
+        raise AssertionError((message, deviant))
+
+    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+        raise AssertionError((data, deviant))
+
+
+class _World:
+    def __init__(self) -> None:
+        self.opened: list[_Peer] = []
+        self.closed: list[_Peer] = []
+
+    @asynccontextmanager
+    async def opening(self) -> AsyncIterator[ServerPeer]:
+        peer = _Peer()
+        self.opened.append(peer)
+        try:
+            yield peer
+        finally:
+            self.closed.append(peer)
+
+
+@asynccontextmanager
+async def _lane() -> AsyncIterator[tuple[Connections, _World]]:
+    async with open_nursery() as nursery:
+        connections = Connections(nursery)
+        yield connections, _World()
+        await connections.close()
+
+
+async def test_a_sound_connection_goes_on_as_if_it_were_new() -> None:
+    async with _lane() as (connections, world):
+        async with connections.borrow(_KIND, world.opening) as first:
+            first.inbox.append({"method": "notifications/message"})
+            first.replies["ping"] = lambda _: {"odd": True}
+            first.deviance = "odd replies"
+        async with connections.borrow(_KIND, world.opening) as second:
+            assert second is first
+            assert second.inbox == []
+            assert second.replies["ping"]({}) == {}
+            assert second.deviance == ""
+        assert world.closed == []
+
+    assert world.closed == world.opened
+
+
+@pytest.mark.parametrize("spoil", ["deaf", "chatty"])
+async def test_a_connection_that_does_not_bear_what_was_done_on_it_is_closed(spoil: str) -> None:
+    async with _lane() as (connections, world):
+        async with connections.borrow(_KIND, world.opening):
+            setattr(world.opened[0], spoil, True)
+        assert world.closed == world.opened
+        async with connections.borrow(_KIND, world.opening):
+            assert len(world.opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kept"),
+    [(NotTestable("no fixture"), True), (NotApplicable("no tools"), True), (Deviation("a", "b"), False)],
+)
+async def test_what_a_check_came_to_says_whether_its_connection_goes_on(outcome: Exception, *, kept: bool) -> None:
+    async with _lane() as (connections, world):
+        with pytest.raises(type(outcome)):
+            async with connections.borrow(_KIND, world.opening):
+                raise outcome
+        assert (world.closed == []) is kept
+
+
+async def test_a_connection_is_not_given_to_two_and_not_to_those_who_declare_otherwise() -> None:
+    async with (
+        _lane() as (connections, world),
+        connections.borrow(_KIND, world.opening) as first,
+        connections.borrow(_KIND, world.opening) as second,
+        connections.borrow(kind_of(Subject.SHARED, {}), world.opening) as third,
+        connections.borrow(kind_of(Subject.RECOVERING, None), world.opening) as fourth,
+    ):
+        assert len({id(each) for each in (first, second, third, fourth)}) == 4
+
+
+async def test_one_that_cannot_be_opened_is_told_to_who_wants_it() -> None:
+    world = _World()
+
+    @asynccontextmanager
+    async def refused() -> AsyncIterator[ServerPeer]:
+        if world.opened == []:
+            raise Deviation("an answer to initialize", "nothing")
+        yield world.opened[0]
+
+    async with _lane() as (connections, _):
+        with pytest.raises(Deviation, match="initialize"):
+            async with connections.borrow(_KIND, refused):
+                raise AssertionError
+
+
+async def test_a_fault_of_the_suite_is_told_to_who_has_the_connection_and_to_nobody_else() -> None:
+    world = _World()
+
+    @asynccontextmanager
+    async def breaking() -> AsyncIterator[ServerPeer]:
+        async with world.opening() as peer:
+            yield peer
+            raise ZeroDivisionError
+
+    async with _lane() as (connections, _):
+        with pytest.raises(ZeroDivisionError):
+            async with connections.borrow(_KIND, breaking):
+                world.opened[0].deaf = True
+        async with connections.borrow(_KIND, world.opening) as another:
+            assert another is world.opened[1]
+
+
+# --- a whole lane ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "processes", "outcomes"),
+    [
+        (["jsonrpc.no-json-cut", "jsonrpc.no-json-nan", "batch.refused"], 1, {Outcome.PASSED}),
+        (["tools.unknown-name", "version.echo"], 2, {Outcome.PASSED}),
+        (["elicitation.url-params", "elicitation.url-valid"], 0, {Outcome.NOT_TESTABLE}),
+    ],
+)
+async def test_processes_are_started_for_what_needs_them_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    ids: list[str],
+    processes: int,
+    outcomes: set[Outcome],
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent.parent / "fixtures"))
+    target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
+    started: list[Revision] = []
+    opening = target.open
+
+    @asynccontextmanager
+    async def counted(*given: Revision, **more: JsonObject | None) -> AsyncIterator[ServerPeer]:
+        started.append(given[0])
+        async with opening(*given, **more) as peer:  # type: ignore[arg-type]  # they are those of `open`
+            yield peer
+
+    monkeypatch.setattr(target, "open", counted)
+    manifest = Manifest(entries={("tools", "conformance_elicit_url"): Fixture(name="of no tool")})
+
+    run = await run_server(target, _SETTINGS, manifest, revisions=[REVISIONS["2025-11-25"]], chosen=ids)
+
+    assert {verdict.outcome for verdict in run.verdicts} == outcomes
+    assert len(run.verdicts) == len(ids)
+    surveyed = 1
+    assert len(started) == surveyed + processes
+
+
+async def test_a_server_that_is_silent_about_what_is_no_json_fails_without_a_long_wait(
+    request: pytest.FixtureRequest,
+) -> None:
+    # The test ends because the answer to what came behind ends the wait.
+    patient = Settings(patience=1e9)
+    target = CommandTarget([sys.executable, str(request.path.parent / "silent_server.py")], patient)
+
+    run = await run_server(
+        target, patient, Manifest(), revisions=[REVISIONS["2025-11-25"]], chosen=["jsonrpc.parse-error"]
+    )
+
+    assert [verdict.observed for verdict in run.verdicts] == ["no error at all"]
