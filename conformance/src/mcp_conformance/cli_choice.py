@@ -103,13 +103,19 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def choice(given: argparse.Namespace, role: Role, headers: Iterable[tuple[str, str]] = ()) -> Choice:
+def choice(
+    given: argparse.Namespace,
+    role: Role,
+    headers: Iterable[tuple[str, str]] = (),
+    other_headers: Iterable[tuple[str, str]] = (),
+) -> Choice:
     """What is chosen.
 
     Args:
         given: The options.
         role: Which side is put to the test.
         headers: HTTP headers for every request.
+        other_headers: Those of another user.
 
     Raises:
         NotUnderstood: There is no such thing.
@@ -145,7 +151,12 @@ def choice(given: argparse.Namespace, role: Role, headers: Iterable[tuple[str, s
             allow_untested=given.allow_untested,
             demanded=frozenset(given.revision or ()),
         ),
-        settings=Settings(patience=given.patience, jobs=given.jobs, headers=tuple(headers)),
+        settings=Settings(
+            patience=given.patience,
+            jobs=given.jobs,
+            headers=tuple(headers),
+            other_headers=tuple(other_headers),
+        ),
     )
 
 

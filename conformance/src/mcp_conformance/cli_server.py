@@ -22,7 +22,7 @@ from mcp_core.errors import McpError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from mcp_conformance.cli_choice import Choice
     from mcp_conformance.report.text import Progress
@@ -57,6 +57,13 @@ def add_server(parser: argparse.ArgumentParser) -> None:
         help="an HTTP header for every request, as for a server that wants a key; may be repeated",
     )
     target.add_argument(
+        "--other-header",
+        action="append",
+        default=[],
+        metavar='"NAME: VALUE"',
+        help="the same for another user, who must not see what is not theirs; may be repeated",
+    )
+    target.add_argument(
         "--auth",
         action="store_true",
         help="test it as a protected server: with --start, where {issuer} becomes the URL of an authorization server of the "
@@ -74,7 +81,9 @@ def server_command(given: argparse.Namespace) -> int:
         NotUnderstood: The options make no sense.
         NotStarted: The server did not start.
     """
-    chosen = choice(given, Role.SERVER, _headers(given))
+    chosen = choice(
+        given, Role.SERVER, _headers("--header", given.header), _headers("--other-header", given.other_header)
+    )
     if given.list:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
@@ -98,11 +107,11 @@ def server_command(given: argparse.Namespace) -> int:
     return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))
 
 
-def _headers(given: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    for header in given.header:
-        name, colon, value = header.partition(":")
+def _headers(option: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise NotUnderstood('--header is no "NAME: VALUE"')
+            raise NotUnderstood(f'{option} is no "NAME: VALUE"')
         yield name.strip(), value.strip()
 
 
@@ -116,9 +125,10 @@ def _invocation(given: argparse.Namespace) -> Iterator[str]:
         yield from ("--sse-url", given.sse_url)
     if given.at != _AT:
         yield from ("--at", given.at)
-    for name, _ in _headers(given):
-        # It goes into reports, and these go everywhere.
-        yield from ("--header", f"{name}: <secret>")
+    for option, lines in (("--header", given.header), ("--other-header", given.other_header)):
+        for name, _ in _headers(option, lines):
+            # It goes into reports, and these go everywhere.
+            yield from (option, f"{name}: <secret>")
     if given.auth:
         yield "--auth"
     if given.fixtures is not None:

@@ -15,7 +15,7 @@ import trio
 
 from mcp_conformance.answers import Answer, brief
 from mcp_conformance.oracle import flaw_of_params
-from mcp_conformance.settings import ALL_CAPABILITIES, CLIENT_INFO
+from mcp_conformance.settings import CLIENT_INFO, capabilities_in
 from mcp_conformance.verdicts import Deviation
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
@@ -82,12 +82,14 @@ class ServerPeer(abc.ABC):
         self.transport: Final = transport
         self.transcript: Final = transcript
         self.settings: Final = settings
-        self.capabilities: Final = ALL_CAPABILITIES if capabilities is None else capabilities
+        self.capabilities: Final = capabilities_in(revision) if capabilities is None else capabilities
         """What this client declares."""
         self.replies: Final[dict[str, Reply]] = dict(_REPLIES)
         """By which method what the server asks is answered; the others get -32601."""
         self.deviance = ""
         """Which rule these replies break on purpose; empty: none."""
+        self.unanswered: Final[set[str]] = set()
+        """The methods of the server's requests that are left without an answer."""
         self.inbox: Final[list[JsonObject]] = []
         """Requests and notifications of the server, in order."""
         self.strays: Final[list[JsonObject]] = []
@@ -251,6 +253,7 @@ class ServerPeer(abc.ABC):
         self.replies.clear()
         self.replies.update(_REPLIES)
         self.deviance = ""
+        self.unanswered.clear()
 
     # --- what transports use ---------------------------------------------------------------------------------------
 
@@ -267,7 +270,7 @@ class ServerPeer(abc.ABC):
             self.strays.append(value)
         else:
             self.inbox.append(value)
-            if "id" in value:
+            if "id" in value and method not in self.unanswered:
                 await self.post(self._reply(method, value), deviant=self.deviance)
         self._arrived.set()
 

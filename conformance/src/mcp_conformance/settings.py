@@ -6,17 +6,29 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.revisions import R2025_06_18, between
+
 if TYPE_CHECKING:
     from mcp_conformance.oauth.issuer import Issuer
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
 
-__all__ = ["ALL_CAPABILITIES", "CLIENT_INFO", "Settings"]
+__all__ = ["ALL_CAPABILITIES", "CLIENT_INFO", "Settings", "capabilities_in"]
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-conformance", "version": "0.1.0"}
 """Who asks."""
 
 ALL_CAPABILITIES: Final[JsonObject] = {"elicitation": {}, "roots": {}, "sampling": {}}
-"""What the suite declares as a client unless a check says otherwise: what every revision understands."""
+"""What the suite declares as a client, in the revisions that have all of it."""
+
+
+def capabilities_in(revision: Revision) -> JsonObject:
+    """What the suite declares as a client unless a check says otherwise.
+
+    Who declares what a revision lacks asks for it, and could not blame the server.
+    """
+    lacking = set() if revision in between(R2025_06_18) else {"elicitation"}
+    return {name: value for name, value in ALL_CAPABILITIES.items() if name not in lacking}
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +43,8 @@ class Settings:
     """How many revisions and transports are tried at a time."""
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers for every request, as for a server that wants a key."""
+    other_headers: tuple[tuple[str, str], ...] = ()
+    """Those of another user in place of them; empty: only one user is known."""
     issuer: Issuer | None = None
     """The authorization server that the server under test believes; `None`: none that the suite has a hand in."""
     authorization_server: str | None = None

@@ -7,6 +7,7 @@ import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
+import attrs
 import trio
 
 from mcp_conformance.checks import Transport
@@ -121,11 +122,21 @@ class UrlTarget:
         self.endpoint: Final = Endpoint(url, context)
         self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
         self._settings: Final = settings
+        self._context: Final = context
         self.process: LineProcess | None = None
         """Its process, if it was started by the suite."""
 
     def __str__(self) -> str:
         return self.endpoint.url
+
+    def for_user(self, headers: tuple[tuple[str, str], ...]) -> UrlTarget:
+        """The same server for somebody else.
+
+        Args:
+            headers: Who that is: what every request has.
+        """
+        settings = attrs.evolve(self._settings, headers=headers)
+        return UrlTarget(self.endpoint.url, settings, self._context)
 
     @property
     def log(self) -> str:

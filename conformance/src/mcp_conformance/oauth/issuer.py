@@ -142,7 +142,13 @@ async def started_protected(command: str, url: str, settings: Settings) -> Async
         issuer.resource = url.replace("{port}", port)
         words = command.replace("{issuer}", issuer.url).replace("{resource}", issuer.resource).replace("{port}", port)
         token = ("Authorization", f"Bearer {issuer.token()}")
-        told = attrs.evolve(settings, headers=(*settings.headers, token), issuer=issuer)
+        other = ("Authorization", f"Bearer {issuer.token(changes={'sub': 'grace'})}")
+        told = attrs.evolve(
+            settings,
+            headers=(*settings.headers, token),
+            other_headers=(*settings.headers, other),
+            issuer=issuer,
+        )
         async with started(words, issuer.resource, told) as target:
             yield target, told
 

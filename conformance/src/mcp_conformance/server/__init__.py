@@ -38,6 +38,7 @@ from mcp_conformance.server import (  # noqa: F401  each enters its checks
     prompts,
     resources,
     resume,
+    rights,
     schema_asked,
     schema_content,
     schema_dialects,
@@ -48,12 +49,15 @@ from mcp_conformance.server import (  # noqa: F401  each enters its checks
     sse,
     stdio,
     subscription,
+    task_owners,
+    task_progress,
     task_words,
     tasks,
     tasks_core,
     tasks_extension,
     tools,
     tour,
+    users,
 )
 from mcp_conformance.server.registry import SERVER_CHECKS
 

@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
-from mcp_conformance.http_peer import HttpPeer
+from mcp_conformance.http_peer import HttpPeer, messages_of
 from mcp_conformance.peer import encoded, within
 from mcp_conformance.server.registry import check
 from mcp_conformance.server.seen import member
 from mcp_conformance.stdio_peer import StdioPeer
-from mcp_conformance.transcript import Kind, strict_json
+from mcp_conformance.transcript import Kind
 from mcp_conformance.verdicts import Deviation
-from mcp_core.framing.sse import Event, SseParser
-from mcp_core.limits import CLIENT_LIMITS
-from mcp_core.revisions import REVISIONS
+from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
     from mcp_conformance.peer import ServerPeer
     from mcp_conformance.under_test import ServerUnderTest
-    from mcp_conformance.wire.http import HttpAnswer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-_WITHOUT: Final = tuple(revision.name for revision in REVISIONS.values() if not revision.batching)
+# Legacy revisions say what clients may send, and nothing of a server that bears more: JSON-RPC itself has batches.
+_WITHOUT: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.MODERN)
 _NOTICE: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
 _REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
 
@@ -32,7 +30,7 @@ async def _say(peer: ServerPeer, batch: list[JsonValue], answers: int, *, devian
     """Sends a batch; the responses that come for it, when there are as many as expected or no more come."""
     if isinstance(peer, HttpPeer):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)
-        found = _messages(answer)
+        found = messages_of(answer)
     else:
         known = len(peer.strays)
         await peer.post(batch, deviant=deviant)
@@ -48,23 +46,6 @@ async def _say(peer: ServerPeer, batch: list[JsonValue], answers: int, *, devian
 
 def _ended(peer: ServerPeer) -> bool:
     return isinstance(peer, StdioPeer) and peer.ended
-
-
-def _messages(answer: HttpAnswer) -> list[JsonObject]:
-    """The messages in an answer, be it JSON or a stream."""
-    if answer.media_type == "text/event-stream":
-        events = SseParser(CLIENT_LIMITS).receive_data(answer.body)
-        bodies = [event.data for event in events if isinstance(event, Event) and event.data]
-    else:
-        bodies = [answer.body] if answer.body else []
-    found: list[JsonObject] = []
-    for body in bodies:
-        try:
-            value = strict_json(body)
-        except ValueError:
-            continue
-        found += [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
-    return found
 
 
 def _ping(peer: ServerPeer, id: str) -> JsonObject:
@@ -140,19 +121,19 @@ async def http_202(server: ServerUnderTest) -> None:
 
 @check(
     "batch.refused",
-    proves=("jsonrpc.invalid-request-error", "jsonrpc.invalid-request-code"),
+    proves=("jsonrpc.invalid-request-code",),
     revisions=_WITHOUT,
     transports=(Transport.STDIO, Transport.HTTP),
     subject=Subject.RECOVERING,
 )
 async def refused(server: ServerUnderTest) -> None:
-    """Where the revision has no batches an array is refused, and nothing in it is answered by a result."""
+    """An array of messages is refused, and nothing in it is answered by a result."""
     peer = server.peer
     await peer.fence()
     batch: list[JsonValue] = [peer.message("tools/list", id="in a batch")]
     if isinstance(peer, HttpPeer):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch[0]), deviant="a batch")
-        answers = _messages(answer)
+        answers = messages_of(answer)
         if not 400 <= answer.status < 500:
             raise Deviation("HTTP 4xx for a batch", f"HTTP {answer.status}: {answer.body[:200]!r}")
     else:

@@ -12,7 +12,7 @@ from mcp_conformance.server.schema_rows import VALID, look
 from mcp_conformance.server.seen import Seen, member
 from mcp_conformance.settings import ALL_CAPABILITIES
 from mcp_conformance.verdicts import Deviation, NotApplicable
-from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, between
+from mcp_core.revisions import R2025_03_26, between
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
@@ -217,21 +217,8 @@ look(
 
 # --- what a revision does not have yet -------------------------------------------------------------------------------
 
-_TOOL: Final[Mapping[str, Revision]] = {
-    "annotations": R2025_03_26,
-    "title": R2025_06_18,
-    "outputSchema": R2025_06_18,
-    "icons": R2025_11_25,
-    "execution": R2025_11_25,
-}
-_RESULT: Final[Mapping[str, Revision]] = {
-    "structuredContent": R2025_06_18,
-    "resultType": R2026_07_28,
-    "ttlMs": R2026_07_28,
-    "cacheScope": R2026_07_28,
-    "inputRequests": R2026_07_28,
-}
-_DECLARED: Final[Mapping[str, Revision]] = {"completions": R2025_03_26, "tasks": R2025_11_25, "extensions": R2026_07_28}
+# Requests and notifications that a revision lacks have checks of their own: schema.server-requests, schema.server-notifications.
+# Members that it lacks are no matter: its schemas are open, and a client ignores what it does not know.
 
 
 @check(
@@ -240,11 +227,10 @@ _DECLARED: Final[Mapping[str, Revision]] = {"completions": R2025_03_26, "tasks":
     subject=Subject.EVIDENCE,
 )
 async def respect_negotiated(server: ServerUnderTest) -> None:
-    """The server sends no members that the negotiated version does not have yet."""
-    seen = Seen(server.evidence)
-    results = [each.result for each in seen.exchanges]
-    for values, table in ((seen.listed("tools/list"), _TOOL), (results, _RESULT), (seen.capabilities(), _DECLARED)):
-        for value in values:
-            for name, since in table.items():
-                if isinstance(value, dict) and name in value and server.revision not in between(since):
-                    raise Deviation(f"no member {name!r}, which came with {since}", brief(value))
+    """The server answers by no kind of result that the negotiated version lacks: a question, or a task in its place."""
+    for each in Seen(server.evidence).exchanges:
+        result = each.result if isinstance(each.result, dict) else {}
+        if "inputRequests" in result or result.get("resultType") in ("input_required", "task"):
+            raise Deviation("no result that only 2026-07-28 has", brief(result))
+        if each.method == "tools/call" and isinstance(result.get("task"), dict) and not server.revision.core_tasks:
+            raise Deviation("no task, which only 2025-11-25 has", brief(result))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject
-from mcp_conformance.http_peer import HttpPeer
+from mcp_conformance.http_peer import HttpPeer, messages_of
 from mcp_conformance.peer import encoded
 from mcp_conformance.server.registry import check
 from mcp_conformance.server.seen import Seen, member
 from mcp_conformance.settings import CLIENT_INFO
-from mcp_conformance.transcript import strict_json
 from mcp_conformance.verdicts import Deviation, NotApplicable
 from mcp_core.revisions import LATEST_LEGACY
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.peer import ServerPeer
     from mcp_conformance.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject
 
 _JSON: Final = (("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json"))
 
@@ -42,11 +41,8 @@ async def _opened(peer: ServerPeer) -> tuple[JsonObject, int | None]:
     if isinstance(peer, HttpPeer):
         headers = [*peer.settings.headers, *_JSON]
         answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the other era")
-        try:
-            value: JsonValue = strict_json(answer.body)
-        except ValueError:
-            value = None
-        return value if isinstance(value, dict) else {}, answer.status
+        # A server of both eras may answer as legacy servers do: in a stream.
+        return next((each for each in messages_of(answer) if "method" not in each), {}), answer.status
     answered = await peer.exchange(message, deviant="initialize of the other era")
     return answered.message, None
 

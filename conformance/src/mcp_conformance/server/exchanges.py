@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
+from mcp_conformance.server.malformed import refuses
 from mcp_conformance.server.registry import SERVER_CHECKS, check
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
 from mcp_conformance.wire.nursery import open_nursery
@@ -21,12 +22,24 @@ if TYPE_CHECKING:
 _DEPTH: Final = 100_000
 _MANY: Final = 8
 
-_NO_JSON: Final[tuple[tuple[str, str, bytes], ...]] = (
-    ("bad-utf8", "bytes that are no UTF-8", b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}'),
-    ("nan", "a number that JSON does not have", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}'),
-    ("two-values", "two values where one belongs", b'{"jsonrpc":"2.0","method":"a"} {"jsonrpc":"2.0","method":"b"}'),
-    ("deep", "a hundred thousand open brackets", b"[" * _DEPTH),
-    ("cut", "a message that was cut off", b'{"jsonrpc":"2.0","id":1,"method":'),
+_ODD: Final = 77_001
+"""The id of a request that only a lenient parser finds."""
+_NO_JSON: Final[tuple[tuple[str, str, bytes, int | None], ...]] = (
+    ("bad-utf8", "bytes that are no UTF-8", b'{"jsonrpc":"2.0","id":%d,"method":"\xff\xfe"}' % _ODD, _ODD),
+    (
+        "nan",
+        "a number that JSON does not have",
+        b'{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"x":NaN}}' % _ODD,
+        _ODD,
+    ),
+    (
+        "two-values",
+        "two values where one belongs",
+        b'{"jsonrpc":"2.0","method":"a"} {"jsonrpc":"2.0","method":"b"}',
+        None,
+    ),
+    ("deep", "a hundred thousand open brackets", b"[" * _DEPTH, None),
+    ("cut", "a message that was cut off", b'{"jsonrpc":"2.0","id":1,"method":', None),
 )
 _NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
     ("string", "a string", b'"a string"'),
@@ -35,22 +48,19 @@ _NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
 )
 
 
-def _refused(data: bytes, what: str, code: int) -> Callable[[ServerUnderTest], Awaitable[None]]:
+def _refused(
+    data: bytes, what: str, code: int, lenient_id: int | None = None
+) -> Callable[[ServerUnderTest], Awaitable[None]]:
     async def run(server: ServerUnderTest) -> None:
-        await server.peer.fence()  # the control: the connection answers what is right
-        answer = await server.peer.malformed(data, deviant=what)
-        if answer is None:
-            raise Deviation(f"error {code} for {what}", "no error at all")
-        answer.error(code, what=what)
-        await server.peer.fence()
+        await refuses(server, data, code, what, lenient_id=lenient_id)
 
     return run
 
 
-for _name, _what, _data in _NO_JSON:
+for _name, _what, _data, _found in _NO_JSON:
     SERVER_CHECKS.add(
         f"jsonrpc.no-json-{_name}",
-        _refused(_data, _what, -32700),
+        _refused(_data, _what, -32700, _found),
         title=f"{_what[0].upper()}{_what[1:]}: answered by -32700, and the connection lives on.",
         proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"),
         subject=Subject.RECOVERING,

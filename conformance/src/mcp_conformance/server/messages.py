@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject
+from mcp_conformance.server.malformed import refuses
 from mcp_conformance.server.registry import check
 from mcp_conformance.transcript import Kind
 from mcp_conformance.verdicts import Deviation
@@ -119,11 +120,7 @@ async def unknown_method(server: ServerUnderTest) -> None:
 @check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=Subject.RECOVERING)
 async def parse_error(server: ServerUnderTest) -> None:
     """What is no JSON is answered by -32700, and the connection lives on."""
-    answer = await server.peer.malformed(b'{"jsonrpc": "2.0", "id": 1, "method":', deviant="no JSON")
-    if answer is None:
-        raise Deviation("error -32700", "no error at all")
-    answer.error(-32700, what="no JSON")
-    await server.peer.fence()
+    await refuses(server, b'{"jsonrpc": "2.0", "id": 1, "method":', -32700, "no JSON")
 
 
 @check(

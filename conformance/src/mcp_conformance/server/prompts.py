@@ -144,5 +144,5 @@ async def _without_argument(server: ServerUnderTest) -> Answer:
 @check("prompts.internal-error", proves=("prompts.internal-error",), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
     """A prompt that fails inside is answered by the error -32603."""
-    answer = await _get(server, "conformance_failing_prompt")
+    answer = await _get(server, "conformance_failing_prompt", {"word": "any"})
     answer.error(-32603, what="a prompt that fails")

@@ -8,6 +8,7 @@ from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject
 from mcp_conformance.http_peer import HttpPeer
 from mcp_conformance.oracle import flaw
+from mcp_conformance.peer import within
 from mcp_conformance.server.registry import check
 from mcp_conformance.server.schema_rows import look
 from mcp_conformance.server.seen import Seen, member
@@ -204,8 +205,9 @@ async def inputs(server: ServerUnderTest) -> None:
     """Each poll shows all requests that are open; what was answered is not shown again."""
     task = id_of(server, await begin(server, "multi_input"))
     first = _requests(await until(server, task, "input_required"))
-    while len(first) < 2:
-        first = _requests(await until(server, task, "input_required"))
+    async with within(server.settings.patience, "two open requests"):
+        while len(first) < 2:
+            first = _requests(await until(server, task, "input_required"))
     again = _requests(await until(server, task, "input_required"))
     if set(again) != set(first):
         raise Deviation(f"the open requests {sorted(first)}", str(sorted(again)))
@@ -213,8 +215,9 @@ async def inputs(server: ServerUnderTest) -> None:
     declined: JsonObject = {"action": "decline"}
     await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: declined}})
     left = _requests(await until(server, task, "input_required"))
-    while key in left and len(left) == 2:
-        left = _requests(await until(server, task, "input_required"))
+    async with within(server.settings.patience, f"the open request {other} alone"):
+        while key in left and len(left) == 2:
+            left = _requests(await until(server, task, "input_required"))
     if set(left) != {other}:
         raise Deviation(f"the open request {other} alone", str(sorted(left)))
     await ask(server, "tasks/update", {"taskId": task, "inputResponses": {other: declined}})
