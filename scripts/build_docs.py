@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from check_exports import MODULES
+from conformance_pages import conformance_pages
 from reference_pages import Source, page, sources
 from reference_tables import tables
 from requirement_pages import FOLDER, requirement_pages
@@ -37,7 +38,7 @@ def pages() -> dict[str, str]:
     known = sources({package: ROOT / folder for package, folder in MODULES.items()})
     public = {name: source for name, source in known.items() if source.public and source.exported}
     found = {f"{name}.md": page(source, known) for name, source in public.items()}
-    made = tables(known)
+    made = {**tables(known), **conformance_pages()}
     found.update(made)
     found[_INDEX] = _index(public, made)
     found.update(requirement_pages())

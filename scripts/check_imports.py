@@ -4,7 +4,7 @@ The laws are the tables below; each finding names the file, the line and the law
 
 circle    Modules of a package do not import each other in a circle.
 room      In mcp_core imports point down, as `ROOMS` says.
-arrow     Packages of this project import each other only as `ARROWS` says. Tests may cross.
+arrow     Packages of this project import each other only as `ARROWS` says, and the suite nothing of `JUDGED`. Tests may cross.
 pure      mcp_core imports nothing that could do I/O, ask a clock or draw lots: only what `PURE_...` list.
 lazy      An import inside a function says why on its line: `# lazy: reason`.
 fresh     Importing a package loads nothing that `FRESH` lists for it.
@@ -110,6 +110,9 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "mcp_server": frozenset({"mcp_core"}),
     "mcp_conformance": frozenset({"mcp_core"}),
 }
+
+JUDGED: Final = _names("engine shape convert tolerance http oauth")
+"""Rooms of mcp_core that the conformance suite puts to the test, and therefore does not judge by."""
 
 PURE_STANDARD: Final = _names(
     "__future__ abc base64 binascii bisect codecs collections collections.abc contextlib copy decimal enum functools",
@@ -309,6 +312,9 @@ def _judge(module: Module, imported: Import) -> Iterator[Finding]:
         if theirs != ours and theirs not in ARROWS[ours]:
             allowed = ", ".join(sorted(ARROWS[ours])) or "no other package of the project"
             yield Finding(place, Law.ARROW, f"{ours} imports {imported.target}; it may import {allowed}")
+        elif ours == "mcp_conformance" and theirs == "mcp_core" and _room_of(imported.target) in JUDGED:
+            text = f"imports {imported.target}, which the suite puts to the test: it may not judge by it"
+            yield Finding(place, Law.ARROW, text)
         elif ours == theirs == "mcp_core":
             yield from _judge_room(module.name, imported, place)
     elif ours == "mcp_core" and imported.kind is not Kind.TYPES and not _is_pure(imported.target):

@@ -143,6 +143,17 @@ def test_an_arrow_between_packages_that_is_not_drawn_is_found(
     assert [finding.law for finding in found] == [Law.ARROW]
 
 
+@pytest.mark.parametrize("room", ["engine.client", "http.sessions", "oauth", "convert"])
+def test_the_suite_does_not_judge_by_what_it_puts_to_the_test(tmp_path: Path, room: str) -> None:
+    files = {f"mcp_core/{room.replace('.', '/')}.py": "", "mcp_conformance/oracle.py": f"import mcp_core.{room}\n"}
+    assert [finding.law for finding in findings(tmp_path, files)] == [Law.ARROW]
+
+
+def test_the_suite_may_use_the_names_of_things(tmp_path: Path) -> None:
+    files = {"mcp_core/revisions.py": "", "mcp_conformance/oracle.py": "import mcp_core.revisions\n"}
+    assert findings(tmp_path, files) == []
+
+
 @pytest.mark.parametrize(
     "module",
     [

@@ -1,0 +1,44 @@
+"""What the suite covers, and that it does not become less."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from mcp_conformance.catalogue import Level, Observable
+from mcp_conformance.checks import Role
+from mcp_conformance.coverage import coverage
+from mcp_core.revisions import REVISIONS
+
+_COVERED: Final = {(row.role, row.level, row.revision): row for row in coverage()}
+# How many requirements are checked, in the order of the revisions. These numbers only grow.
+_FLOOR: Final[dict[tuple[Role, Level], tuple[int, ...]]] = {
+    (Role.SERVER, Level.MUST): (94, 123, 142, 219, 331),
+    (Role.SERVER, Level.SHOULD): (39, 57, 63, 95, 123),
+    (Role.SERVER, Level.MAY): (8, 13, 15, 29, 12),
+    (Role.CLIENT, Level.MUST): (73, 95, 109, 191, 258),
+    (Role.CLIENT, Level.SHOULD): (27, 36, 41, 70, 96),
+    (Role.CLIENT, Level.MAY): (7, 12, 14, 26, 7),
+}
+_PERCENT: Final = 95
+
+
+@pytest.mark.parametrize(("role", "level"), _FLOOR)
+def test_no_less_is_checked_than_was(role: Role, level: Level) -> None:
+    checked = tuple(len(_COVERED[role, level, name].checked) for name in REVISIONS)
+    assert all(now >= floor for now, floor in zip(checked, _FLOOR[role, level], strict=True)), checked
+
+
+@pytest.mark.parametrize("key", _COVERED, ids=lambda key: "-".join(map(str, (key[0].value, key[1].value, key[2]))))
+def test_every_requirement_has_a_check_or_a_reason(key: tuple[Role, Level, str]) -> None:
+    assert [row.id for row in _COVERED[key].open] == []
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("revision", list(REVISIONS))
+def test_nearly_all_that_obliges_and_shows_without_help_is_checked(role: Role, revision: str) -> None:
+    row = _COVERED[role, Level.MUST, revision]
+    shown = [each for each in row.observable if each.observable is Observable.WIRE]
+    checked = [each for each in row.checked if each.observable is Observable.WIRE]
+    assert len(checked) * 100 >= len(shown) * _PERCENT, (len(checked), len(shown))
