@@ -246,15 +246,28 @@ def progressed(stream: io.StringIO, *verdicts: Verdict) -> str:
 def test_on_a_terminal_one_line_changes_and_is_gone_in_the_end() -> None:
     text = progressed(Terminal(), verdict(Outcome.PASSED), verdict(Outcome.FAILED), verdict(Outcome.PASSED))
     assert text.count("\n") == 1
-    assert "3 done, 1 failed" in text
+    assert "3 checks done, 1 failed" in text
     assert text.endswith("\r\x1b[K")
 
 
 def test_elsewhere_only_failures_and_now_and_then_a_count_are_told() -> None:
     text = progressed(io.StringIO(), *[verdict(Outcome.PASSED)] * 99, verdict(Outcome.FAILED))
     assert text.splitlines()[0].startswith("failed")
-    assert text.splitlines()[1:] == ["100 done, 1 failed"]
+    assert text.splitlines()[1:] == ["100 checks done, 1 failed"]
     assert "\x1b" not in text
+
+
+def test_of_a_client_the_scenarios_are_told_since_it_is_judged_at_the_end() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, lambda each: RULES.standing(each, run_of().role))
+    for number in range(100):
+        progress.played(f"2025-11-25 http scenario-{number}")
+    for _ in range(100):
+        progress(verdict(Outcome.PASSED))
+    assert stream.getvalue().splitlines() == [
+        "100 scenarios played, 0 checks done, 0 failed",
+        "100 scenarios played, 100 checks done, 0 failed",
+    ]
 
 
 def test_the_standing_of_a_verdict_is_one_of_those_that_the_schema_knows() -> None:

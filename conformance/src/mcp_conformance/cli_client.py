@@ -58,7 +58,15 @@ def client_command(given: argparse.Namespace) -> int:
     require_words(given.command_line, given.stdio_command)
     show = progress(chosen, Role.CLIENT)
     command = ClientCommand(http=given.command_line, stdio=given.stdio_command)
-    run_it = partial(run_client, command, chosen.settings, revisions=chosen.revisions, chosen=chosen.ids, show=show)
+    run_it = partial(
+        run_client,
+        command,
+        chosen.settings,
+        revisions=chosen.revisions,
+        chosen=chosen.ids,
+        show=show,
+        played=show.played,
+    )
     try:
         run = trio.run(run_it)
     except OSError as error:

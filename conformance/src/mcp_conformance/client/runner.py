@@ -96,6 +96,7 @@ async def run_client(
     revisions: Sequence[Revision] = tuple(REVISIONS.values()),
     chosen: Collection[str] | None = None,
     show: Callable[[Verdict], None] = lambda _: None,
+    played: Callable[[str], None] = lambda _: None,
 ) -> Run:
     """Puts a client to the test.
 
@@ -105,6 +106,7 @@ async def run_client(
         revisions: What is spoken.
         chosen: The ids of the checks that run; `None`: all.
         show: Is told each verdict as it comes.
+        played: Is told each scenario that is over, with revision and transport: judged is at the end.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
     lanes = lanes_of(command, revisions)
@@ -112,7 +114,9 @@ async def run_client(
     found: dict[int, tuple[Lane, list[Verdict]]] = {}
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
-        trial = _Trial(command=command, settings=settings, places=places, revision=revision, transport=transport)
+        trial = _Trial(
+            command=command, settings=settings, places=places, revision=revision, transport=transport, played=played
+        )
         found[number] = await trial.run(checks, show)
 
     async with open_nursery() as nursery:
@@ -136,6 +140,7 @@ class _Trial:
     places: trio.CapacityLimiter
     revision: Revision
     transport: Transport
+    played: Callable[[str], None]
     runs: dict[str, Evidence] = attrs.field(factory=dict)
 
     async def run(
@@ -168,6 +173,7 @@ class _Trial:
     async def _play(self, scenario: Scenario) -> None:
         async with self.places:
             self.runs[scenario.name] = await play(self.command, self.settings, scenario, self.revision, self.transport)
+        self.played(f"{self.revision} {self.transport.value} {scenario.name}")
 
 
 def _wanted(checks: Sequence[Check[ClientUnderTest]]) -> list[Scenario]:

@@ -41,6 +41,7 @@ class Progress:
         self._changing: Final = stream.isatty()
         self._all = 0
         self._red = 0
+        self._played = 0
 
     def __call__(self, verdict: Verdict) -> None:
         """Tells a verdict."""
@@ -51,10 +52,22 @@ class Progress:
         if loud:
             self._clear()
             print(progress_line(verdict), file=self._stream)
+        self._tell(self._all, f"{verdict.revision} {verdict.transport} {verdict.check}")
+
+    def played(self, scenario: str) -> None:
+        """Tells that something was done that is judged later.
+
+        Args:
+            scenario: What.
+        """
+        self._played += 1
+        self._tell(self._played, scenario)
+
+    def _tell(self, number: int, what: str) -> None:
         if self._changing:
-            line = f"{self._count()}   {verdict.revision} {verdict.transport} {verdict.check}"
+            line = f"{self._count()}   {what}"
             self._stream.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
-        elif self._all % _OFTEN == 0:
+        elif number % _OFTEN == 0:
             print(self._count(), file=self._stream)
         self._stream.flush()
 
@@ -64,7 +77,8 @@ class Progress:
         self._stream.flush()
 
     def _count(self) -> str:
-        return f"{self._all} done, {self._red} failed"
+        played = f"{self._played} scenarios played, " if self._played else ""
+        return f"{played}{self._all} checks done, {self._red} failed"
 
     def _clear(self) -> None:
         if self._changing:
