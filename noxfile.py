@@ -151,6 +151,19 @@ def official(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Shows that the conformance suite sees the faults of broken peers. Arguments: `nox -s mutants -- --whole servers`."""
+    session.run("scripts/mutants", *session.posargs, external=True)
+
+
+@nox.session
+def peers(session: nox.Session) -> None:
+    """Puts the SDKs of others to the test, which npm and pip bring. Arguments: `nox -s peers -- typescript-2 --role server`."""
+    install(session)
+    session.run("python", "scripts/peers.py", *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Runs the property tests at length, with new examples each time."""
     install(session, "test")

@@ -230,27 +230,33 @@ def complaints(legs: Sequence[Leg]) -> list[str]:
     ]
 
 
-def install() -> None:
-    """Brings the framework and its Node.js into `.official`, unless they are there in the versions asked for.
+def install(what: str = "official framework", pinned: Path | None = None, place: Path | None = None) -> None:
+    """Brings something and its Node.js by npm, unless they are there in the versions asked for.
+
+    Args:
+        what: What it is called.
+        pinned: Where `package.json` and its lock are; without it, those of the framework.
+        place: Where it goes; without it, `.official`.
 
     Raises:
         SystemExit: It could not be done; the message says what to do.
     """
+    pinned, place = pinned or PINNED, place or PLACE
     npm = shutil.which("npm")
     if npm is None:
-        sys.exit("The official framework comes by npm, and there is no npm here. Install Node.js, which has it.")
-    stamp = PLACE / "stamp"
-    wanted = "".join((PINNED / name).read_text() for name in ("package.json", "package-lock.json"))
+        sys.exit(f"The {what} comes by npm, and there is no npm here. Install Node.js, which has it.")
+    stamp = place / "stamp"
+    wanted = "".join((pinned / name).read_text() for name in ("package.json", "package-lock.json"))
     if _text(stamp) == wanted:
         return
-    PLACE.mkdir(exist_ok=True)
+    place.mkdir(exist_ok=True, parents=True)
     stamp.unlink(missing_ok=True)
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(PINNED / name, PLACE / name)
+        shutil.copy(pinned / name, place / name)
     # npm complains that its own Node.js is too old for the framework, which another one will run.
     command = [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error", "--omit-lockfile-registry-resolved"]
-    if subprocess.run(command, cwd=PLACE, check=False).returncode:
-        sys.exit("npm could not install the official framework (its own words are above). It needs a registry.")
+    if subprocess.run(command, cwd=place, check=False).returncode:
+        sys.exit(f"npm could not install the {what} (its own words are above). It needs a registry.")
     stamp.write_text(wanted)
 
 

@@ -2,17 +2,21 @@
 
 The person logs in, allows what is asked, and follows. The browser keeps cookies, sends forms as a browser does, and knows
 two of them: one with a password, which it fills in, and one with a button `decision` whose value is `allow`, which it presses.
+
+    python scripts/official_browser.py USERNAME PASSWORD URL
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from http.cookiejar import CookieJar
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 STEPS = 5
 SECONDS = 60.0
@@ -129,3 +133,23 @@ def register(issuer: str, redirect_uri: str) -> str:
     with urllib.request.urlopen(request) as answer:
         client_id: str = json.load(answer)["client_id"]
     return client_id
+
+
+def main() -> int:
+    """Logs in at the URL of the command line. Returns the exit status: 0 when the browser came back to the client."""
+    parser = argparse.ArgumentParser(prog="official_browser", description="A browser for authorization servers.")
+    parser.add_argument("username", help="who logs in")
+    parser.add_argument("password", help="by which password")
+    parser.add_argument("url", help="an authorization URL")
+    given = parser.parse_args()
+    back_to = dict(parse_qsl(urlsplit(given.url).query))["redirect_uri"]
+    try:
+        consent(given.url, username=given.username, password=given.password, back_to=back_to)
+    except (OSError, Stuck) as why:
+        print(why, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

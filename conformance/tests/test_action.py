@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ def perform(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
+
+
+@pytest.mark.parametrize("page", ["conformance/action.yml", "conformance/README.md", "docs/howto/test-your-server.md"])
+def test_whoever_follows_the_installation_has_all_that_the_suite_needs(page: str) -> None:
+    root = HERE.parent
+    projects = [
+        tomllib.loads((root / path / "pyproject.toml").read_text()) for path in ("conformance", "packages/mcp-core")
+    ]
+    named = [re.split(r"[<>=~]", wanted)[0] for project in projects for wanted in project["project"]["dependencies"]]
+    line = next(each for each in (root / page).read_text().splitlines() if "constraints.txt" in each)
+    words = line.split()
+    # By its name, the core belongs to other people: it is installed from the checkout.
+    assert {name for name in named if name != "mcp-core"} <= set(words)
 
 
 def test_no_input_is_part_of_a_script() -> None:

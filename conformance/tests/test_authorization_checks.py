@@ -142,6 +142,12 @@ async def test_our_authorization_server_passes() -> None:
     assert {each.outcome for each in run.verdicts} == {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_without_a_fault_no_check_of_an_authorization_server_is_red(revision: str) -> None:
+    outcomes = await try_issuer(None, revision)
+    assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
+
+
 @pytest.mark.parametrize("fault", ISSUER_FAULTS, ids=lambda each: f"{each.name}-{each.revision}")
 async def test_a_fault_of_an_authorization_server_is_seen(fault: IssuerFault) -> None:
     outcomes = await try_issuer(fault.name, fault.revision)

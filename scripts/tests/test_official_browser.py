@@ -4,11 +4,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 
-from official_browser import Stuck, consent
+from official_browser import Stuck, consent, main
 
 LOGIN = """
 <form class="inline" method="post" action="/switch"><input type="hidden" name="t" value="0"><button>Another account</button></form>
@@ -95,3 +95,14 @@ def test_it_does_not_go_round_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "do_POST", Handler.do_GET)
     with site(LOGIN) as server, pytest.raises(Stuck, match="after 5 pages"):
         consent(f"{server.url}/authorize", username="ada", password="p", back_to=f"{server.url}/callback")
+
+
+def test_it_is_a_command_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with site(LOGIN) as server:
+        url = f"{server.url}/authorize?{urlencode({'redirect_uri': f'{server.url}/callback'})}"
+        monkeypatch.setattr("sys.argv", ["official_browser", "ada", "p", url])
+        assert main() == 0
+        assert [path for path, *_ in server.sent] == ["/login?next=1", "/decide"]
+        server.first = "<h1>There is a problem</h1>"
+        assert main() == 1
+    assert "There is a problem" in capsys.readouterr().err

@@ -47,6 +47,11 @@ class Answer:
         """Whether it is an error response."""
         return "error" in self.message
 
+    @property
+    def is_bare_refusal(self) -> bool:
+        """Whether it is an HTTP status that blames the client, without a message in the body."""
+        return not self.message and self.status is not None and 400 <= self.status < 500
+
     def result(self) -> JsonObject:
         """The result. That nothing else stands beside it is the matter of a check of its own.
 

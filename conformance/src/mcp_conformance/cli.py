@@ -87,7 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     issuer = commands.add_parser(
         "authorization-server",
         help="put an authorization server to the test",
-        description="Puts an authorization server to the test, as far as it can be seen without anybody who logs in.",
+        description="Puts an authorization server to the test: what it shows to anybody, and with --browser what it gives to "
+        "somebody who logs in.",
         epilog=_STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

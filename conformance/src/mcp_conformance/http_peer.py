@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["HttpPeer", "open_http"]
+__all__ = ["HttpPeer", "messages_of", "open_http"]
 
 _ACCEPT: Final = ("Accept", "application/json, text/event-stream")
 _JSON: Final = ("Content-Type", "application/json")
@@ -238,15 +238,14 @@ class HttpPeer(ServerPeer):
         raise AssertionError("the block ends by one of them")
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Posts what is no message; the error in the answer's body, `None` when there is none."""
+        """Posts what is no message; the response in the answer, `None` when there is none.
+
+        A refusal that has no message in its body is an answer too, whose message is empty.
+        """
         answer = await self.send(data, headers=self.headers({"method": "ping"}), deviant=deviant)
-        try:
-            value = strict_json(answer.body)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            return None
-        return Answer(method="", message=value, status=answer.status, headers=answer.headers)
+        found = next((each for each in messages_of(answer) if "method" not in each), {})
+        bare = Answer(method="", message=found, status=answer.status, headers=answer.headers)
+        return bare if found or bare.is_bare_refusal else None
 
     async def stand(self) -> None:
         """Opens the stream of the server's own messages, where it offers one."""
@@ -294,6 +293,14 @@ def _messages(body: bytes) -> list[JsonObject]:
     except ValueError:
         return []
     return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+
+
+def messages_of(answer: HttpAnswer) -> list[JsonObject]:
+    """The messages in an answer, be it JSON or a stream."""
+    if answer.media_type != "text/event-stream":
+        return _messages(answer.body)
+    events = SseParser(CLIENT_LIMITS).receive_data(answer.body)
+    return [found for event in events if isinstance(event, Event) for found in _messages(event.data)]
 
 
 @asynccontextmanager

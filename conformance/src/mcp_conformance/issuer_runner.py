@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -10,6 +11,7 @@ from mcp_conformance.checks import Role, Transport
 from mcp_conformance.connections import Connections
 from mcp_conformance.fixtures import Manifest
 from mcp_conformance.judging import judged
+from mcp_conformance.oauth.login import open_login
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.server.authorization_server import NEED
 from mcp_conformance.survey import Survey
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from mcp_conformance.checks import Check
+    from mcp_conformance.oauth.login import Login
     from mcp_conformance.settings import Settings
     from mcp_core.revisions import Revision
 
@@ -37,6 +40,7 @@ async def run_authorization_server(
     revisions: Sequence[Revision],
     chosen: Collection[str],
     show: Callable[[Verdict], None],
+    login: Login | None = None,
 ) -> Run:
     """Puts an authorization server to the test.
 
@@ -46,12 +50,14 @@ async def run_authorization_server(
         revisions: By the rules of which revisions.
         chosen: The ids of the checks that run.
         show: Is told each verdict as it comes.
+        login: Somebody who logs in there; `None`: nobody does.
     """
-    told = attrs.evolve(settings, authorization_server=issuer)
+    told = attrs.evolve(settings, authorization_server=issuer, login=login)
     target = UrlTarget(issuer, told)
     checks = [each for each in SERVER_CHECKS if NEED in each.needs and each.id in chosen]
     lanes, verdicts = [], []
-    async with open_nursery() as nursery:
+    listening = nullcontext() if login is None else open_login(login)
+    async with listening, open_nursery() as nursery:
         connections = Connections(nursery)
         for revision in revisions:
             mine = [each for each in checks if revision.name in each.revisions]

@@ -10,6 +10,7 @@ from mcp_core.revisions import R2025_06_18, between
 
 if TYPE_CHECKING:
     from mcp_conformance.oauth.issuer import Issuer
+    from mcp_conformance.oauth.login import Login
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
@@ -49,3 +50,5 @@ class Settings:
     """The authorization server that the server under test believes; `None`: none that the suite has a hand in."""
     authorization_server: str | None = None
     """The issuer of an authorization server that is put to the test itself; `None`: none is."""
+    login: Login | None = None
+    """Somebody who logs in there; `None`: nobody does."""

@@ -154,14 +154,18 @@ class SsePeer(ServerPeer):
             raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Posts what is no message, and waits for an error, in the answer or in the stream."""
+        """Posts what is no message, and waits for an error, in the answer or in the stream.
+
+        A refusal that has no message in its body is an answer too, whose message is empty.
+        """
         known = len(self.strays)
         answer = await self.send(data, deviant=deviant)
         value = self.transcript.message(answer.body, sent=False) if answer.media_type == "application/json" else None
         if isinstance(value, dict) and "error" in value:
             return Answer(method="", message=value, status=answer.status, headers=answer.headers)
         if not 200 <= answer.status < 300:
-            return None
+            bare = Answer(method="", message={}, status=answer.status, headers=answer.headers)
+            return bare if bare.is_bare_refusal else None
         with trio.move_on_after(self.settings.patience):
             while len(self.strays) == known and not self.ended:
                 self._arrived = trio.Event()

@@ -120,12 +120,24 @@ def hidden(schema: JsonObject) -> JsonObject:
 def test_a_schema_that_cannot_be_used_does_not_make_its_tool_unusable(
     schema: JsonObject, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outputs = schemas(schema)
-    with caplog.at_level(logging.INFO, "mcp_client"):
+    outputs = schemas(schema, "warn")
+    with caplog.at_level(logging.WARNING, "mcp_client"):
         outputs.check("a", result({"any": "thing"}))
         outputs.check("a", result({"any": "thing"}))
     (record,) = caplog.records
     assert reason in record.getMessage()
+
+
+@pytest.mark.spec(
+    "schema.dialect-unsupported-error", "schema.unsupported-dialect-error", "schema.unresolved-ref-rejected"
+)
+@pytest.mark.parametrize("schema", [{"$schema": "https://example.com/dialect"}, {"$ref": "https://example.com/schema"}])
+def test_who_wants_only_what_is_valid_does_not_get_what_cannot_be_validated(schema: JsonObject) -> None:
+    outputs = schemas(schema)
+    for _time in range(2):
+        with pytest.raises(InvalidToolOutput, match=r"the tool 'a' cannot be validated: .*example\.com") as caught:
+            outputs.check("a", result({"any": "thing"}))
+        assert caught.value.result.structured_content == {"any": "thing"}
 
 
 @pytest.mark.spec(

@@ -471,3 +471,45 @@ async def used(client: Client) -> None:
     with trio.move_on_after(0):
         await client.call_tool("a")
     assert not (await client.call_tool("a")).is_error
+
+
+@pytest.mark.spec("tasks.related-task-meta", "tasks.no-related-meta-in-answers")
+async def test_an_answer_names_the_task_that_its_question_names(autojump_clock: trio.testing.MockClock) -> None:
+    related: JsonObject = {"io.modelcontextprotocol/related-task": {"taskId": "17"}}
+    form: JsonObject = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    answers: list[JsonValue] = []
+    heard = trio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize(tools={})
+        sampled: JsonObject = {"messages": [{"role": "user", "content": TEXT}], "maxTokens": 1, "_meta": related}
+        asked: list[JsonObject] = [{**form, "_meta": related}, form, {**form, "_meta": related, "task": {}}, sampled]
+        for params in asked:
+            method = "elicitation/create" if "message" in params else "sampling/createMessage"
+            await peer.send({"jsonrpc": "2.0", "id": len(answers), "method": method, "params": params})
+            response = await peer.receive()
+            while "result" not in response:
+                response = await peer.receive()
+            answers.append(response["result"])
+        task = answers[2]
+        assert isinstance(task, dict)
+        assert isinstance(task["task"], dict)
+        about: JsonObject = {"taskId": task["task"]["taskId"], "_meta": related}
+        await peer.send({"jsonrpc": "2.0", "id": 9, "method": "tasks/get", "params": about})
+        response = await peer.receive()
+        while "result" not in response:
+            response = await peer.receive()
+        answers.append(response["result"])
+        heard.set()
+
+    async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={}, meta={"mine": 1})
+
+    async def sample(_: CreateMessageRequestParams) -> CreateMessageResult:
+        return CreateMessageResult(role="assistant", content=TextContent(text="4"), model="m")
+
+    handlers = Handlers(elicit=elicit, sample=sample, answer_as_tasks=True)
+    async with open_in_memory(scripted(script), handlers=handlers):
+        await heard.wait()
+    metas = [each.get("_meta") if isinstance(each, dict) else None for each in answers]
+    assert metas == [{"mine": 1, **related}, {"mine": 1}, related, related, None]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _URLS: Final = "conformance_urls"
 _CACHING: Final = "conformance_caching"
+_NOT_KEPT: Final = ("resources/list", "resources/templates/list")
+"""What is said to hold not at all in that scenario, in other words than 0."""
 
 
 def _add_url(id: str, requirements: tuple[str, ...], path: str, title: str) -> None:
@@ -101,6 +103,9 @@ async def zero(client: ClientUnderTest) -> None:
     if evidence.status != 0 or not evidence.sent("prompts/list"):
         raise NotTestable(f"the client did not read the prompts: {evidence.ending}")
     if len(evidence.sent("prompts/list")) < 2:
+        # The control: of a client that fetches nothing twice nobody can say why.
+        if not any(len(evidence.sent(method)) > 1 for method in _NOT_KEPT):
+            raise NotTestable("the client fetches nothing twice: either it was not asked to, or it keeps everything")
         raise Deviation("prompts/list twice", "once")
 
 

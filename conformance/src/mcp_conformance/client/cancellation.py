@@ -296,11 +296,20 @@ async def token_unique(client: ClientUnderTest) -> None:
     revisions=_LEGACY,
 )
 async def known_token(client: ClientUnderTest) -> None:
-    """The client reports no progress to a server that did not ask for it."""
+    """The client reports progress only by a token that a request of the server gave it."""
     for evidence in client.all():
-        for message in evidence.sent("notifications/progress"):
-            # The fake server gives no token in any request.
-            raise Deviation("no progress: no request has a token", brief(message))
+        given: set[bytes] = set()
+        for entry in evidence.transcript:
+            message = entry.value
+            if not isinstance(message, dict):
+                continue
+            params = _params(message)
+            meta = params.get("_meta")
+            if entry.sent and "method" in message and isinstance(meta, dict) and PROGRESS_TOKEN in meta:
+                given.add(_key(meta[PROGRESS_TOKEN]))
+            reported = not entry.sent and message.get("method") == "notifications/progress"
+            if reported and _key(params.get("progressToken")) not in given:
+                raise Deviation("progress by a token that a request gave", brief(message))
 
 
 # --- batches -----------------------------------------------------------------------------------------------------------

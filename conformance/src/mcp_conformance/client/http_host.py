@@ -140,8 +140,14 @@ class HttpHost:
         self.server: Final = server
         self.exchanges: Final[list[Exchange]] = []
         """All requests, in order."""
+        self.transcript: Final = transcript
+        """Where all is entered."""
+        self.nursery: Final = nursery
+        """Where legacy requests are worked on."""
         self.path = "/mcp"
         """Where it is."""
+        self.query = ""
+        """What stands behind the path in its URL, with the question mark."""
         self.streams = False
         """Whether every response comes in a stream."""
         self.sessions = True
@@ -150,15 +156,13 @@ class HttpHost:
         """Whether legacy clients can open a stream for what belongs to no request."""
         self.before: Callable[[Exchange], Awaitable[bool]] | None = None
         """Is given each request first. Whether it answered it."""
-        self._transcript: Final = transcript
-        self._nursery: Final = nursery
         self._open: Final[dict[str, Session]] = {}
         self._kept: Final[dict[str, Stream]] = {}
         self._numbers: Final = itertools.count(1)
 
     async def handle(self, incoming: Incoming) -> None:
         """Answers one request."""
-        exchange = Exchange(incoming, self._transcript)
+        exchange = Exchange(incoming, self.transcript)
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
             return
@@ -269,7 +273,7 @@ class HttpHost:
         )
         if self.streams:
             await outlet.open()
-        self._nursery.start_soon(self.server.take, value, session, outlet)
+        self.nursery.start_soon(self.server.take, value, session, outlet)
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
             await exchange.over.wait()
@@ -342,5 +346,5 @@ async def open_http_host(
         host = HttpHost(server, transcript, nursery)
         prepare(host)
         async with open_http_server(host.handle) as port:
-            yield host, f"http://localhost:{port}{host.path}"
+            yield host, f"http://localhost:{port}{host.path}{host.query}"
         nursery.cancel_scope.cancel()

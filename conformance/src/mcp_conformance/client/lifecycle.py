@@ -33,7 +33,7 @@ _MODERN: Final = [each.name for each in MODERN]
 )
 async def initialize_first(client: ClientUnderTest) -> None:
     """The first message of each connection is `initialize`."""
-    for evidence in client.all():
+    for evidence in client.all(told=True):
         for messages in evidence.conversations:
             if messages and messages[0].get("method") != "initialize":
                 raise Deviation("initialize before all else", brief(messages[0]))
@@ -41,7 +41,10 @@ async def initialize_first(client: ClientUnderTest) -> None:
 
 @check(
     "lifecycle.client-initialized",
-    proves=("lifecycle.initialized-notification",),
+    proves=(
+        "lifecycle.initialized-notification",
+        "jsonrpc.base-and-lifecycle-support",
+    ),
     revisions=_LEGACY,
     needs=("scenario:initialize", "scenario:tools_call"),
 )
@@ -94,7 +97,10 @@ async def goes_on(client: ClientUnderTest) -> None:
 
 @check(
     "version.client-disconnects",
-    proves=("version.client-disconnect",),
+    proves=(
+        "version.client-disconnect",
+        "lifecycle.handle-version-mismatch",
+    ),
     revisions=_LEGACY,
     needs=("scenario:version-unknown", "scenario:initialize"),
 )
@@ -222,7 +228,11 @@ async def no_mutual(client: ClientUnderTest) -> None:
 
 @check(
     "compat.client-modern-error-no-fallback",
-    proves=("compat.client-http-modern-error-retry", "stdio.probe-modern-error-no-fallback"),
+    proves=(
+        "compat.client-http-modern-error-retry",
+        "stdio.probe-modern-error-no-fallback",
+        "compat.client-http-inspect-400",
+    ),
     needs=("scenario:version-none",),
 )
 async def no_fallback(client: ClientUnderTest) -> None:
@@ -231,7 +241,15 @@ async def no_fallback(client: ClientUnderTest) -> None:
         raise Deviation("no initialize behind error -32022", brief(message))
 
 
-@check("compat.client-stays-modern", proves=("compat.client-dual-modern",), needs=("scenario:meets-modern",))
+@check(
+    "compat.client-stays-modern",
+    proves=(
+        "compat.client-dual-modern",
+        "compat.era-is-server-property",
+        "stdio.probe-discover-result-modern",
+    ),
+    needs=("scenario:meets-modern",),
+)
 async def stays_modern(client: ClientUnderTest) -> None:
     """A client of both eras never sends `initialize` to a modern server."""
     evidence = client.run("meets-modern")
@@ -243,7 +261,14 @@ async def stays_modern(client: ClientUnderTest) -> None:
 
 @check(
     "compat.client-falls-back",
-    proves=("compat.client-dual-legacy", "compat.client-http-fallback", "stdio.probe-other-error-fallback"),
+    proves=(
+        "compat.client-dual-legacy",
+        "compat.client-http-fallback",
+        "stdio.probe-other-error-fallback",
+        "compat.era-is-server-property",
+        "compat.client-cache-era",
+        "compat.client-http-inspect-400",
+    ),
     needs=("scenario:meets-legacy",),
 )
 async def falls_back(client: ClientUnderTest) -> None:

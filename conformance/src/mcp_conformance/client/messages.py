@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.client.registry import check
+from mcp_conformance.client.stdio_host import STARTED
 from mcp_conformance.client.turn import encoded
 from mcp_conformance.transcript import Kind
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from mcp_conformance.client.evidence import ClientUnderTest
     from mcp_conformance.client.turn import Asked
-    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 
-_LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+_REFUSED: Final = 400
+"""The least status of an HTTP response that is a refusal."""
 
 
 def _objects(client: ClientUnderTest) -> Iterator[JsonObject]:
@@ -101,8 +101,12 @@ async def request_id_in_flight(client: ClientUnderTest) -> None:
     """No request has the id of one that is not answered yet."""
     for evidence in client.all():
         flying: set[bytes] = set()
+        # What was answered by a status alone is answered, too.
+        refused = [each.value for each in evidence.exchanges if each.status >= _REFUSED]
         for entry in evidence.transcript:
             message = entry.value
+            if entry.kind is Kind.NOTE and entry.text.startswith(STARTED):
+                flying.clear()
             if not isinstance(message, dict) or not isinstance(message.get("id"), int | str):
                 continue
             key = encoded(message["id"])
@@ -110,7 +114,7 @@ async def request_id_in_flight(client: ClientUnderTest) -> None:
                 flying.discard(key)
             elif "method" in message and key in flying:
                 raise Deviation("an id that no request in flight has", brief(message))
-            elif "method" in message:
+            elif "method" in message and not any(each is message for each in refused):
                 flying.add(key)
 
 
@@ -141,6 +145,8 @@ async def params_object(client: ClientUnderTest) -> None:
         "schema.request-methods-client-tasks",
         "schema.notification-methods-client",
         "schema.notification-methods-client-tasks",
+        "version.respect-negotiated",
+        "version.respect-negotiated-should",
     ),
 )
 async def known_methods(client: ClientUnderTest) -> None:
@@ -246,7 +252,12 @@ def _response(client: ClientUnderTest, asked: Asked) -> JsonObject | None:
 
 @check(
     "jsonrpc.client-response-id",
-    proves=("jsonrpc.result-response-id", "jsonrpc.error-response-id"),
+    proves=(
+        "jsonrpc.result-response-id",
+        "jsonrpc.error-response-id",
+        "schema.error-id-required",
+        "jsonrpc.base-and-lifecycle-support",
+    ),
     revisions=_LEGACY,
     needs=("scenario:server-asks",),
 )
@@ -274,7 +285,15 @@ async def unknown_method(client: ClientUnderTest) -> None:
                 raise Deviation("error -32601 for an unknown method", brief(response))
 
 
-@check("ping.client-respond", proves=("ping.respond",), revisions=_LEGACY, needs=("scenario:server-asks",))
+@check(
+    "ping.client-respond",
+    proves=(
+        "ping.respond",
+        "schema.empty-result",
+    ),
+    revisions=_LEGACY,
+    needs=("scenario:server-asks",),
+)
 async def ping(client: ClientUnderTest) -> None:
     """A ping of the server is answered by an empty result."""
     for asked in _asked(client):
@@ -297,37 +316,6 @@ async def roots_undeclared(client: ClientUnderTest) -> None:
     error = (response or {}).get("error")
     if not isinstance(error, dict) or error.get("code") != -32601:
         raise Deviation("error -32601 for roots/list", brief(response))
-
-
-def _metas(value: JsonValue) -> Iterator[JsonValue]:
-    """Every `_meta` in a message. What users put into arguments and contents is not ours to judge."""
-    if isinstance(value, dict):
-        for member in ("params", "result"):
-            part = value.get(member)
-            if isinstance(part, dict) and "_meta" in part:
-                yield part["_meta"]
-
-
-@check("meta.client-object", proves=("meta.object",), revisions=_LEGACY)
-async def meta_object(client: ClientUnderTest) -> None:
-    """`_meta` is an object wherever the client sends it."""
-    for message in _objects(client):
-        for meta in _metas(message):
-            if not isinstance(meta, dict):
-                raise Deviation("_meta that is an object", brief(message))
-
-
-@check(
-    "meta.client-keys",
-    proves=("meta.prefix-format", "meta.label-format", "meta.prefix-label-format", "meta.name-format"),
-)
-async def meta_keys(client: ClientUnderTest) -> None:
-    """Every key of `_meta` is a name, with or without a prefix of labels."""
-    for message in _objects(client):
-        for meta in _metas(message):
-            for key in meta if isinstance(meta, dict) else ():
-                if not _KEY.fullmatch(key):
-                    raise Deviation("a key of _meta as the specification has it", brief(key))
 
 
 @check(
@@ -367,7 +355,11 @@ async def notification_not_answered(client: ClientUnderTest) -> None:
 
 @check(
     "jsonrpc.client-bears-no-capabilities",
-    proves=("jsonrpc.optional-components", "jsonrpc.components-optional"),
+    proves=(
+        "jsonrpc.optional-components",
+        "jsonrpc.components-optional",
+        "lifecycle.handle-missing-capabilities",
+    ),
     needs=("scenario:no-capabilities",),
 )
 async def bears_no_capabilities(client: ClientUnderTest) -> None:
@@ -379,7 +371,11 @@ async def bears_no_capabilities(client: ClientUnderTest) -> None:
 
 @check(
     "capability.client-only-declared",
-    proves=("capability.only-negotiated", "capability.only-negotiated-should"),
+    proves=(
+        "capability.only-negotiated",
+        "capability.only-negotiated-should",
+        "prompts.respect-capability",
+    ),
     needs=("scenario:no-capabilities",),
 )
 async def only_declared(client: ClientUnderTest) -> None:

@@ -78,6 +78,10 @@ async def _bad_request(_: Turn) -> JsonObject:
     raise Refuse(-32602, "this is not taken", status=400)
 
 
+async def _unknown_method(_: Turn) -> JsonObject:
+    raise Refuse(-32601, "there is no such method", status=404)
+
+
 async def _noisy(turn: Turn) -> JsonObject:
     """Notifications first: progress with fractions and no total, or for nobody; and log messages."""
     await turn.progress(0.5)
@@ -138,6 +142,15 @@ async def _media_type(turn: Turn) -> JsonObject:
     return text_result("typed")
 
 
+async def _upper_headers(turn: Turn) -> JsonObject:
+    outlet = turn.outlet
+    if isinstance(outlet, PostOutlet):
+        whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
+        await outlet.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
+        raise NoAnswer("it was answered by hand")
+    return text_result("upper")
+
+
 async def _gives(turn: Turn) -> JsonObject:
     value = STRUCTURED[turn.text("name")]
     return {**text_result("structured"), "structuredContent": value}
@@ -175,6 +188,8 @@ _MODERN: Final[tuple[tuple[str, Run], ...]] = (
     ("gives_no_type", _no_type),
     ("gives_bad_request", _bad_request),
     ("gives_media_type", _media_type),
+    ("gives_upper_headers", _upper_headers),
+    ("gives_unknown_method", _unknown_method),
     *((name, _gives) for name in STRUCTURED),
 )
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
 from mcp_conformance.client.registry import CLIENT_CHECKS, check
+from mcp_conformance.client.reported import report
 from mcp_conformance.client.result_scenarios import LARGE, RESULTS, STRUCTURED, UNICODE
-from mcp_conformance.verdicts import Deviation, NotTestable
+from mcp_conformance.verdicts import Deviation
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,40 +22,9 @@ _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
 
 
-def _reports(client: ClientUnderTest) -> dict[str, JsonObject]:
-    """What the client reported, by tool."""
-    found: dict[str, JsonObject] = {}
-    for message in client.run(RESULTS).sent("tools/call"):
-        params = message.get("params")
-        arguments = params.get("arguments") if isinstance(params, dict) and params.get("name") == "report" else None
-        if isinstance(arguments, dict):
-            found[str(arguments.get("of"))] = arguments
-    return found
-
-
-def _report(client: ClientUnderTest, name: str, *, control: str = "gives_plain") -> JsonObject:
-    """What the client made of something.
-
-    Args:
-        client: The client.
-        name: A tool, or the URI of a resource.
-        control: The tool that has to have given a result, for others to prove anything.
-
-    Raises:
-        NotTestable: It reports nothing at all, or the control failed.
-        Deviation: It reports the control, and did not come to this.
-    """
-    found = _reports(client)
-    if not found:
-        raise NotTestable("the client does not call the tool `report`")
-    if found.get(control, {}).get("outcome") != "result" and name != control:
-        raise NotTestable(f"the control failed: {control} gave {brief(found.get(control))}")
-    if name not in found:
-        asked = [each.get("params") for each in client.run(RESULTS).requests]
-        if not any(isinstance(each, dict) and name in (each.get("name"), each.get("uri")) for each in asked):
-            raise NotTestable(f"the client did not use {name}: {client.run(RESULTS).ending}")
-        raise Deviation(f"the client to go on behind {name}", client.run(RESULTS).ending)
-    return found[name]
+def _report(client: ClientUnderTest, name: str) -> JsonObject:
+    """What the client made of something in this scenario. See `report`."""
+    return report(client, RESULTS, name, control="gives_plain")
 
 
 def _add(
@@ -142,7 +112,7 @@ _add(
 )
 _add(
     "logging.client-bears-notifications",
-    ("logging.client-tolerates-notifications", "progress.client-tracks"),
+    ("logging.client-tolerates-notifications", "progress.client-tracks", "schema.number-fields-not-integer-only"),
     "Log messages and progress before a result do no harm, though nobody asked for them.",
     "gives_noise",
     ("result",),
@@ -198,6 +168,24 @@ _add(
     ("error",),
     transports=_HTTP,
     code=-32602,
+)
+_add(
+    "http.client-header-case",
+    ("header.name-case-insensitive",),
+    "The names of headers may be in any case.",
+    "gives_upper_headers",
+    ("result",),
+    transports=_HTTP,
+    text="upper",
+)
+_add(
+    "compat.client-http-404",
+    ("compat.client-http-404-with-body",),
+    "Status 404 with error -32601 in its body says that a method is unknown, and not that nobody is there.",
+    "gives_unknown_method",
+    ("error",),
+    transports=_HTTP,
+    code=-32601,
 )
 _add(
     "http.client-media-type",

@@ -11,9 +11,9 @@ from mcp_conformance.client.registry import check
 from mcp_conformance.client.turn import encoded
 from mcp_conformance.oracle import flaw, flaw_of_params
 from mcp_conformance.verdicts import Deviation, NotApplicable
-from mcp_core.revisions import MODERN
+from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types import LOGGING_LEVELS
-from mcp_core.types.meta import LOG_LEVEL
+from mcp_core.types.meta import CLIENT_INFO, LOG_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from mcp_conformance.client.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject
 
+_LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _LISTEN: Final = "subscriptions/listen"
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
 _DEFINED: Final = frozenset(
     f"io.modelcontextprotocol/{name}"
     for name in (
@@ -160,6 +162,27 @@ async def trace(client: ClientUnderTest) -> None:
     for value in found:
         if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value):
             raise Deviation("a traceparent of W3C Trace Context", brief(value))
+
+
+@check("schema.client-website", proves=("schema.implementation-website-url",))
+async def website(client: ClientUnderTest) -> None:
+    """Where a client names its website, that is a URI."""
+    infos = [meta.get(CLIENT_INFO) for meta in _metas(client)]
+    found = [info["websiteUrl"] for info in infos if isinstance(info, dict) and "websiteUrl" in info]
+    if not found:
+        raise NotApplicable("the client names no website")
+    for value in found:
+        if not isinstance(value, str) or not _URI.fullmatch(value):
+            raise Deviation("websiteUrl that is a URI", brief(value))
+
+
+@check("schema.client-cursor", proves=("schema.paginated",), revisions=_LEGACY)
+async def cursor(client: ClientUnderTest) -> None:
+    """Where a request has a cursor, that is a string: the first page is asked for without one."""
+    for evidence in client.all(told=True):
+        for message in evidence.requests:
+            if "cursor" in _params(message) and not isinstance(_params(message)["cursor"], str):
+                raise Deviation("a cursor that is a string, or none", brief(message))
 
 
 @check(

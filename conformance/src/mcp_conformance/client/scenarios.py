@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks import Transport
 from mcp_conformance.client.access_scenarios import ACCESS_SCENARIOS
 from mcp_conformance.client.asking_scenarios import ASKING_SCENARIOS
+from mcp_conformance.client.bearing_scenarios import BEARING_SCENARIOS
 from mcp_conformance.client.cancel_scenarios import CANCEL_SCENARIOS
+from mcp_conformance.client.changed_scenarios import CHANGED_SCENARIOS
+from mcp_conformance.client.completion_scenarios import COMPLETION_SCENARIOS
+from mcp_conformance.client.era_scenarios import ERA_SCENARIOS
+from mcp_conformance.client.fresh_scenarios import FRESH_SCENARIOS
 from mcp_conformance.client.header_scenarios import HEADER_SCENARIOS
 from mcp_conformance.client.http_scenarios import HTTP_SCENARIOS
 from mcp_conformance.client.oauth_scenarios import OAUTH_SCENARIOS
@@ -18,8 +23,10 @@ from mcp_conformance.client.offers import text_result
 from mcp_conformance.client.page_scenarios import PAGE_SCENARIOS
 from mcp_conformance.client.result_scenarios import RESULT_SCENARIOS
 from mcp_conformance.client.round_scenarios import ROUND_SCENARIOS
+from mcp_conformance.client.schema_scenarios import SCHEMA_SCENARIOS
 from mcp_conformance.client.stage import Scenario
 from mcp_conformance.client.stdio_scenarios import STDIO_SCENARIOS
+from mcp_conformance.client.task_scenarios import TASK_SCENARIOS
 from mcp_conformance.client.turn import Refuse
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2025_03_26, between
 
@@ -206,7 +213,14 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *PAGE_SCENARIOS,
         *RESULT_SCENARIOS,
         *CANCEL_SCENARIOS,
+        *TASK_SCENARIOS,
         *ACCESS_SCENARIOS,
+        *BEARING_SCENARIOS,
+        *CHANGED_SCENARIOS,
+        *COMPLETION_SCENARIOS,
+        *ERA_SCENARIOS,
+        *FRESH_SCENARIOS,
+        *SCHEMA_SCENARIOS,
         *OAUTH_SCENARIOS,
     )
 }

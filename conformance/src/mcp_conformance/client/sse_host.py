@@ -65,6 +65,10 @@ class SseHost:
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
             return
+        await self.answer(exchange)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answers a request that was entered already."""
         if exchange.target == self.path and exchange.method == "GET":
             await self._stream(exchange)
         elif exchange.target in self._open and exchange.method == "POST":

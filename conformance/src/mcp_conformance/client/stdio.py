@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         "stdio.client-stdin-clean",
         "stdio.one-message-per-line",
         "stdio.stdin-only-mcp",
+        "stdio.no-header-layer",
+        "stdio.client-support",
     ),
 )
 async def lines(client: ClientUnderTest) -> None:

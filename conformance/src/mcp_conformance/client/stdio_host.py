@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from mcp_conformance.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["Launch", "StdioHost", "open_stdio_host"]
+__all__ = ["STARTED", "Launch", "StdioHost", "open_stdio_host"]
+
+STARTED: Final = "the client started the server"
+"""How the note of a transcript begins that another connection follows."""
 
 _HEAD: Final = struct.Struct(">cI")
 _MOST: Final = 64 * 1024 * 1024
@@ -155,7 +158,7 @@ class StdioHost:
         launch.session.standing = launch
         launch.session.stands.set()
         self.launches.append(launch)
-        self._transcript.note(f"the client started the server, start {launch.number + 1}")
+        self._transcript.note(f"{STARTED}, start {launch.number + 1}")
         async with open_nursery() as nursery:
             if self.on_launch is not None:
                 await self.on_launch(launch)

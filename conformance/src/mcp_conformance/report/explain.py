@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks import Role, Subject
+from mcp_conformance.server.authorization_grants import LOGIN
+from mcp_conformance.server.authorization_server import NEED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,7 +22,15 @@ _SUBJECTS: Final[Mapping[Subject, str]] = {
     Subject.PROCESS: "on connections, or processes, that it opens itself",
     Subject.EVIDENCE: "by looking at what the other checks exchange",
 }
-_TARGETS: Final[Mapping[Role, str]] = {Role.SERVER: '--command "..."', Role.CLIENT: '--command "... {url}"'}
+_TARGETS: Final[Mapping[Role, str]] = {
+    Role.SERVER: 'server --command "..."',
+    Role.CLIENT: 'client --command "... {url}"',
+}
+_BY_NEED: Final[Mapping[str, str]] = {
+    LOGIN: 'authorization-server --issuer URL --browser "... {url}"',
+    NEED: "authorization-server --issuer URL",
+}
+"""What is put to the test is no server; the first that is needed tells."""
 
 
 def list_lines(checks: Iterable[Facts], revisions: Collection[str]) -> Iterator[str]:
@@ -62,4 +72,5 @@ def explain_lines(check: Facts) -> Iterator[str]:
         yield f"    {level} {id}: {text}"
         yield f"         {place}; {', '.join(revisions)}"
     yield ""
-    yield f"  run it      mcp-conformance {check.role.value} {_TARGETS[check.role]} --check {check.id}"
+    words = next((words for need, words in _BY_NEED.items() if need in check.needs), _TARGETS[check.role])
+    yield f"  run it      mcp-conformance {words} --check {check.id}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mcp_conformance.server import (  # noqa: F401  each enters its checks
     asking,
     authorization,
+    authorization_grants,
     authorization_proofs,
     authorization_server,
     batch,

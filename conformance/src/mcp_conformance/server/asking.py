@@ -50,7 +50,7 @@ async def _with(
 ) -> Conversation:
     """Calls a tool as a client with other capabilities."""
     server.tool(fixture)
-    async with server.share(capabilities=capabilities) as peer:
+    async with server.share(capabilities=capabilities, evident=True) as peer:
         return await converse(server, fixture, replies=replies, peer=peer)
 
 

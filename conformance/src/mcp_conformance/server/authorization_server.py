@@ -1,4 +1,4 @@
-"""Authorization servers, as far as they can be seen without anybody who logs in: metadata, registration, redirection."""
+"""Authorization servers, as far as they show it to anybody: metadata, registration, redirection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http import HttpAnswer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["NEED"]
+__all__ = ["NEED", "ask", "issuer_of", "known_metadata", "with_proofs"]
 
 NEED: Final = "authorization-server"
 """What these checks need."""
@@ -34,7 +34,7 @@ _OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
 _REDIRECT: Final = "http://127.0.0.1:49152/callback"
 
 
-async def _ask(
+async def ask(
     server: ServerUnderTest, method: str, url: str, headers: tuple[tuple[str, str], ...] = (), body: bytes | None = None
 ) -> HttpAnswer:
     """One request to the authorization server. Raises `Deviation` when there is no answer."""
@@ -50,7 +50,8 @@ async def _ask(
     raise AssertionError("the block ends by one of them")
 
 
-def _issuer(server: ServerUnderTest) -> str:
+def issuer_of(server: ServerUnderTest) -> str:
+    """What the authorization server under test calls itself. Raises `NotApplicable` when there is none."""
     issuer = server.settings.authorization_server
     if issuer is None:
         raise NotApplicable("no authorization server is put to the test: see the command authorization-server")
@@ -59,17 +60,17 @@ def _issuer(server: ServerUnderTest) -> str:
 
 async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
     """The metadata, by where they are."""
-    issuer = _issuer(server)
+    issuer = issuer_of(server)
     found: dict[Well, JsonObject] = {}
     for well in (Well.OAUTH, *_OPENID):
-        answer = await _ask(server, "GET", well.url(issuer), (("Accept", "application/json"),))
+        answer = await ask(server, "GET", well.url(issuer), (("Accept", "application/json"),))
         document = json_object(answer.body) if answer.status == 200 else None
         if document is not None:
             found[well] = document
     return found
 
 
-async def _metadata(server: ServerUnderTest) -> JsonObject:
+async def known_metadata(server: ServerUnderTest) -> JsonObject:
     """The metadata, wherever they are. Raises `NotTestable` when they are nowhere."""
     found = await _documents(server)
     if not found:
@@ -89,8 +90,8 @@ async def metadata_oauth(server: ServerUnderTest) -> None:
     """The authorization server has metadata in the manner of RFC 8414."""
     document = (await _documents(server)).get(Well.OAUTH)
     if document is None:
-        raise Deviation("a document", f"none at {Well.OAUTH.url(_issuer(server))}")
-    _right(document, _issuer(server), "metadata")
+        raise Deviation("a document", f"none at {Well.OAUTH.url(issuer_of(server))}")
+    _right(document, issuer_of(server), "metadata")
 
 
 @check(
@@ -102,7 +103,7 @@ async def metadata(server: ServerUnderTest) -> None:
     if not found:
         raise Deviation("metadata at one of the well-known URIs", "none")
     for well, document in found.items():
-        _right(document, _issuer(server), f"document at {well.url(_issuer(server))}")
+        _right(document, issuer_of(server), f"document at {well.url(issuer_of(server))}")
 
 
 @check(
@@ -114,8 +115,8 @@ async def metadata(server: ServerUnderTest) -> None:
 )
 async def metadata_at_root(server: ServerUnderTest) -> None:
     """A server that is its own authorization server has the metadata at the root of its host."""
-    base = origin_of(_issuer(server))
-    answer = await _ask(server, "GET", Well.OAUTH.url(base), (("Accept", "application/json"),))
+    base = origin_of(issuer_of(server))
+    answer = await ask(server, "GET", Well.OAUTH.url(base), (("Accept", "application/json"),))
     document = json_object(answer.body) if answer.status == 200 else None
     if document is None:
         raise Deviation(f"metadata at {Well.OAUTH.url(base)}", f"HTTP {answer.status}")
@@ -132,9 +133,9 @@ async def default_endpoints(server: ServerUnderTest) -> None:
     """A server that is its own authorization server, and has no metadata, has the default endpoints."""
     if await _documents(server):
         raise NotApplicable("it has metadata")
-    base = origin_of(_issuer(server))
+    base = origin_of(issuer_of(server))
     for method, path in (("GET", "/authorize"), ("POST", "/token"), ("POST", "/register")):
-        answer = await _ask(server, method, base + path, body=None if method == "GET" else b"")
+        answer = await ask(server, method, base + path, body=None if method == "GET" else b"")
         if answer.status == 404:
             raise Deviation(f"an endpoint at {path}", "HTTP 404")
 
@@ -167,8 +168,8 @@ async def openid_pkce(server: ServerUnderTest) -> None:
 )
 async def endpoints_https(server: ServerUnderTest) -> None:
     """All endpoints are https."""
-    own = is_loopback(_issuer(server))
-    for name, value in (await _metadata(server)).items():
+    own = is_loopback(issuer_of(server))
+    for name, value in (await known_metadata(server)).items():
         if not name.endswith("_endpoint") and name != "jwks_uri":
             continue
         if not str(value).startswith("https://") and not (own and is_loopback(str(value))):
@@ -180,7 +181,7 @@ async def endpoints_https(server: ServerUnderTest) -> None:
 @check("auth.as-registers", proves=("auth.dcr-server",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def registers(server: ServerUnderTest) -> None:
     """Clients can register themselves (RFC 7591)."""
-    if not isinstance((await _metadata(server)).get("registration_endpoint"), str):
+    if not isinstance((await known_metadata(server)).get("registration_endpoint"), str):
         raise Deviation("a registration_endpoint in the metadata", "none")
     await _registered(server)
 
@@ -194,14 +195,14 @@ async def registers(server: ServerUnderTest) -> None:
 )
 async def documents(server: ServerUnderTest) -> None:
     """Metadata documents of clients are taken, and the metadata say so."""
-    value = (await _metadata(server)).get("client_id_metadata_document_supported")
+    value = (await known_metadata(server)).get("client_id_metadata_document_supported")
     if value is not True:
         raise Deviation("client_id_metadata_document_supported true", brief(value))
 
 
 async def _registered(server: ServerUnderTest) -> str:
     """A client id. Raises `NotApplicable` where nobody registers, `Deviation` where it fails."""
-    endpoint = (await _metadata(server)).get("registration_endpoint")
+    endpoint = (await known_metadata(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
         raise NotApplicable("clients cannot register themselves")
     document: JsonObject = {
@@ -212,9 +213,7 @@ async def _registered(server: ServerUnderTest) -> str:
         "token_endpoint_auth_method": "none",
         "application_type": "native",
     }
-    answer = await _ask(
-        server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode()
-    )
+    answer = await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode())
     id = (json_object(answer.body) or {}).get("client_id")
     if answer.status not in (200, 201) or not isinstance(id, str):
         raise Deviation("a client id for a registration", f"HTTP {answer.status}, {answer.body[:120]!r}")
@@ -223,7 +222,7 @@ async def _registered(server: ServerUnderTest) -> str:
 
 async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpAnswer:
     """The answer to an authorization request; `None`: the field is left out."""
-    endpoint = str((await _metadata(server)).get("authorization_endpoint"))
+    endpoint = str((await known_metadata(server)).get("authorization_endpoint"))
     fields: dict[str, str | None] = {
         "response_type": "code",
         "redirect_uri": _REDIRECT,
@@ -234,7 +233,7 @@ async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpAnsw
     }
     told = {name: value for name, value in fields.items() if value is not None}
     joint = "&" if urlsplit(endpoint).query else "?"
-    return await _ask(server, "GET", f"{endpoint}{joint}{urlencode(told)}", (("Accept", "text/html"),))
+    return await ask(server, "GET", f"{endpoint}{joint}{urlencode(told)}", (("Accept", "text/html"),))
 
 
 @check(
@@ -272,8 +271,9 @@ def _listed(document: JsonObject, name: str) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-async def _with_proofs(server: ServerUnderTest) -> JsonObject:
-    document = await _metadata(server)
+async def with_proofs(server: ServerUnderTest) -> JsonObject:
+    """The metadata of one that binds tokens to keys. Raises `NotApplicable` where it does not."""
+    document = await known_metadata(server)
     if "dpop_signing_alg_values_supported" not in document:
         raise NotApplicable("it binds no tokens to keys")
     return document
@@ -282,7 +282,7 @@ async def _with_proofs(server: ServerUnderTest) -> JsonObject:
 @check("dpop.as-algorithms", proves=("dpop.as-alg-values",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def proof_algorithms(server: ServerUnderTest) -> None:
     """The metadata list the algorithms of proofs."""
-    value = (await _with_proofs(server)).get("dpop_signing_alg_values_supported")
+    value = (await with_proofs(server)).get("dpop_signing_alg_values_supported")
     if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
         raise Deviation("dpop_signing_alg_values_supported to be a list of algorithms", brief(value))
 
@@ -290,13 +290,13 @@ async def proof_algorithms(server: ServerUnderTest) -> None:
 @check("dpop.as-asymmetric", proves=("dpop.as-no-none",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def proofs_asymmetric(server: ServerUnderTest) -> None:
     """None of the algorithms of proofs is symmetric, or no algorithm at all."""
-    for each in _listed(await _with_proofs(server), "dpop_signing_alg_values_supported"):
+    for each in _listed(await with_proofs(server), "dpop_signing_alg_values_supported"):
         if str(each).lower() == "none" or str(each).upper().startswith("HS"):
             raise Deviation("asymmetric algorithms only", brief(each))
 
 
 async def _with_machines(server: ServerUnderTest) -> JsonObject:
-    document = await _metadata(server)
+    document = await known_metadata(server)
     if "client_credentials" not in _listed(document, "grant_types_supported"):
         raise NotApplicable("it does not list client_credentials: it is none for machines")
     return document

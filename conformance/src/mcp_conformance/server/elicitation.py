@@ -203,7 +203,7 @@ _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
 async def _pages(server: ServerUnderTest) -> list[Question]:
     """What a tool asks that wants a page to be seen."""
     server.tool(_URL)
-    async with server.share(capabilities=_BOTH) as peer:
+    async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
     found = [each for each in done.asked(_METHOD) if each.params.get("mode") == "url"]
     if not found:
@@ -225,7 +225,7 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
     """A client is asked in no mode that it does not declare; one that names none has forms only."""
     await _pages(server)
     for declared, fixture, mode in _MODES:
-        async with server.share(capabilities=declared) as peer:
+        async with server.share(capabilities=declared, evident=True) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
         for each in done.asked(_METHOD):
             if each.params.get("mode", "form") == mode:
@@ -320,7 +320,7 @@ async def complete_to_asked(server: ServerUnderTest) -> None:
 async def no_complete(server: ServerUnderTest) -> None:
     """That a page is done is not told by a notification."""
     server.tool(_URL)
-    async with server.share(capabilities=_BOTH) as peer:
+    async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
         if not done.asked(_METHOD):
             raise NotTestable(f"the control failed: {_URL} asks nothing")
@@ -346,7 +346,7 @@ async def no_complete(server: ServerUnderTest) -> None:
 async def required(server: ServerUnderTest) -> None:
     """What has to wait for a page is refused with -32042, and the pages that are to be seen, each with its id."""
     name, arguments = server.tool(_URL_REQUIRED)
-    async with server.share(capabilities=_BOTH) as peer:
+    async with server.share(capabilities=_BOTH, evident=True) as peer:
         answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
     data = answer.error(-32042, what="a call that has to wait for a page").get("data")
     pages = data.get("elicitations") if isinstance(data, dict) else None

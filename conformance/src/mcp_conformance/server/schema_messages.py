@@ -62,7 +62,10 @@ look(
     "schema.request-methods-server",
     "schema.request-methods-server-elicitation",
     "schema.request-methods-server-tasks",
-    at=lambda seen: (each["method"] for each in seen.spoken if "id" in each),
+    # A notification with an id is the matter of another check.
+    at=lambda seen: (
+        each["method"] for each in seen.spoken if "id" in each and not str(each["method"]).startswith("notifications/")
+    ),
     by=_request,
     what="request",
 )

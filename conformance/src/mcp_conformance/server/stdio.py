@@ -95,14 +95,19 @@ async def pieces(server: ServerUnderTest) -> None:
     peer = _pipes(server.peer)
     await peer.fence()
     method = "ping" if peer.handshake else "server/discover"
-    line = encoded(peer.message(method, id="in pieces"))
+    first, line, last = (encoded(peer.message(method, id=id)) for id in ("before it", "in pieces", "behind it"))
     known = len(peer.strays)
-    await peer.process.send(line[:20])
-    await peer.send_line(line[20:] + b"\n" + encoded(peer.message(method, id="behind it")))
+
+    def found() -> list[str]:
+        return sorted(str(each.get("id")) for each in peer.strays[known:] if "result" in each)
+
+    # The answer to the first line shows that the piece behind it was read.
+    await peer.process.send(first + b"\n" + line[:20])
+    await peer.until(lambda: "before it" in found(), "a result for a line with a piece of the next one behind it")
+    await peer.send_line(line[20:] + b"\n" + last)
     await peer.fence()
-    found = sorted(str(each.get("id")) for each in peer.strays[known:] if "result" in each)
-    if found != ["behind it", "in pieces"]:
-        raise Deviation("a result for each of the two lines", brief(list(peer.strays[known:])))
+    if found() != ["before it", "behind it", "in pieces"]:
+        raise Deviation("a result for each of the three lines", brief(list(peer.strays[known:])))
 
 
 @check(

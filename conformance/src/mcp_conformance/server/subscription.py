@@ -327,7 +327,12 @@ async def not_on_another_connection(server: ServerUnderTest) -> None:
 
 
 async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
-    """Ends the input of a server in the midst of a subscription; its id, and all that came then."""
+    """Ends the input of a server in the midst of a subscription; its id, and all that came then.
+
+    Raises:
+        NotTestable: Nothing came. To such a server the end of its input is the end of the transport, behind which it has
+            nobody to tell.
+    """
     wanted = _filter(server, *_offered(server))
     async with server.open() as peer:
         if not isinstance(peer, StdioPeer):
@@ -340,6 +345,8 @@ async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
         ended = peer
         await peer.until(lambda: ended.ended, "the end of the output")
         later = [each for entry in peer.transcript.entries[before:] for each in objects(entry) if not entry.sent]
+        if not later:
+            raise NotTestable("the server ends with its input, and says nothing any more")
         return message["id"], later
 
 

@@ -82,7 +82,9 @@ async def progress_ends(server: ServerUnderTest) -> None:
     # Takes as long as the whole of the other one would have taken.
     again = await _begun(server, "conformance-after")
     await until(server, again, "completed")
-    late = [each for each in _told(peer)[at_once:] if member(each, "params", "progressToken") == "conformance-cancelled"]
+    late = [
+        each for each in _told(peer)[at_once:] if member(each, "params", "progressToken") == "conformance-cancelled"
+    ]
     if late:
         raise Deviation("no progress of a task that was cancelled", brief(late[0]))
 

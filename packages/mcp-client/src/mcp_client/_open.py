@@ -217,7 +217,8 @@ def open_stdio(
         log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
             modern one with each request; without it they send what they like, or nothing.
         validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
-            log, or not checked. Only tools that `list_tools` brought are checked.
+            log, or not checked. Only tools that `list_tools` brought are checked. What cannot be validated, since the
+            schema is in an unknown dialect or refers elsewhere, is raised and warned of as well.
         extensions: Methods and notifications beyond the specification.
         middleware: What stands around every message; the first is the outermost.
         cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).
@@ -284,7 +285,8 @@ def open_stream(
         log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
             modern one with each request; without it they send what they like, or nothing.
         validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
-            log, or not checked. Only tools that `list_tools` brought are checked.
+            log, or not checked. Only tools that `list_tools` brought are checked. What cannot be validated, since the
+            schema is in an unknown dialect or refers elsewhere, is raised and warned of as well.
         extensions: Methods and notifications beyond the specification.
         middleware: What stands around every message; the first is the outermost.
         cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).

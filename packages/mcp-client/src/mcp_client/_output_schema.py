@@ -1,8 +1,8 @@
 """Whether the structured result of a tool is what the tool's output schema promises.
 
 Most schemas are never used, and the validator is a large module, so both wait until a result comes. A schema that
-cannot be used (unknown dialect, a reference to elsewhere, far too large) means that its tool is not validated, never
-that it cannot be called.
+cannot be used (unknown dialect, a reference to elsewhere, far too large) never means that its tool cannot be called: what
+it gives cannot be validated, and is treated as the policy says of what breaks its schema.
 
 A schema comes from a server, so it is measured first, with its references followed: a few lines of nested references
 can stand for billions of subschemas. Patterns are matched in linear time, and nothing is ever fetched.
@@ -66,7 +66,7 @@ _PROBLEM_CHARACTERS: Final = 300
 
 
 class InvalidToolOutput(RemoteProtocolError):
-    """A tool gave a structured result that its output schema does not allow, and the policy is `raise`."""
+    """A tool gave a structured result that is not, or not known to be, as its output schema says; the policy is `raise`."""
 
     def __init__(self, message: str, *, problems: tuple[str, ...], result: CallToolResult) -> None:
         super().__init__(message, anchor="server/tools#output-schema")
@@ -92,7 +92,7 @@ class OutputSchemas:
             raise ValueError(f"validate_output must be 'raise', 'warn' or 'off', not {policy!r}")
         self._policy: Final = policy
         self._schemas: dict[str, JsonObject] = {}
-        self._compiled: dict[str, jsonschema_rs.Validator | None] = {}
+        self._compiled: dict[str, jsonschema_rs.Validator | str] = {}
 
     def learn(self, tools: Iterable[Tool]) -> None:
         """The tools were listed."""
@@ -112,7 +112,20 @@ class OutputSchemas:
         """
         if tool not in self._schemas or result.is_error:
             return
-        problems = self._problems(tool, result)
+        if tool not in self._compiled:
+            self._compiled[tool] = _compiled(self._schemas[tool])
+            self._warn_of(tool)
+        compiled = self._compiled[tool]
+        if isinstance(compiled, str):
+            if self._policy == "raise":
+                raise InvalidToolOutput(
+                    f"the result of the tool {tool!r} cannot be validated: {compiled} (validate_output='warn' lets it"
+                    " pass)",
+                    problems=(compiled,),
+                    result=result,
+                )
+            return
+        problems = _problems(compiled, result)
         if not problems:
             return
         complaint = f"the result of the tool {tool!r} breaks its output schema: {problems[0]}"
@@ -122,22 +135,24 @@ class OutputSchemas:
             )
         _log.warning("%s", complaint)
 
-    def _problems(self, tool: str, result: CallToolResult) -> tuple[str, ...]:
-        if tool not in self._compiled:
-            self._compiled[tool] = _compiled_or_none(tool, self._schemas[tool])
-        compiled = self._compiled[tool]
-        if compiled is None:
+    def _warn_of(self, tool: str) -> None:
+        """Says once that a tool is not validated, where nothing is raised."""
+        reason = self._compiled[tool]
+        if isinstance(reason, str) and self._policy == "warn":
+            _log.warning("the results of the tool %r are not validated: %s", tool, reason)
+
+
+def _problems(compiled: jsonschema_rs.Validator, result: CallToolResult) -> tuple[str, ...]:
+    value = result.structured_content
+    if isinstance(value, Absent):
+        return ("$: there is no structured content",)
+    try:
+        if compiled.is_valid(value):
             return ()
-        value = result.structured_content
-        if isinstance(value, Absent):
-            return ("$: there is no structured content",)
-        try:
-            if compiled.is_valid(value):
-                return ()
-            return tuple(_told(error) for error in itertools.islice(compiled.iter_errors(value), _PROBLEMS))
-        except (ValueError, OverflowError) as error:
-            # A lone surrogate or a number out of range: JSON can write it, the validator cannot hold it.
-            return (f"$: cannot be validated: {error}",)
+        return tuple(_told(error) for error in itertools.islice(compiled.iter_errors(value), _PROBLEMS))
+    except (ValueError, OverflowError) as error:
+        # A lone surrogate or a number out of range: JSON can write it, the validator cannot hold it.
+        return (f"$: cannot be validated: {error}",)
 
 
 def _told(problem: jsonschema_rs.ValidationError) -> str:
@@ -145,12 +160,12 @@ def _told(problem: jsonschema_rs.ValidationError) -> str:
     return f"${path}: {problem.message}"[:_PROBLEM_CHARACTERS]
 
 
-def _compiled_or_none(tool: str, schema: JsonObject) -> jsonschema_rs.Validator | None:
+def _compiled(schema: JsonObject) -> jsonschema_rs.Validator | str:
+    """A validator, or why there is none."""
     try:
         return _compile(schema)
     except _Unusable as reason:
-        _log.info("the results of the tool %r are not validated: %s", tool, reason)
-        return None
+        return str(reason)
 
 
 def _compile(schema: JsonObject) -> jsonschema_rs.Validator:

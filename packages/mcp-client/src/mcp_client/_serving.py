@@ -11,6 +11,8 @@ from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpE
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
+from mcp_core.types import CreateMessageResult, CreateTaskResult, ElicitResult, evolve
+from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +143,7 @@ class Serving:
             if isinstance(outcome, RequestFailed):
                 outgoing = connection.fail(event.id, outcome)
             else:
-                outgoing = connection.respond(event.id, outcome)
+                outgoing = connection.respond(event.id, _related(event, outcome))
             if outgoing is None:
                 return None
             # Whether JSON can say it has to be known before it is joined with others.
@@ -165,3 +167,17 @@ class Serving:
         joined = None if reply is None or self._over else reply.drop(id)
         if joined is not None:
             self._transport.send_nowait(joined)
+
+
+def _related(event: RequestReceived, outcome: object) -> object:
+    """The answer to what a task of the server asks names the task, as the question does (2025-11-25)."""
+    asked = getattr(event.params, "meta", None) or {}
+    if RELATED_TASK not in asked or not event.peer.revision.core_tasks or event.row.task_capability is None:
+        return outcome
+    related = {RELATED_TASK: asked[RELATED_TASK]}
+    if isinstance(outcome, dict):
+        meta = outcome.get("_meta")
+        return {**outcome, "_meta": {**(meta if isinstance(meta, dict) else {}), **related}}
+    if isinstance(outcome, ElicitResult | CreateMessageResult | CreateTaskResult):
+        return evolve(outcome, meta={**(outcome.meta or {}), **related})
+    return outcome

@@ -1,0 +1,55 @@
+"""Raw servers with one fault each: that the command which tries them says rightly what was seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from mutants.faults import Row
+from mutants.run import try_fault
+from mutants.table import FAULTS
+
+
+@pytest.fixture(autouse=True)
+def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent.parent / "fixtures"))
+
+
+@pytest.mark.parametrize(
+    ("name", "transport"),
+    [("unknown-method-code", "stdio"), ("completion-unserved", "http"), ("unnamed-events", "http-sse")],
+)
+async def test_a_fault_is_seen_by_the_checks_that_are_meant_for_it(name: str, transport: str) -> None:
+    trial = await try_fault(name, transport, own=True)
+
+    assert (trial.missed, trial.collateral) == ((), ())
+    assert trial.killed
+
+
+async def test_only_the_checks_of_an_area_judge() -> None:
+    # The schema says the same of a ping, in an area of its own.
+    assert FAULTS["ping-with-more"].caught_by == ("ping.empty-result", "schema.empty-result")
+
+    trial = await try_fault("ping-with-more", "stdio", ["ping"])
+
+    assert trial.killed
+
+
+async def test_a_fault_that_is_seen_by_others_than_it_is_meant_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = FAULTS["ping-with-more"]
+    other = Row(
+        row.make,
+        area="jsonrpc",
+        caught_by=("jsonrpc.unknown-method",),
+        revisions=row.revisions,
+        transports=row.transports,
+    )
+    monkeypatch.setitem(FAULTS, "ping-with-more", other)
+
+    trial = await try_fault("ping-with-more", "stdio", own=True)
+
+    assert trial.missed == ("jsonrpc.unknown-method",)
+    assert not trial.killed
+
+    trial = await try_fault("ping-with-more", "stdio", ["ping"])
+
+    assert trial.collateral == ("ping.empty-result",)

@@ -1,0 +1,56 @@
+"""The tasks of the fake server, which no clock moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_conformance.client.task_stage import Course, Job, at_end, in_words
+from mcp_core.jsonrpc.messages import JsonObject
+
+
+def test_a_task_goes_a_step_with_each_look_and_stays_at_the_last() -> None:
+    job = Job(course=Course(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
+    assert job.status() == "working"
+    assert [(job.look(), job.interval) for _ in range(3)] == [("working", 20), ("failed", 20), ("failed", 20)]
+    assert job.shown("failed", modern=False)["statusMessage"] == "it could not be done"
+
+
+def test_a_task_waits_until_all_is_answered() -> None:
+    job = Job(course=Course(name="t", steps=("working", "input_required", "completed"), asks=("a", "b")))
+    assert [job.look(), job.look()] == ["input_required", "input_required"]
+    job.answered.add("a")
+    assert job.look() == "input_required"
+    job.answered.add("b")
+    assert job.look() == "completed"
+
+
+def test_how_a_task_ended_first_is_how_it_ended() -> None:
+    job = Job(course=Course(name="t"))
+    job.end("cancelled")
+    job.end("completed")
+    assert job.look() == "cancelled"
+    assert job.done.is_set()
+
+
+def test_a_task_may_be_forgotten_when_its_steps_are_through() -> None:
+    job = Job(course=Course(name="t", steps=("working", "working"), forgotten=True))
+    assert job.look() == "working"
+    assert not job.forgotten
+    job.look()
+    assert job.forgotten
+
+
+@pytest.mark.parametrize(
+    ("log", "ended"),
+    [
+        ([], False),
+        ([{"what": "created", "status": "working"}, {"what": "told", "status": "completed"}], False),
+        ([{"what": "tasks/get", "status": "working"}], False),
+        ([{"what": "tasks/get", "status": "failed"}], True),
+        ([{"what": "tasks/result", "status": "working"}], True),
+        ([{"what": "tasks/cancel", "status": "working"}], True),
+    ],
+)
+def test_a_client_is_at_the_end_when_it_knows_it_or_gave_up(log: list[JsonObject], ended: bool) -> None:
+    assert at_end(log) is ended
+    assert in_words(log).count("working") == str(log).count("working")
