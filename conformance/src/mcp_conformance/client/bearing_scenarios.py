@@ -258,13 +258,13 @@ def _no_request(stage: Stage) -> None:
     async def send(turn: Turn) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
         await turn.ask("ping", name="before")
+        await turn.outlet.send(encoded(odd), deviant="a method that is a number")
+        stage.notes["sent"] = True
+        await turn.ask("ping", name="behind")
+        # Last: a client may take it for the answer to its call, and be done.
         if turn.revision in between(R2025_11_25):
             error: JsonObject = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "nothing was understood"}}
             await turn.outlet.send(encoded(error))
-        await turn.ask("ping", name="behind")
-        # Last: what comes behind it must not be laid at the door of the error.
-        await turn.outlet.send(encoded(odd), deviant="a method that is a number")
-        stage.notes["sent"] = True
         await turn.ask("ping", name="last")
         return text_result("sent")
 

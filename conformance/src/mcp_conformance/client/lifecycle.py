@@ -193,9 +193,10 @@ async def discover_params(client: ClientUnderTest) -> None:
 async def probe(client: ClientUnderTest) -> None:
     """The first request to a server that was started is `server/discover`."""
     for evidence in client.all(told=True):
-        for messages in evidence.conversations:
-            if messages and messages[0].get("method") != "server/discover":
-                raise Deviation("server/discover before all else", brief(messages[0]))
+        # Of the first process: a client may probe one, and know the answer for those that it starts after that.
+        messages = next((each for each in evidence.conversations if each), [])
+        if messages and messages[0].get("method") != "server/discover":
+            raise Deviation("server/discover before all else", brief(messages[0]))
 
 
 @check("version.client-retry", proves=("version.retry-mutual",), needs=("scenario:request-metadata",))
