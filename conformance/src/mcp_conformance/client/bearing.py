@@ -345,6 +345,6 @@ async def bears_error_without_id(client: ClientUnderTest) -> None:
     answers = {each.name: each.response for each in evidence.server.asked}
     if answers.get("behind") is None:
         raise NotTestable("the control failed: the client answers no ping before the error comes")
-    # Over pipes it may be taken for the answer to the only call that waits for one: then the client is done.
+    # It may be taken for the answer to the only call that waits for one: then the client is done.
     if evidence.status is None or (answers.get("last") is None and evidence.status != 0):
         raise Deviation("an answer to the ping behind it, or an orderly end", evidence.ending)
