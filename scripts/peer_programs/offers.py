@@ -1,0 +1,266 @@
+"""What the servers on the official Python SDK offer: the fixtures of the suite, as far as the SDK lends itself to them.
+
+One module for both major versions: they register things alike. There is no sound: 2024-11-05 has none, and what is registered
+is the same in each revision.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Annotated
+
+import anyio
+
+try:
+    from mcp import MCPError
+    from mcp.server.mcpserver import Context, Image, MCPServer
+except ImportError:
+    # 1.x
+    from mcp import McpError as MCPError
+    from mcp.server.fastmcp import Context, Image
+    from mcp.server.fastmcp import FastMCP as MCPServer
+from mcp.types import (
+    Completion,
+    EmbeddedResource,
+    ErrorData,
+    ImageContent,
+    PromptReference,
+    TextResourceContents,
+)
+from pydantic import BaseModel, Field
+
+__all__ = ["Person", "add_offers"]
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+CANDIDATES = tuple(f"word{number:03}" for number in range(150))
+WORDS = ("test", "testing", "tested")
+STEP = 0.02
+
+waiting: dict[str, tuple[anyio.Event, list[str]]] = {}
+"""How the calls of `conformance_wait` are released, and what became of them, by key."""
+
+
+class Person(BaseModel):
+    """What the user is asked for."""
+
+    username: str
+    email: str
+
+
+class Structured(BaseModel):
+    """A number, as data."""
+
+    value: float
+
+
+def embedded(uri: str) -> EmbeddedResource:
+    """A resource within something."""
+    contents = TextResourceContents.model_validate(
+        {"uri": uri, "mimeType": "text/plain", "text": "An embedded resource."}
+    )
+    return EmbeddedResource(type="resource", resource=contents)
+
+
+def add_offers(server: MCPServer) -> None:
+    """Registers everything that asks nobody."""
+    for function in TOOLS:
+        server.tool()(function)
+    # In 1.x the SDK makes an output schema of any annotation unless it is told not to.
+    server.tool(structured_output=False)(test_embedded_resource)
+    server.tool(structured_output=False)(test_image_content)
+    server.resource("test://static-text", mime_type="text/plain")(static_text)
+    server.resource("test://watched-resource", mime_type="text/plain")(static_text)
+    server.resource("test://static-binary", mime_type="image/png")(static_binary)
+    server.resource("test://conformance/failing", mime_type="text/plain")(failing)
+    server.resource("test://template/{id}/data", mime_type="application/json")(template)
+    for function in PROMPTS:
+        server.prompt()(function)
+    server.completion()(complete)
+
+
+def invalid_params(message: str) -> Exception:
+    """The error -32602: what it is made of differs between the versions."""
+    try:
+        return MCPError(-32602, message)
+    except TypeError:
+        return MCPError(ErrorData(code=-32602, message=message))
+
+
+async def test_simple_text() -> str:
+    """Returns a text."""
+    return "A simple text."
+
+
+async def test_image_content() -> Image:
+    """Returns a picture."""
+    return Image(data=base64.b64decode(PNG), format="png")
+
+
+async def test_embedded_resource() -> EmbeddedResource:
+    """Returns a resource."""
+    return embedded("test://embedded-resource")
+
+
+async def test_error_handling() -> str:
+    """Always fails."""
+    raise ValueError("This tool always fails.")
+
+
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Logs three times."""
+    for words in ("started", "at work", "done"):
+        await ctx.log("info", words)
+        await anyio.sleep(STEP)
+    return "Logged three times."
+
+
+async def test_logging_tool(ctx: Context) -> str:
+    """Logs once."""
+    await ctx.log("info", "once")
+    return "Logged once."
+
+
+async def test_tool_with_progress(ctx: Context) -> str:
+    """Tells how far it is."""
+    for done in (0, 50, 100):
+        await ctx.report_progress(done, 100)
+        await anyio.sleep(STEP)
+    return "Told three times."
+
+
+async def conformance_constrained(count: Annotated[int, Field(ge=1, le=10)]) -> str:
+    """Takes a number from 1 to 10."""
+    return f"The number is {count}."
+
+
+async def conformance_structured(value: float) -> Structured:
+    """Returns a number."""
+    return Structured(value=value)
+
+
+async def conformance_logging(secret: str, ctx: Context) -> str:
+    """Logs at each level."""
+    for level in LEVELS:
+        await ctx.log(level, f"This is {level}.", logger_name="conformance")
+    return f"Logged at each level, and kept {len(secret)} characters to itself."
+
+
+async def conformance_slow(ctx: Context) -> str:
+    """Works for two seconds."""
+    for step in range(1, 101):
+        await ctx.report_progress(step, 100)
+        await anyio.sleep(STEP)
+    return "Worked for two seconds."
+
+
+async def conformance_wait(key: str, ctx: Context) -> str:
+    """Waits until it is released."""
+    released, state = waiting[key] = (anyio.Event(), ["running"])
+    await ctx.report_progress(1)
+    try:
+        await released.wait()
+    except anyio.get_cancelled_exc_class():
+        state[0] = "cancelled"
+        raise
+    state[0] = "finished"
+    return "It was released."
+
+
+async def conformance_release(key: str) -> str:
+    """Releases a call."""
+    if key in waiting:
+        waiting[key][0].set()
+    return "Released."
+
+
+async def conformance_outcome(key: str) -> str:
+    """Says what became of a call."""
+    return waiting[key][1][0] if key in waiting else "unknown"
+
+
+async def static_text() -> str:
+    """A text."""
+    return "A static text."
+
+
+async def static_binary() -> bytes:
+    """A picture."""
+    return base64.b64decode(PNG)
+
+
+async def failing() -> str:
+    """Cannot be read."""
+    raise ValueError("It cannot be read.")
+
+
+async def template(id: str) -> str:
+    """Data by number."""
+    return json.dumps({"id": id})
+
+
+def test_simple_prompt() -> str:
+    """A text."""
+    return "A simple prompt."
+
+
+def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """A text with two arguments."""
+    return f"The arguments are {arg1} and {arg2}."
+
+
+def test_prompt_with_image() -> list[dict[str, object]]:
+    """A picture."""
+    return [{"role": "user", "content": ImageContent(type="image", data=PNG, mimeType="image/png")}]
+
+
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[dict[str, object]]:  # noqa: N803  its name on the wire
+    """A resource."""
+    return [{"role": "user", "content": embedded(resourceUri)}]
+
+
+def conformance_prompt_with_many_completions(word: str) -> str:
+    """A text."""
+    return word
+
+
+def conformance_failing_prompt(word: str) -> str:
+    """Cannot be made."""
+    raise ValueError(f"It cannot be made of {word}.")
+
+
+async def complete(ref: object, argument: object, context: object) -> Completion | None:
+    """Completes the words that have candidates."""
+    name = ref.name if isinstance(ref, PromptReference) else ""
+    if name == "conformance_failing_prompt":
+        raise ValueError("It cannot be completed.")
+    if name and name not in [prompt.__name__ for prompt in PROMPTS]:
+        raise invalid_params(f"There is no prompt {name}.")
+    candidates = {"test_prompt_with_arguments": WORDS, "conformance_prompt_with_many_completions": CANDIDATES}
+    found = [each for each in candidates.get(name, ()) if each.startswith(argument.value)]
+    return Completion.model_validate({"values": found[:100], "total": len(found), "hasMore": len(found) > 100})
+
+
+TOOLS = (
+    test_simple_text,
+    test_error_handling,
+    test_tool_with_logging,
+    test_logging_tool,
+    test_tool_with_progress,
+    conformance_constrained,
+    conformance_structured,
+    conformance_logging,
+    conformance_slow,
+    conformance_wait,
+    conformance_release,
+    conformance_outcome,
+)
+PROMPTS = (
+    test_simple_prompt,
+    test_prompt_with_arguments,
+    test_prompt_with_image,
+    test_prompt_with_embedded_resource,
+    conformance_prompt_with_many_completions,
+    conformance_failing_prompt,
+)
