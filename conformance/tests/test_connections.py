@@ -16,6 +16,7 @@ from mcp_conformance.fixtures import Fixture, Manifest
 from mcp_conformance.peer import ServerPeer
 from mcp_conformance.runner import run_server
 from mcp_conformance.settings import Settings
+from mcp_conformance.stdio_peer import StdioPeer
 from mcp_conformance.targets import CommandTarget
 from mcp_conformance.transcript import Transcript
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable, Outcome
@@ -40,6 +41,7 @@ class _Peer(ServerPeer):
         super().__init__(REVISIONS["2025-11-25"], Transport.STDIO, Transcript(), _SETTINGS)
         self.deaf = False
         self.chatty = False
+        self.code: int | None = None
 
     async def exchange(
         self,
@@ -53,7 +55,10 @@ class _Peer(ServerPeer):
             raise Deviation("an answer", "none")
         if self.chatty:
             await self.take({"jsonrpc": "2.0", "id": "long ago", "result": {}})
-        return Answer(method="ping", message={"jsonrpc": "2.0", "id": message["id"], "result": {}})
+        what: JsonObject = {"result": {}}
+        if self.code is not None:
+            what = {"error": {"code": self.code, "message": "no"}}
+        return Answer(method="ping", message={"jsonrpc": "2.0", "id": message["id"], **what})
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         raise AssertionError((message, deviant))
@@ -109,6 +114,16 @@ async def test_a_connection_that_does_not_bear_what_was_done_on_it_is_closed(spo
         assert world.closed == world.opened
         async with connections.borrow(_KIND, world.opening):
             assert len(world.opened) == 2
+
+
+@pytest.mark.parametrize(("code", "kept"), [(-32603, False), (-32601, True)])
+async def test_a_connection_that_comes_to_answer_by_errors_is_closed_unless_there_is_no_ping(
+    code: int, *, kept: bool
+) -> None:
+    async with _lane() as (connections, world):
+        async with connections.borrow(_KIND, world.opening):
+            world.opened[0].code = code
+        assert (world.closed == []) is kept
 
 
 @pytest.mark.parametrize(
@@ -218,3 +233,22 @@ async def test_a_server_that_is_silent_about_what_is_no_json_fails_without_a_lon
     )
 
     assert [verdict.observed for verdict in run.verdicts] == ["no error at all"]
+
+
+async def test_no_notification_opens_a_modern_connection_over_pipes(request: pytest.FixtureRequest) -> None:
+    target = CommandTarget([sys.executable, str(request.path.parent / "first_word_server.py")], _SETTINGS)
+    modern = REVISIONS["2026-07-28"]
+
+    async with target.open(modern, Transport.STDIO) as peer:
+        await peer.notify("notifications/conformance-unknown", deviant="a notification that nobody knows")
+        assert (await peer.fence()).result()["supportedVersions"] == ["2026-07-28"]
+
+
+async def test_an_error_is_no_fence_in_the_modern_era(request: pytest.FixtureRequest) -> None:
+    target = CommandTarget([sys.executable, str(request.path.parent / "first_word_server.py")], _SETTINGS)
+
+    async with target.open(REVISIONS["2026-07-28"], Transport.STDIO) as peer:
+        assert isinstance(peer, StdioPeer)
+        await peer.send_line(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        with pytest.raises(Deviation, match="a result of server/discover"):
+            await peer.fence()

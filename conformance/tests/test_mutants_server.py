@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mutants.faults import Row
-from mutants.run import try_fault
+from mutants.run_servers import try_fault
 from mutants.table import FAULTS
 
 
@@ -25,15 +25,6 @@ async def test_a_fault_is_seen_by_the_checks_that_are_meant_for_it(name: str, tr
     assert trial.killed
 
 
-async def test_only_the_checks_of_an_area_judge() -> None:
-    # The schema says the same of a ping, in an area of its own.
-    assert FAULTS["ping-with-more"].caught_by == ("ping.empty-result", "schema.empty-result")
-
-    trial = await try_fault("ping-with-more", "stdio", ["ping"])
-
-    assert trial.killed
-
-
 async def test_a_fault_that_is_seen_by_others_than_it_is_meant_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     row = FAULTS["ping-with-more"]
     other = Row(
@@ -50,6 +41,6 @@ async def test_a_fault_that_is_seen_by_others_than_it_is_meant_for_is_told(monke
     assert trial.missed == ("jsonrpc.unknown-method",)
     assert not trial.killed
 
-    trial = await try_fault("ping-with-more", "stdio", ["ping"])
+    trial = await try_fault("ping-with-more", "http")
 
-    assert trial.collateral == ("ping.empty-result",)
+    assert trial.collateral == ("ping.empty-result", "schema.empty-result")

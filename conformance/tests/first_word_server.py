@@ -1,0 +1,28 @@
+"""A server of both eras that tells by the first message which one it is: a notification opens the legacy one."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+_FOUND: dict[str, object] = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {},
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+modern: bool | None = None
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if modern is None:
+        modern = "id" in message
+    if "id" in message:
+        answer = {"jsonrpc": "2.0", "id": message["id"]}
+        if modern and message["method"] == "server/discover":
+            answer["result"] = _FOUND
+        else:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
