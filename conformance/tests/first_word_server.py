@@ -1,4 +1,4 @@
-"""A server of both eras that tells by the first message which one it is: a notification opens the legacy one."""
+"""A server of both eras that tells by the first message but `server/discover` which one it is: only a request is modern."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ modern: bool | None = None
 
 for line in sys.stdin:
     message = json.loads(line)
-    if modern is None:
+    if modern is None and message["method"] != "server/discover":
         modern = "id" in message
     if "id" in message:
         answer = {"jsonrpc": "2.0", "id": message["id"]}
-        if modern and message["method"] == "server/discover":
+        if modern is not False and message["method"] == "server/discover":
             answer["result"] = _FOUND
         else:
             answer["error"] = {"code": -32601, "message": "Method not found"}

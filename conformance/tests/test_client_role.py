@@ -15,7 +15,7 @@ from mcp_conformance.client.runner import ClientCommand, lanes_of, play, run_cli
 from mcp_conformance.roles import CHECKS, find
 from mcp_conformance.settings import Settings
 from mcp_conformance.verdicts import Outcome, Run
-from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, REVISIONS, Revision
+from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_06_18, REVISIONS, Revision
 from mutants.client_faults import CLIENT_FAULTS, ClientFault
 from mutants.run_clients import try_client, try_client_fault
 
@@ -144,7 +144,25 @@ async def test_a_client_that_speaks_another_revision_is_not_blamed_for_it() -> N
         chosen=["version.client-goes-on"],
     )
     assert run.verdicts == ()
-    assert [lane.refusal for lane in run.lanes] == ["the client offered 2025-06-18"]
+    (lane,) = run.lanes
+    assert str(lane.refusal).startswith(
+        "the client offered 2025-06-18, and does not go on in 2025-11-25: it ended with"
+    )
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_client_that_offers_a_newer_revision_and_goes_on_in_the_older_one_speaks_that(transport: str) -> None:
+    newest = f"env MCP_CONFORMANCE_PROTOCOL_VERSION=2025-11-25 {sys.executable} -m mutants.raw_client"
+    http = f"{newest} --url" if transport == "http" else None
+    command = ClientCommand(http=http, stdio=None if http else f"{newest} --start {{command}}")
+    ids = ["version.client-goes-on", "lifecycle.client-initialized"]
+
+    run = await run_client(command, SETTINGS, revisions=[R2025_06_18], chosen=ids)
+
+    assert [lane.refusal for lane in run.lanes] == [None]
+    outcomes = {each.check: each.outcome for each in run.verdicts}
+    assert outcomes["version.client-goes-on"] is Outcome.NOT_APPLICABLE
+    assert outcomes["lifecycle.client-initialized"] is Outcome.PASSED
 
 
 async def test_a_client_that_does_not_end_is_ended() -> None:

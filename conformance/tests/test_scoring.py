@@ -9,8 +9,8 @@ from mcp_conformance.catalogue import Level
 from mcp_conformance.checks import Role
 from mcp_conformance.profiles import Frozen, Profile
 from mcp_conformance.roles import CHECKS
-from mcp_conformance.scoring import Rules, Standing, meets
-from mcp_conformance.verdicts import Outcome, Verdict
+from mcp_conformance.scoring import Rules, Standing, meets, score
+from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
 
 PROFILE = Profile(
     name="x",
@@ -43,6 +43,22 @@ def test_a_revision_that_was_asked_for_has_to_be_spoken() -> None:
     assert run.status == 3
     assert run.told == "not spoken"
     assert scored(verdict(Outcome.PASSED)).status == 0
+
+
+@pytest.mark.parametrize(
+    ("spoken", "refused", "status"), [("http-sse", "http", 0), ("http", "http-sse", 3), ("stdio", "http", 3)]
+)
+def test_who_speaks_http_sse_in_its_revision_owes_no_streamable_http_there(
+    spoken: str, refused: str, status: int
+) -> None:
+    older = "2024-11-05"
+    lanes = (
+        Lane(revision=older, transport=spoken, refusal=None),
+        Lane(revision=older, transport=refused, refusal="HTTP 405"),
+    )
+    passed = verdict(Outcome.PASSED, revision=older, transport=spoken)
+    run = Run(role=Role.SERVER, target="server", lanes=lanes, verdicts=(passed,))
+    assert score(run, attrs.evolve(RULES, demanded=frozenset({older}))).status == status
 
 
 def test_what_is_not_in_the_profile_is_not_scored() -> None:

@@ -42,7 +42,11 @@ def add_server(parser: argparse.ArgumentParser) -> None:
         "--command", dest="command_line", metavar='"WORDS"', help="start it so, and speak over its pipes"
     )
     where.add_argument("--url", help="it runs already, at this URL")
-    where.add_argument("--start", metavar='"WORDS {port}"', help="start it so; it listens at --at")
+    where.add_argument(
+        "--start",
+        metavar='"WORDS {port}"',
+        help="start it so; it listens at --at, and is started again if it ends before the run does",
+    )
     target.add_argument("--at", default=_AT, metavar="URL", help="where it listens then (default: %(default)s)")
     target.add_argument(
         "--sse-url",

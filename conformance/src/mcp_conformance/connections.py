@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Connections", "kind_of"]
 
+_NO_METHOD: Final = -32601
+
 
 def kind_of(subject: Subject, capabilities: JsonObject | None) -> str:
     """What makes connections interchangeable: what is done on them, and what the client declared."""
@@ -65,7 +67,7 @@ class Connections:
             opening: Opens one, if there is none.
 
         Raises:
-            Deviation: It cannot be opened.
+            Deviation: It cannot be opened; or the server ended in the block, whatever that came to otherwise.
         """
         held = self._free.pop(kind, None)
         if held is None:
@@ -77,8 +79,12 @@ class Connections:
                 yield held.peer
             except (NotApplicable, NotTestable):
                 sound = await _is_sound(held.peer)
-                raise
-            sound = await _is_sound(held.peer)
+                if not held.peer.ending:
+                    raise
+            else:
+                sound = await _is_sound(held.peer)
+            if held.peer.ending:
+                raise Deviation("the server to go on", held.peer.ending)
         finally:
             if sound and kind not in self._free:
                 self._free[kind] = held
@@ -116,10 +122,13 @@ async def _close(held: _Held) -> None:
 
 
 async def _is_sound(peer: ServerPeer) -> bool:
-    """Whether a request of no consequence is answered, and nothing else comes that belongs to nothing."""
+    """Whether a request of no consequence is answered by a result, and nothing else comes that belongs to nothing."""
     known = len(peer.strays)
     try:
-        await peer.fence()
+        answer = await peer.fence()
     except Deviation:
         return False
-    return len(peer.strays) == known
+    error = answer.message.get("error")
+    # A legacy server may lack `ping`: its connections are as good as they ever were.
+    lacking = isinstance(error, dict) and error.get("code") == _NO_METHOD
+    return (lacking or not answer.is_error) and len(peer.strays) == known

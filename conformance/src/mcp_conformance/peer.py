@@ -119,6 +119,11 @@ class ServerPeer(abc.ABC):
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
         """Sends what is no message, and waits for an error in return; `None` when there is none."""
 
+    @property
+    def ending(self) -> str:
+        """How the server ended; empty while it goes on, and where that cannot be seen."""
+        return ""
+
     # --- what checks use -------------------------------------------------------------------------------------------
 
     def next_id(self) -> int:
@@ -192,8 +197,16 @@ class ServerPeer(abc.ABC):
         await self.post(message, deviant=deviant)
 
     async def fence(self) -> Answer:
-        """Asks what every server answers, so that all that was asked before is known to have been read."""
-        return await self.request("ping" if self.revision.era is Era.LEGACY else "server/discover")
+        """Asks what every server answers, so that all that was asked before is known to have been read.
+
+        Raises:
+            Deviation: There is no answer; or in the modern era an error, as that comes from a server which has left it. A
+                legacy server without `ping` has read all the same.
+        """
+        answer = await self.request("ping" if self.revision.era is Era.LEGACY else "server/discover")
+        if self.revision.era is Era.MODERN:
+            answer.result()
+        return answer
 
     async def shake_hands(self) -> None:
         """Opens the connection as the revision wants it: `initialize`, where there is one.

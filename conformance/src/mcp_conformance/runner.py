@@ -7,6 +7,7 @@ lane in which it can run.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,11 +15,12 @@ import trio
 
 from mcp_conformance.checks import Role, Subject, Transport
 from mcp_conformance.connections import Connections
+from mcp_conformance.endings import Vigil
 from mcp_conformance.judging import RED, judged
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.survey import Survey, survey
 from mcp_conformance.under_test import NotConnected, ServerUnderTest
-from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, Run
+from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, NotTestable, Run
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
 
@@ -68,10 +70,11 @@ async def run_server(
     verdicts: dict[int, list[Verdict]] = {}
     found: dict[int, Lane] = {}
     places = trio.CapacityLimiter(settings.jobs)
+    vigil = Vigil(target)
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         async with places:
-            lane = _Lane(target, settings, manifest, revision=revision, transport=transport, show=show)
+            lane = _Lane(target, settings, manifest, vigil, revision=revision, transport=transport, show=show)
             refusal = await lane.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
             log = "" if refusal is None else target.log
             found[number] = Lane(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
@@ -97,6 +100,7 @@ class _Lane:
         target: ServerTarget,
         settings: Settings,
         manifest: Manifest,
+        vigil: Vigil,
         *,
         revision: Revision,
         transport: Transport,
@@ -105,6 +109,7 @@ class _Lane:
         self._target: Final = target
         self._settings: Final = settings
         self._manifest: Final = manifest
+        self._vigil: Final = vigil
         self._revision: Final = revision
         self._transport: Final = transport
         self._show: Final = show
@@ -122,13 +127,12 @@ class _Lane:
             and self._transport in check.transports
         ]
         try:
-            async with self._target.open(self._revision, self._transport) as peer:
-                self._evidence.append(peer.transcript)
-                surveyed = await survey(peer)
-        except Deviation as deviation:
-            return str(deviation)
+            surveyed = await self._vigil.reached(self._survey)
+        except (Deviation, NotTestable) as why:
+            return str(why)
         async with open_nursery() as nursery:
             connections = Connections(nursery)
+            watch = self._vigil.watch(f"{self._revision} over {self._transport.value}", connections.close)
             subject = ServerUnderTest(
                 target=self._target,
                 revision=self._revision,
@@ -140,7 +144,7 @@ class _Lane:
                 connections=connections,
             )
             for check in mine:
-                verdict = await judged(check, subject, self._run)
+                verdict = await judged(check, subject, partial(watch.run, attempt=self._run))
                 if verdict.outcome in RED:
                     # Whatever it left behind must not become the fault of the next one.
                     await connections.close()
@@ -148,6 +152,12 @@ class _Lane:
                 self._show(verdict)
             await connections.close()
         return None
+
+    async def _survey(self) -> Survey:
+        async with self._target.open(self._revision, self._transport) as peer:
+            self._evidence.append(peer.transcript)
+            return await survey(peer)
+        raise AssertionError("the block returns")
 
     async def _run(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
         """Runs one check, with the connection that it wants, if it comes to want one."""

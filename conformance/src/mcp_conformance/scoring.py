@@ -14,6 +14,7 @@ import attrs
 
 from mcp_conformance.baseline import Baseline, judge
 from mcp_conformance.catalogue import Level
+from mcp_conformance.checks import Transport
 from mcp_conformance.roles import find
 from mcp_conformance.verdicts import Outcome
 
@@ -132,9 +133,22 @@ class Scored:
 
     @property
     def unspoken(self) -> tuple[Lane, ...]:
-        """What was asked for by name and is not spoken."""
-        refused = [lane for lane in self.run.lanes if lane.refusal is not None]
-        return tuple(lane for lane in refused if lane.revision in self.rules.demanded)
+        """What was asked for by name and is not spoken.
+
+        Streamable HTTP came with the revision behind the one of HTTP+SSE: who speaks that one there owes no other.
+        """
+        older = {
+            lane.revision
+            for lane in self.run.lanes
+            if lane.refusal is None and lane.transport == Transport.HTTP_SSE.value
+        }
+        return tuple(
+            lane
+            for lane in self.run.lanes
+            if lane.refusal is not None
+            and lane.revision in self.rules.demanded
+            and not (lane.transport == Transport.HTTP.value and lane.revision in older)
+        )
 
     @property
     def status(self) -> int:

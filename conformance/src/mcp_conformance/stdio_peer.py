@@ -14,6 +14,7 @@ from mcp_conformance.transcript import Transcript
 from mcp_conformance.verdicts import Deviation
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -27,6 +28,9 @@ __all__ = ["StdioPeer", "open_stdio"]
 
 _AFTER: Final = 1.0
 """Seconds that an error may come behind the answer to what was asked later; or twenty times what that answer took."""
+
+_TO_END: Final = 1.0
+"""Seconds from the end of the output of a process to its own, so that its status can be told."""
 
 
 class StdioPeer(ServerPeer):
@@ -48,6 +52,12 @@ class StdioPeer(ServerPeer):
         self.ended = False
         """Whether its output is at its end."""
         self._spoke = False
+        self._settled = revision.era is Era.LEGACY
+
+    @property
+    def ending(self) -> str:
+        """How the server ended; empty while it goes on."""
+        return self._end() if self.ended else ""
 
     async def send_line(self, data: bytes, *, deviant: str = "") -> None:
         """Writes bytes and a line feed."""
@@ -63,11 +73,14 @@ class StdioPeer(ServerPeer):
         headers: Sequence[tuple[str, str]] | None = None,  # noqa: ARG002  there are none
     ) -> Answer:
         """Sends a request, and waits for its answer."""
+        self._settled = self._settled or message.get("method") != "server/discover"
         key = _key(message["id"])
         arrived, answers = self._waiting[key] = (trio.Event(), [])
         since = len(self.inbox)
         try:
             await self.send_line(encoded(message), deviant=deviant)
+            if self.ended:
+                arrived.set()
             async with within(self._bound, f"an answer to {message.get('method')}"):
                 await arrived.wait()
         finally:
@@ -83,10 +96,21 @@ class StdioPeer(ServerPeer):
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Sends what is not answered."""
+        await self._settle()
         await self.send_line(encoded(message), deviant=deviant)
+
+    async def _settle(self) -> None:
+        """Asks something on a new connection of the modern era, before what does not say of which era it is.
+
+        A server of both may take that for the legacy one, and stay there. `server/discover` does not settle it: who looks for
+        a legacy server may ask that first, too.
+        """
+        if not self._settled:
+            await self.request("tools/list")  # any answer will do
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
         """Sends what is no message, and waits for an error without a known id."""
+        await self._settle()
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
         with trio.move_on_after(self.settings.patience) as scope:
@@ -111,6 +135,8 @@ class StdioPeer(ServerPeer):
             value = self.transcript.message(line, sent=False)
             for each in value if isinstance(value, list) else [value]:
                 await self._one(each)
+        with trio.move_on_after(_TO_END):
+            await self.process.wait()
         self.ended = True
         self.transcript.note(self._end())
         for arrived, _ in self._waiting.values():

@@ -15,11 +15,12 @@ from mcp_conformance.http_peer import open_http
 from mcp_conformance.sse_peer import open_sse
 from mcp_conformance.stdio_peer import open_stdio
 from mcp_conformance.wire.http import Endpoint, HttpEnded
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mcp_conformance.peer import ServerPeer
@@ -123,8 +124,12 @@ class UrlTarget:
         self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
         self._settings: Final = settings
         self._context: Final = context
+        self.patience: Final = settings.patience
+        """Seconds that something may take."""
         self.process: LineProcess | None = None
         """Its process, if it was started by the suite."""
+        self.start: Callable[[], Awaitable[None]] | None = None
+        """Starts it, and raises `NotStarted` where that fails; `None` where the suite did not start it."""
 
     def __str__(self) -> str:
         return self.endpoint.url
@@ -185,21 +190,44 @@ async def started(
     words = [word.replace("{port}", port) for word in shlex.split(command)]
     old = None if sse_url is None else sse_url.replace("{port}", port)
     target = UrlTarget(url.replace("{port}", port), settings, sse_url=old)
+    over = trio.Event()
+    async with open_nursery() as nursery:
+
+        async def start() -> None:
+            await nursery.start(_keep, target, words, seconds, over)
+
+        await start()
+        target.start = start
+        try:
+            yield target
+        finally:
+            over.set()
+
+
+async def _keep(
+    target: UrlTarget, words: Sequence[str], seconds: float, over: trio.Event, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Runs a server from when it can be reached until all is over."""
     async with run_process(words, by_input=False) as process:
         target.process = process
         with trio.move_on_after(seconds) as scope:
-            while True:
-                try:
-                    await trio.aclose_forcefully(await target.endpoint.connect())
-                except HttpEnded as ended:
-                    if process.status is not None:
-                        raise NotStarted(f"{words[0]} ended with status {process.status}\n{process.log}") from ended
-                    await trio.sleep(_PAUSE)
-                else:
-                    break
+            await _reached(target, process, words[0])
         if scope.cancelled_caught:
             raise NotStarted(f"nothing listens at {target.endpoint.url} after {seconds:g} seconds\n{process.log}")
-        yield target
+        task_status.started()
+        await over.wait()
+
+
+async def _reached(target: UrlTarget, process: LineProcess, name: str) -> None:
+    while True:
+        try:
+            await trio.aclose_forcefully(await target.endpoint.connect())
+        except HttpEnded as ended:
+            if process.status is not None:
+                raise NotStarted(f"{name} ended with status {process.status}\n{process.log}") from ended
+            await trio.sleep(_PAUSE)
+        else:
+            return
 
 
 def free_port() -> int:

@@ -129,7 +129,7 @@ ASKING_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_roots_change",
-        title="A tool that asks for roots; when it has answered, the roots of the client change.",
+        title="A tool that asks for roots; when it has answered, the roots of the client change, and it asks again.",
         prepare=_roots,
         revisions=_LEGACY,
     ),

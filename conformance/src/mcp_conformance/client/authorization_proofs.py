@@ -11,6 +11,8 @@ from mcp_conformance.client.authorization_judge import Rule, add_rules
 from mcp_conformance.oauth.proofs import read_jwt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_conformance.client.authorization_judge import Seen
 
 _MODERN_ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519")
@@ -81,14 +83,19 @@ def _algorithm(found: Seen) -> str | None:
     return None
 
 
-def _dpop(id: str, title: str, note: str) -> Rule:
+def _proved_tokens(found: Seen) -> bool:
+    """Whether tokens were asked for by a client that makes proofs somewhere."""
+    return _proofs(found) and bool(found.tokens)
+
+
+def _dpop(id: str, title: str, note: str, tested: Callable[[Seen], bool] = _bound_calls) -> Rule:
     return Rule(
         id=f"dpop.client-{id}",
         title=title,
         proves=(note,),
         notes=(note,),
         within=_BOUND,
-        tested=_bound_calls,
+        tested=tested,
         optional=_NO_PROOF,
     )
 
@@ -109,7 +116,8 @@ add_rules(
             "A proof names method, URL without query, time of issue, and the hash of the token.",
             "dpop.client-proof-claims",
         ),
-        _dpop("token-request", "The token request has a proof.", "dpop.client-token-request-proof"),
+        # Without a proof there is no bound token to come with.
+        _dpop("token-request", "The token request has a proof.", "dpop.client-token-request-proof", _proved_tokens),
         _nonce_rule(
             "token-nonce",
             "Told by the token endpoint to use a nonce, the client comes back with it.",

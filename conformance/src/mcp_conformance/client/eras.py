@@ -137,6 +137,10 @@ async def probe_silence(client: ClientUnderTest) -> None:
     evidence = _legacy_met(client, "meets-silent")
     if not evidence.sent("server/discover"):
         raise NotApplicable("the client does not begin by server/discover")
+    if evidence.status is None and not evidence.sent("initialize"):
+        raise NotTestable(
+            "the client still waited for an answer when it was ended: more --patience may show what it does"
+        )
     if not evidence.sent("notifications/initialized"):
         raise Deviation("initialize behind server/discover, without an answer to that", evidence.ending)
 

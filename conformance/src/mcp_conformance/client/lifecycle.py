@@ -91,6 +91,9 @@ async def no_early_requests(client: ClientUnderTest) -> None:
 async def goes_on(client: ClientUnderTest) -> None:
     """A client whose version is echoed goes on: it speaks what it offers."""
     evidence = client.run("initialize")
+    offered = [_params(each).get("protocolVersion") for each in evidence.sent("initialize")]
+    if client.revision.name not in offered:
+        raise NotApplicable(f"the client offers {brief(offered)}, and is answered by {client.revision}")
     if not evidence.sent("notifications/initialized"):
         raise Deviation(f"the client to go on in {client.revision}", evidence.ending)
 

@@ -188,13 +188,28 @@ def _refusal(evidence: Evidence) -> str | None:
     """Why a client does not speak a revision; `None` when it does."""
     if not evidence.messages:
         return f"the client sent no message: {evidence.ending}"
-    name = evidence.revision.name
     if evidence.revision.era is Era.LEGACY:
-        offered = [_param(each, "protocolVersion") for each in evidence.sent("initialize")]
-        return None if name in offered else f"the client offered {', '.join(map(str, offered)) or 'no version'}"
+        return _refusal_of_legacy(evidence)
+    name = evidence.revision.name
     metas = [_param(each, "_meta") for each in evidence.requests]
     spoken = {str(meta.get(PROTOCOL_VERSION)) for meta in metas if isinstance(meta, dict)}
     return None if name in spoken else f"the client spoke {', '.join(sorted(spoken)) or 'an older revision'}"
+
+
+def _refusal_of_legacy(evidence: Evidence) -> str | None:
+    """As `_refusal`. A client that offers something else speaks the revision if it goes on in what it is answered."""
+    name = evidence.revision.name
+    offered = [_param(each, "protocolVersion") for each in evidence.sent("initialize")]
+    if name in offered:
+        return None
+    if not offered:
+        return "the client offered no version"
+    told = f"the client offered {', '.join(map(str, offered))}, and does not go on in {name}"
+    if not evidence.sent("notifications/initialized"):
+        return f"{told}: {evidence.ending}"
+    behind = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
+    said = {version for each in behind if (version := each.header("mcp-protocol-version")) is not None}
+    return f"{told}, but in {', '.join(sorted(said))}" if said - {name} else None
 
 
 def _param(message: object, name: str) -> object:

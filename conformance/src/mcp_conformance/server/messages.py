@@ -130,8 +130,6 @@ async def parse_error(server: ServerUnderTest) -> None:
 )
 async def notification_not_answered(server: ServerUnderTest) -> None:
     """A notification is not answered, not even one that nobody knows."""
-    # First, as a server of both eras may take one that opens a connection for a sign of the legacy one.
-    await server.peer.fence()
     await server.peer.notify("notifications/conformance-unknown", deviant="a notification that nobody knows")
     await server.peer.fence()
     if server.peer.strays:
