@@ -42,6 +42,11 @@ class _Peer(ServerPeer):
         self.deaf = False
         self.chatty = False
         self.code: int | None = None
+        self.gone = ""
+
+    @property
+    def ending(self) -> str:
+        return self.gone
 
     async def exchange(
         self,
@@ -136,6 +141,21 @@ async def test_what_a_check_came_to_says_whether_its_connection_goes_on(outcome:
             async with connections.borrow(_KIND, world.opening):
                 raise outcome
         assert (world.closed == []) is kept
+
+
+@pytest.mark.parametrize("outcome", [None, NotTestable("no fixture"), NotApplicable("no tools")])
+async def test_a_server_that_ended_is_red_whatever_the_check_came_to(outcome: Exception | None) -> None:
+    async def use(connections: Connections, world: _World) -> None:
+        async with connections.borrow(_KIND, world.opening):
+            world.opened[0].deaf = True
+            world.opened[0].gone = "the end of the process"
+            if outcome is not None:
+                raise outcome
+
+    async with _lane() as (connections, world):
+        with pytest.raises(Deviation, match="the server to go on; observed the end of the process"):
+            await use(connections, world)
+        assert world.closed == world.opened
 
 
 async def test_a_connection_is_not_given_to_two_and_not_to_those_who_declare_otherwise() -> None:

@@ -95,7 +95,7 @@ async def test_what_is_left_cannot_be_tested_where_a_server_does_not_start_again
     assert any(why in line for line in summary_lines(scored))
 
 
-async def test_the_check_in_which_a_shared_process_ends_is_red_whatever_it_came_to(program: str) -> None:
+async def test_the_check_in_which_a_shared_process_ends_is_red_and_no_other(program: str) -> None:
     target = CommandTarget([sys.executable, program, "stdio"], _SETTINGS)
 
     run = await _run(target, ["2025-11-25"], ["jsonrpc.request-id-unique", _DEADLY, "jsonrpc.parse-error", *_OTHERS])

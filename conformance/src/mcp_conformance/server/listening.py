@@ -53,6 +53,12 @@ class Heard:
         """Whether a notification has the id of this subscription."""
         return key_of(tag_of(message)) == key_of(self.id)
 
+    def is_of_another(self, message: JsonObject) -> bool:
+        """Whether it has the id of another subscription of the connection: that such a one goes on is another matter."""
+        sent = self.peer.transcript.messages(sent=True)
+        listens = [each for each in sent if isinstance(each, dict) and each.get("method") == LISTEN]
+        return key_of(tag_of(message)) in {key_of(each.get("id")) for each in listens} - {key_of(self.id)}
+
     @property
     def messages(self) -> list[JsonObject]:
         """All notifications that came since it began, of this one or not."""
