@@ -52,7 +52,13 @@ def verdicts(name: str) -> Verdicts:
     """One run: what each check came to, by check, revision and transport."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        words = [str(Path(sys.executable).with_name("mcp-conformance")), *_RUNS[name], "--allow-untested", "--json", str(report)]
+        words = [
+            str(Path(sys.executable).with_name("mcp-conformance")),
+            *_RUNS[name],
+            "--allow-untested",
+            "--json",
+            str(report),
+        ]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "conformance" / "fixtures")}
         subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         document = json.loads(report.read_text())

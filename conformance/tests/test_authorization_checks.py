@@ -93,7 +93,8 @@ async def test_a_client_that_asks_for_no_token_is_not_judged() -> None:
     assert {each.outcome for each in run.verdicts} == {Outcome.NOT_APPLICABLE}
 
 
-SEEN = ("root-first", "made-up-client-id", "iss-any", "same-jti", "employee-undeclared", "smuggles")
+# `nox -s mutants` tries all of them.
+SEEN = ("root-first", "same-jti", "employee-undeclared")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,8 @@ async def test_our_protected_server_passes(revision: str) -> None:
     assert len(run.verdicts) > 10
 
 
-GATES = ("metadata-slash", "takes-any-audience", "any-session", "proof-any-key", "flat-scopes")
+# `nox -s mutants` tries all of them.
+GATES = ("takes-any-audience", "proof-any-key")
 
 
 @pytest.mark.parametrize("fault", [each for each in PROTECTED_FAULTS if each.name in GATES], ids=lambda each: each.name)

@@ -29,7 +29,6 @@ from mcp_core.revisions import (
     R2025_03_26,
     R2025_06_18,
     R2025_11_25,
-    REVISIONS,
     Revision,
     between,
 )
@@ -76,7 +75,7 @@ async def run(*arguments: str, **environment: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("spoken", REVISIONS.values())
+@pytest.mark.parametrize("spoken", [R2024_11_05, R2025_11_25, LATEST])
 async def test_it_uses_everything_that_the_server_offers(spoken: Revision) -> None:
     # Where nothing is said, the newest is found out.
     environment = {} if spoken is LATEST else {"MCP_CONFORMANCE_PROTOCOL_VERSION": spoken.name}
