@@ -97,6 +97,7 @@ async def run_client(
     chosen: Collection[str] | None = None,
     show: Callable[[Verdict], None] = lambda _: None,
     played: Callable[[str], None] = lambda _: None,
+    looked_at: Collection[str] | None = None,
 ) -> Run:
     """Puts a client to the test.
 
@@ -107,6 +108,7 @@ async def run_client(
         chosen: The ids of the checks that run; `None`: all.
         show: Is told each verdict as it comes.
         played: Is told each scenario that is over, with revision and transport: judged is at the end.
+        looked_at: The scenarios that are enough for checks which look at whatever was said; `None`: all.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
     lanes = lanes_of(command, revisions)
@@ -115,7 +117,13 @@ async def run_client(
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         trial = _Trial(
-            command=command, settings=settings, places=places, revision=revision, transport=transport, played=played
+            command=command,
+            settings=settings,
+            places=places,
+            revision=revision,
+            transport=transport,
+            played=played,
+            looked_at=looked_at,
         )
         found[number] = await trial.run(checks, show)
 
@@ -141,6 +149,7 @@ class _Trial:
     revision: Revision
     transport: Transport
     played: Callable[[str], None]
+    looked_at: Collection[str] | None
     runs: dict[str, Evidence] = attrs.field(factory=dict)
 
     async def run(
@@ -153,7 +162,7 @@ class _Trial:
         lane = Lane(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
         if refusal is not None:
             return lane, []
-        wanted = [each for each in _wanted(mine) if each.name != _FIRST]
+        wanted = [each for each in _wanted(mine, self.looked_at) if each.name != _FIRST]
         async with open_nursery() as nursery:
             for scenario in wanted:
                 if scenario.belongs(self.revision, self.transport):
@@ -176,12 +185,16 @@ class _Trial:
         self.played(f"{self.revision} {self.transport.value} {scenario.name}")
 
 
-def _wanted(checks: Sequence[Check[ClientUnderTest]]) -> list[Scenario]:
-    """The scenarios that checks look at; all, if one looks at all."""
+def _wanted(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str] | None) -> list[Scenario]:
+    """The scenarios that checks look at; all, if one looks at all, or those that are enough for that."""
     named = [need.removeprefix("scenario:") for each in checks for need in each.needs]
     passive = any(not each.needs for each in checks)
     # Who looks at all means those that have to do with messages. A login says nothing new about them.
-    return [scenario for name, scenario in SCENARIOS.items() if name in named or (passive and scenario.scene is None)]
+    return [
+        scenario
+        for name, scenario in SCENARIOS.items()
+        if name in named or (passive and scenario.scene is None if looked_at is None else passive and name in looked_at)
+    ]
 
 
 def _refusal(evidence: Evidence) -> str | None:
