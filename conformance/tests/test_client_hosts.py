@@ -109,7 +109,8 @@ async def test_a_legacy_session_is_opened_used_and_ended() -> None:
         opened = await post(endpoint, initialize(LATEST_LEGACY))
         session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
         assert (await post(endpoint, legacy("notifications/initialized", None), session)).status == 202
-        assert server.sessions[0].ready.is_set()
+        # The notification is taken before it is looked at.
+        await server.sessions[0].ready.wait()
         assert "result" in value_of(await post(endpoint, legacy("tools/list", 2), session))
         assert (await post(endpoint, legacy("tools/list", 3))).status == 400
         assert (await post(endpoint, legacy("tools/list", 4), ("Mcp-Session-Id", "another"))).status == 404
