@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_conformance.peer import ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ACKNOWLEDGED", "LISTEN", "Heard", "listening", "tag_of"]
+__all__ = ["ACKNOWLEDGED", "LISTEN", "Heard", "is_tagged", "listening", "tag_of"]
 
 LISTEN: Final = "subscriptions/listen"
 """The request."""
@@ -55,9 +55,7 @@ class Heard:
 
     def is_of_another(self, message: JsonObject) -> bool:
         """Whether it has the id of another subscription of the connection: that such a one goes on is another matter."""
-        sent = self.peer.transcript.messages(sent=True)
-        listens = [each for each in sent if isinstance(each, dict) and each.get("method") == LISTEN]
-        return key_of(tag_of(message)) in {key_of(each.get("id")) for each in listens} - {key_of(self.id)}
+        return not self.is_mine(message) and is_tagged(self.peer, message)
 
     @property
     def messages(self) -> list[JsonObject]:
@@ -99,6 +97,13 @@ def tag_of(message: JsonObject) -> JsonValue:
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get(SUBSCRIPTION_ID, "no tag") if isinstance(meta, dict) else "no tag"
+
+
+def is_tagged(peer: ServerPeer, message: JsonObject) -> bool:
+    """Whether a notification has the id of a subscription that this connection has, or had."""
+    sent = peer.transcript.messages(sent=True)
+    listens = [each for each in sent if isinstance(each, dict) and each.get("method") == LISTEN]
+    return key_of(tag_of(message)) in {key_of(each.get("id")) for each in listens}
 
 
 @asynccontextmanager

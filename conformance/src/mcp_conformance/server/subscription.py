@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
 from mcp_conformance.server.evidence import key_of, objects
-from mcp_conformance.server.listening import ACKNOWLEDGED, LISTEN, listening, tag_of
+from mcp_conformance.server.listening import ACKNOWLEDGED, LISTEN, is_tagged, listening, tag_of
 from mcp_conformance.server.registry import SERVER_CHECKS, check
 from mcp_conformance.stdio_peer import StdioPeer
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
@@ -248,7 +248,9 @@ async def not_unasked(server: ServerUnderTest) -> None:
     since = len(server.peer.inbox)
     await _trigger(server, fixture)
     await server.peer.fence()
-    found = [each for each in server.peer.inbox[since:] if each.get("method") == method]
+    # That a subscription of before goes on after its end is the subject of `subscription.cancelled`.
+    new = server.peer.inbox[since:]
+    found = [each for each in new if each.get("method") == method and not is_tagged(server.peer, each)]
     if found:
         raise Deviation(f"no {method}, as nobody listens", brief(found[0]))
 
