@@ -10,7 +10,7 @@ import attrs
 from mcp_conformance.checks import Role, Transport
 from mcp_conformance.connections import Connections
 from mcp_conformance.fixtures import Manifest
-from mcp_conformance.judging import judged
+from mcp_conformance.judging import server_judged
 from mcp_conformance.oauth.login import open_login
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.server.authorization_server import NEED
@@ -75,7 +75,7 @@ async def run_authorization_server(
                 connections=connections,
             )
             for each in mine:
-                verdicts.append(await judged(each, subject, _run))
+                verdicts.append(await server_judged(each, subject, _run))
                 show(verdicts[-1])
     return Run(role=Role.SERVER, target=issuer, lanes=tuple(lanes), verdicts=tuple(verdicts))
 

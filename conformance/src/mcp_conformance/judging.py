@@ -10,51 +10,68 @@ import attrs
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable, Outcome, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from mcp_conformance.checks import Check
     from mcp_conformance.transcript import Part
     from mcp_conformance.under_test import ServerUnderTest
 
-__all__ = ["RED", "judged"]
+__all__ = ["RED", "judged", "server_judged"]
 
 RED: Final = (Outcome.FAILED, Outcome.BROKEN)
 """What is told with a transcript."""
 
 
 async def judged(
+    clean: Verdict, run: Callable[[], Awaitable[None]], evidence: Callable[[], tuple[Sequence[str], str]]
+) -> Verdict:
+    """Runs a check, and says what it came to.
+
+    Args:
+        clean: The verdict if it returns; it raises otherwise.
+        run: Runs it.
+        evidence: Gives the transcript and the log that a red verdict is told with.
+    """
+    try:
+        await run()
+    except Deviation as deviation:
+        found = attrs.evolve(clean, outcome=Outcome.FAILED, expected=deviation.expected, observed=deviation.observed)
+    except NotApplicable as why:
+        return attrs.evolve(clean, outcome=Outcome.NOT_APPLICABLE, reason=str(why))
+    except NotTestable as why:
+        return attrs.evolve(clean, outcome=Outcome.NOT_TESTABLE, reason=str(why))
+    except Exception:  # noqa: BLE001  a fault of a check is told as one, and the others go on
+        found = attrs.evolve(clean, outcome=Outcome.BROKEN, reason=traceback.format_exc())
+    else:
+        return clean
+    lines, log = evidence()
+    return attrs.evolve(found, transcript=tuple(lines), log=log)
+
+
+async def server_judged(
     check: Check[ServerUnderTest],
     subject: ServerUnderTest,
     run: Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]],
 ) -> Verdict:
-    """Runs a check, and says what it came to.
+    """Puts a server to a check, and says what it came to.
 
     Args:
         check: It.
         subject: What it is put to.
         run: Runs it: returns when the subject passed, raises otherwise.
     """
-    outcome, reason, expected, observed = Outcome.PASSED, "", "", ""
     parts: list[Part] = []
-    try:
+
+    async def recorded() -> None:
         await run(check, attrs.evolve(subject, opened=parts))
-    except Deviation as deviation:
-        outcome, expected, observed = Outcome.FAILED, deviation.expected, deviation.observed
-    except NotApplicable as why:
-        outcome, reason = Outcome.NOT_APPLICABLE, str(why)
-    except NotTestable as why:
-        outcome, reason = Outcome.NOT_TESTABLE, str(why)
-    except Exception:  # noqa: BLE001  a fault of a check is told as one, and the others go on
-        outcome, reason = Outcome.BROKEN, traceback.format_exc()
-    told = outcome in RED
-    return Verdict(
-        check=check.id,
-        revision=subject.revision.name,
-        transport=subject.transport.value,
-        outcome=outcome,
-        reason=reason,
-        expected=expected,
-        observed=observed,
-        transcript=tuple(str(entry) for part in parts for entry in part.entries) if told else (),
-        log=subject.target.log if told else "",
+
+    return await judged(
+        Verdict(
+            check=check.id,
+            revision=subject.revision.name,
+            transport=subject.transport.value,
+            outcome=Outcome.PASSED,
+        ),
+        recorded,
+        lambda: ([str(entry) for part in parts for entry in part.entries], subject.target.log),
     )

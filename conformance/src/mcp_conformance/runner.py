@@ -16,7 +16,7 @@ import trio
 from mcp_conformance.checks import Role, Subject, Transport
 from mcp_conformance.connections import Connections
 from mcp_conformance.endings import Vigil
-from mcp_conformance.judging import RED, judged
+from mcp_conformance.judging import RED, server_judged
 from mcp_conformance.server import SERVER_CHECKS
 from mcp_conformance.survey import Survey, survey
 from mcp_conformance.under_test import NotConnected, ServerUnderTest
@@ -144,7 +144,7 @@ class _Lane:
                 connections=connections,
             )
             for check in mine:
-                verdict = await judged(check, subject, partial(watch.run, attempt=self._run))
+                verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run))
                 if verdict.outcome in RED:
                     # Whatever it left behind must not become the fault of the next one.
                     await connections.close()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import traceback
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -22,9 +22,10 @@ from mcp_conformance.client.http_host import HttpHost, open_http_host
 from mcp_conformance.client.sse_host import SseHost, open_sse_host
 from mcp_conformance.client.stage import Stage
 from mcp_conformance.client.stdio_host import StdioHost, open_stdio_host
+from mcp_conformance.judging import judged
 from mcp_conformance.oauth.runner import open_world
 from mcp_conformance.transcript import Transcript
-from mcp_conformance.verdicts import Deviation, Lane, NotApplicable, NotTestable, Outcome, Run, Verdict
+from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 from mcp_core.revisions import REVISIONS, Era
@@ -339,29 +340,20 @@ async def _run(
 
 async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Verdict:
     """Judges by one check."""
-    outcome, reason, expected, observed = Outcome.PASSED, "", "", ""
-    try:
-        await check.run(client)
-    except Deviation as deviation:
-        outcome, expected, observed = Outcome.FAILED, deviation.expected, deviation.observed
-    except NotApplicable as why:
-        outcome, reason = Outcome.NOT_APPLICABLE, str(why)
-    except NotTestable as why:
-        outcome, reason = Outcome.NOT_TESTABLE, str(why)
-    except Exception:  # noqa: BLE001  a fault of a check is told as one, and the others go on
-        outcome, reason = Outcome.BROKEN, traceback.format_exc()
-    seen = client.looked_at if outcome in (Outcome.FAILED, Outcome.BROKEN) else None
-    lines: tuple[str, ...] = ()
-    if seen is not None:
-        lines = (f"in the scenario {seen.scenario.name}:", *seen.transcript.lines()[-_SHOWN:])
-    return Verdict(
-        check=check.id,
-        revision=client.revision.name,
-        transport=client.transport.value,
-        outcome=outcome,
-        reason=reason,
-        expected=expected,
-        observed=observed,
-        transcript=lines,
-        log="" if seen is None else seen.log,
+
+    def evidence() -> tuple[list[str], str]:
+        seen = client.looked_at
+        if seen is None:
+            return [], ""
+        return [f"in the scenario {seen.scenario.name}:", *seen.transcript.lines()[-_SHOWN:]], seen.log
+
+    return await judged(
+        Verdict(
+            check=check.id,
+            revision=client.revision.name,
+            transport=client.transport.value,
+            outcome=Outcome.PASSED,
+        ),
+        partial(check.run, client),
+        evidence,
     )
