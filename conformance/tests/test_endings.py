@@ -16,8 +16,8 @@ from mcp_conformance.report.text import summary_lines
 from mcp_conformance.runner import run_server
 from mcp_conformance.scoring import Rules, score
 from mcp_conformance.settings import Settings
-from mcp_conformance.targets import CommandTarget, UrlTarget, started
-from mcp_conformance.verdicts import Deviation, Outcome, Verdict
+from mcp_conformance.targets import CommandTarget, UrlTarget, free_port, started
+from mcp_conformance.verdicts import Deviation, NotTestable, Outcome, Verdict
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
@@ -93,6 +93,42 @@ async def test_what_is_left_cannot_be_tested_where_a_server_does_not_start_again
     scored = score(run, Rules(today=TODAY, allow_untested=True))
     assert scored.status == 1
     assert any(why in line for line in summary_lines(scored))
+
+
+async def test_what_is_left_cannot_be_tested_where_a_server_ends_that_somebody_else_started(program: str) -> None:
+    async with started(f"{sys.executable} {program} {{port}}", _AT, _SETTINGS) as own:
+        target = UrlTarget(own.endpoint.url, _SETTINGS)
+        run = await _run(target, ["2025-06-18", "2025-11-25"], [_DEADLY, *_OTHERS], jobs=1)
+
+    (red,) = _by_outcome(run, Outcome.FAILED)
+    assert red.check == _DEADLY
+    assert red.expected == "the server to go on"
+    assert red.observed.startswith(f"no connection to 127.0.0.1:{target.endpoint.port}: ")
+    why = f"{red.observed}, since {_DEADLY} in {red.revision} over http"
+    assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {why}
+    assert [lane.refusal for lane in run.lanes] in ([None, why], [why, None])
+
+
+async def test_a_server_that_somebody_else_starts_again_is_used_again() -> None:
+    port = free_port()
+    vigil = Vigil(UrlTarget(f"http://127.0.0.1:{port}/mcp", _SETTINGS))
+    watch = vigil.watch("a lane", trio.lowlevel.checkpoint)
+    check = cast("Check[ServerUnderTest]", _Named(id="a.check"))  # nothing but its name is looked at
+    subject = cast("ServerUnderTest", None)  # it is handed on
+
+    async def fails(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Deviation("an answer", "the connection broke")
+
+    with pytest.raises(Deviation, match="the server to go on"):
+        await watch.run(check, subject, fails)
+    with pytest.raises(NotTestable, match=f"no connection to 127.0.0.1:{port}: .*, since a.check in a lane"):
+        await watch.run(check, subject, fails)
+    listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+    with pytest.raises(Deviation, match="expected an answer; observed the connection broke"):
+        await watch.run(check, subject, fails)
+    for listener in listeners:
+        await listener.aclose()
 
 
 async def test_the_check_in_which_a_shared_process_ends_is_red_and_no_other(program: str) -> None:

@@ -11,6 +11,7 @@ from joserfc.jwk import ECKey
 from oauth_by_hand import KEY, NOW, PUBLIC, REDIRECT, VERIFIER, Hand, basic, document, jwt
 
 import mcp_conformance.oauth
+from mcp_conformance.oauth.clients import Client
 from mcp_conformance.oauth.proofs import s256
 from mcp_conformance.oauth.quirks import ABSENT, Absent, Part, Quirks, Reply, Well
 from mcp_conformance.oauth.violations import Violation
@@ -382,10 +383,10 @@ DOCUMENT = "https://app.example/client.json"
         (DOCUMENT, None, []),
         (DOCUMENT, {"client_id": DOCUMENT, "client_name": "App", "redirect_uris": ["http://127.0.0.1/callback"]}, []),
         (DOCUMENT, {"client_id": DOCUMENT, "client_name": "App", "redirect_uris": ["https://app.example/back"]}, ["auth.redirect-registered"]),
-        (DOCUMENT, {"client_id": DOCUMENT, "redirect_uris": [REDIRECT]}, ["auth.cimd-document-fields", "auth.registration-obtained"]),
-        (DOCUMENT, {"client_id": "x", "client_name": "App", "redirect_uris": [REDIRECT]}, ["auth.cimd-document-client-id", "auth.registration-obtained"]),
-        ("http://app.example/client.json", None, ["auth.cimd-client-id-form", "auth.registration-obtained"]),
-        ("https://app.example", None, ["auth.cimd-client-id-form", "auth.registration-obtained"]),
+        (DOCUMENT, {"client_id": DOCUMENT, "redirect_uris": [REDIRECT]}, ["auth.cimd-document-fields"]),
+        (DOCUMENT, {"client_id": "x", "client_name": "App", "redirect_uris": [REDIRECT]}, ["auth.cimd-document-client-id"]),
+        ("http://app.example/client.json", None, ["auth.cimd-client-id-form"]),
+        ("https://app.example", None, ["auth.cimd-client-id-form"]),
     ],
 )  # fmt: skip
 def test_the_url_of_a_document_is_a_client_id(client_id: str, published: JsonObject | None, blame: list[str]) -> None:
@@ -393,6 +394,33 @@ def test_the_url_of_a_document_is_a_client_id(client_id: str, published: JsonObj
     hand = Hand(world, client_id=client_id)
     hand.discover()
     hand.authorize()
+    assert blamed(world) == blame
+
+
+def test_the_url_of_a_document_is_no_client_id_where_none_is_taken() -> None:
+    world = World()
+    hand = Hand(world, client_id=DOCUMENT)
+    hand.discover()
+    hand.authorize()
+    assert blamed(world) == ["auth.cimd-client-checks"]
+
+
+def test_a_client_id_of_another_server_was_obtained_though_not_here() -> None:
+    world = World()
+    world.other.clients.registered["theirs"] = Client(client_id="theirs")
+    hand = Hand(world, client_id="theirs")
+    hand.discover()
+    hand.authorize()
+    assert blamed(world) == ["auth.as-change-no-reuse"]
+
+
+@pytest.mark.parametrize(("end", "blame"), [("", []), ("/", []), ("#part", ["auth.resource-canonical-uri"])])
+def test_a_slash_or_a_fragment_makes_no_other_resource(end: str, blame: list[str]) -> None:
+    world = World()
+    resource = f"{world.places.resource}{end}"
+    hand = Hand(world)
+    ready(hand).authorize(resource=resource)
+    hand.token(resource=resource)
     assert blamed(world) == blame
 
 

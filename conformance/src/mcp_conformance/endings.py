@@ -1,8 +1,9 @@
-"""A server that the suite started, and that ends in the middle of the run.
+"""A server that ends in the middle of the run.
 
-The check in which it ended is red, and the rest goes on with another process. Lanes run side by side with the same process, so
-several checks may have been under way: each of them is tried again by itself, to find out which it was. Where the server
-does not start again, what is left cannot be put to the test.
+The check in which it ended is red, and the rest goes on with another process, if the suite started it. Lanes run side by side
+with the same process, so several checks may have been under way: each of them is tried again by itself, to find out which it
+was. Where the server does not start again, or was started by somebody else, what is left cannot be put to the test until it
+can be reached again.
 """
 
 from __future__ import annotations
@@ -61,15 +62,26 @@ class _End:
         return self.cleared < len(self.suspects)
 
 
+async def _unreachable(target: UrlTarget) -> str:
+    """Why a server cannot be reached; empty where it can."""
+    try:
+        await trio.aclose_forcefully(await target.endpoint.connect())
+    except HttpEnded as ended:
+        return str(ended)
+    return ""
+
+
 class Vigil:
     """Watches over the process of a run.
 
     Args:
-        target: The server under test. Nothing is watched unless the suite can start it again.
+        target: The server under test. One that is spoken to over its pipes is not watched: it is another process anyway.
     """
 
     def __init__(self, target: ServerTarget) -> None:
-        self._started: Final = target if isinstance(target, UrlTarget) and target.start is not None else None
+        remote = target if isinstance(target, UrlTarget) else None
+        self._started: Final = remote if remote is not None and remote.start is not None else None
+        self._foreign: Final = remote if self._started is None else None
         self._alone: Final = trio.Lock()
         self._running: Final[dict[str, LineProcess]] = {}
         self._ends: Final[dict[LineProcess, _End]] = {}
@@ -125,7 +137,28 @@ class Vigil:
                 await process.wait()
         return process.status is not None
 
+    async def gone(self, check: str) -> str:
+        """Whether a server that somebody else started cannot be reached any more.
+
+        Args:
+            check: In which check that was noticed.
+
+        Returns:
+            How it is said; empty where it can be reached.
+
+        Raises:
+            NotTestable: That was noticed before.
+        """
+        async with self._alone:
+            told = "" if self._foreign is None else await _unreachable(self._foreign)
+            if told and self._lost:
+                raise NotTestable(self._lost)
+            self._lost = told and f"{told}, since {check}"
+            return told
+
     async def _living(self) -> LineProcess | None:
+        if self._foreign is not None and self._lost and not await _unreachable(self._foreign):
+            self._lost = ""
         if self._lost:
             raise NotTestable(self._lost)
         target = self._started
@@ -177,12 +210,23 @@ class Watch:
         """
         process = await self._vigil.ready()
         if process is None:
-            await attempt(check, subject)
+            await self._unwatched(check, subject, attempt)
             return
         end = await self._once(process, check, subject, attempt)
         if end is not None:
             async with self._vigil._alone:  # noqa: SLF001  its other half
                 await self._again(end, check, subject, attempt)
+
+    async def _unwatched(self, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt) -> None:
+        """Runs a check with a server whose process is not seen."""
+        try:
+            await attempt(check, subject)
+        except (NotApplicable, NotTestable):
+            raise
+        except Exception as other:
+            if told := await self._vigil.gone(f"{check.id} in {self._place}"):
+                raise Deviation("the server to go on", told) from other
+            raise
 
     async def _again(
         self, end: _End, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt

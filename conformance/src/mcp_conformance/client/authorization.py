@@ -32,6 +32,15 @@ def _got_in(found: Seen) -> bool:
     return found.accepted > 0
 
 
+def _finds_server(found: Seen) -> str | None:
+    """Whether it came as far as the authorization server."""
+    return None if found.world.server.looked_up else f"the authorization server is not found, {found.evidence.ending}"
+
+
+def _looked_up(found: Seen) -> bool:
+    return found.world.server.looked_up
+
+
 def _goes_on(found: Seen) -> str | None:
     """Whether something was asked of the authorization server."""
     asked = [*found.registrations, *found.authorizations, *found.tokens]
@@ -96,7 +105,7 @@ add_rules(
             title="The client finds the challenge among others in one line.",
             proves=("auth.client-parse-www-authenticate", "auth.client-parses-www-authenticate"),
             within=("auth/challenge-among-others",),
-            gets_in=True,
+            wrong=_finds_server,
         ),
         Rule(
             id="auth.client-metadata-named",
@@ -112,14 +121,15 @@ add_rules(
             proves=("auth.client-prm-fallback-order",),
             notes=("auth.client-prm-fallback-order",),
             within=("auth/metadata-var1", "auth/metadata-var2"),
-            gets_in=True,
+            tested=_looked,
+            wrong=_finds_server,
         ),
         Rule(
             id="auth.client-metadata-both-ways",
             title="The client finds the metadata of the resource where the challenge says, and without that where they belong.",
             proves=("auth.client-both-prm-mechanisms", "auth.client-prm-discovery-order"),
             within=("auth/metadata-var1", "auth/metadata-var3"),
-            gets_in=True,
+            wrong=_finds_server,
         ),
         Rule(
             id="auth.client-resource-mismatch",
@@ -143,6 +153,7 @@ add_rules(
             proves=("auth.client-both-metadata-kinds", "auth.client-both-as-metadata"),
             notes=("auth.client-both-as-metadata",),
             within=(_DEFAULT, "auth/metadata-var1"),
+            tested=_looked_up,
             gets_in=True,
         ),
         Rule(
@@ -151,6 +162,7 @@ add_rules(
             proves=("auth.metadata-order-with-path", "auth.as-wellknown-path-order"),
             notes=("auth.as-wellknown-path-order",),
             within=("auth/metadata-var2", "auth/metadata-var3"),
+            tested=_looked_up,
             gets_in=True,
         ),
         Rule(
@@ -159,6 +171,7 @@ add_rules(
             proves=("auth.metadata-order-without-path", "auth.as-wellknown-root-order"),
             notes=("auth.as-wellknown-root-order",),
             within=("auth/metadata-var1",),
+            tested=_looked_up,
             gets_in=True,
         ),
         Rule(
@@ -166,6 +179,7 @@ add_rules(
             title="Metadata of an authorization server are found at the second and the third place too.",
             proves=("auth.client-multiple-well-known", "auth.as-wellknown-multiple"),
             within=("auth/metadata-var1", "auth/metadata-var3"),
+            tested=_looked_up,
             gets_in=True,
         ),
         Rule(
@@ -174,7 +188,7 @@ add_rules(
             proves=("auth.as-metadata-issuer-validated", "auth.as-metadata-mismatch-not-used"),
             notes=("auth.as-metadata-mismatch-not-used", "auth.as-metadata-issuer-validated"),
             within=("auth/metadata-issuer-mismatch", "auth/metadata-issuer-slash"),
-            tested=lambda found: found.world.server.looked_up,
+            tested=_looked_up,
             wrong=_goes_on,
         ),
         Rule(

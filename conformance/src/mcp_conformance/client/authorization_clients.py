@@ -133,6 +133,7 @@ add_rules(
             id="auth.client-document-unasked",
             title="Where the metadata do not say that documents are taken, the client comes otherwise.",
             proves=("auth.cimd-client-checks-support", "auth.cimd-client-checks"),
+            notes=("auth.cimd-client-checks",),
             within=(_DEFAULT,),
             tested=_authorized,
             wrong=_no_document,

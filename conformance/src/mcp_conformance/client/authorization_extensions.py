@@ -9,6 +9,7 @@ import base64
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.client.authorization_judge import Rule, add_rules
+from mcp_conformance.oauth.documents import is_among
 from mcp_conformance.oauth.messages import Request, json_object, single
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ def _other_grant(found: Seen, wanted: str) -> str | None:
     return next((f"grant_type {each!a}" for each in grants if each != wanted), None)
 
 
+def _second_grant(found: Seen) -> str | None:
+    first, *later = (form.get("grant_type") for form in _forms(found))
+    return next((f"grant_type {each!a} after {first!a}" for each in later if each != first), None)
+
+
 def _unproved(found: Seen) -> str | None:
     for each in found.tokens:
         form = single(each.form)
@@ -76,9 +82,8 @@ def _consents(found: Seen) -> str | None:
 
 def _no_resource(found: Seen) -> str | None:
     right = {found.world.places.resource}
-    return next(
-        (f"resource {form.get('resource')!a}" for form in _forms(found) if form.get("resource") not in right), None
-    )
+    named = [form.get("resource") for form in _forms(found)]
+    return next((f"resource {each!a}" for each in named if each is None or not is_among(each, right)), None)
 
 
 def _no_assertion_type(found: Seen) -> str | None:
@@ -162,7 +167,7 @@ def _id_jag_shown(found: Seen) -> str | None:
     for each in found.calls:
         if any("id-jag-" in value for _, value in each.headers):
             return "the MCP server is sent the ID-JAG"
-    return None if found.accepted else f"no request came with a token; {found.ending}"
+    return None if found.tokens else f"the ID-JAG is shown to nobody; {found.ending}"
 
 
 def _at_server(found: Seen) -> str | None:
@@ -324,7 +329,7 @@ add_rules(
             proves=("wif.client-no-grant-fallback",),
             within=_REFUSED,
             tested=_workload,
-            wrong=lambda found: _other_grant(found, _JWT_BEARER) or _consents(found),
+            wrong=lambda found: _second_grant(found) or _consents(found),
             optional=_NO_WORKLOAD,
         ),
         Rule(
@@ -356,7 +361,7 @@ add_rules(
             title="The token request has the grant type for JWTs, and the ID-JAG as assertion.",
             proves=("ema.access-token-grant",),
             within=_EMPLOYEE,
-            tested=_got_assertion,
+            tested=_tokens,
             wrong=_id_jag_grant,
             optional=_NO_EMPLOYEE,
         ),

@@ -131,6 +131,13 @@ def control(client: ClientUnderTest) -> None:
         raise NotTestable(f"the control failed: no request came with a token; {found.ending}")
 
 
+def _no_other_reason(found: Seen) -> None:
+    """Whoever breaks another rule on the way does not get in. Raises `NotTestable` then: that rule has its own check."""
+    if found.world.violations:
+        sentence = found.world.violations[0].sentence
+        raise NotTestable(f"in the scenario {found.name} the client breaks another rule first: {sentence}")
+
+
 def _always(_: Seen) -> bool:
     return True
 
@@ -150,7 +157,7 @@ class Rule:
     within: Sequence[str] = PLAIN
     """The scenarios."""
     gets_in: bool = False
-    """Whether the client has to get through all of these, with a token."""
+    """Whether the client has to get through all of these with a token, if it came as far as `tested` says."""
     tested: Callable[[Seen], object] = _always
     """Whether it came so far in a scenario that the rule could be broken."""
     wrong: Callable[[Seen], str | None] | None = None
@@ -173,7 +180,8 @@ class Rule:
             if told is not None:
                 raise self._deviation(client, each, told)
         for each in found:
-            if self.gets_in and not each.accepted:
+            if self.gets_in and not each.accepted and self.tested(each):
+                _no_other_reason(each)
                 if each.name not in _ALL_CONTROLS:
                     control(client)
                 raise self._deviation(client, each, f"no request came with a token, {each.evidence.ending}")

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from mcp_conformance.client.authorization_judge import Rule, add_rules
 from mcp_conformance.client.oauth_scenarios import SHOWN_TO_NOBODY
+from mcp_conformance.oauth.documents import is_among
 from mcp_conformance.oauth.messages import single
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _DEFAULT: Final = "auth/metadata-default"
 _MOST: Final = 5
 """Authorization requests for one operation: what the specification calls a few."""
+_FORBIDDEN: Final = 403
 _ISSUES: Final = ("auth.iss-advertised-present", "auth.iss-advertised-absent", "auth.iss-unadvertised-present")
 _FORGED: Final = (
     "auth/iss-supported-missing",
@@ -46,13 +48,13 @@ def _resources(found: Seen) -> list[str]:
 
 
 def _too_many_scopes(found: Seen) -> str | None:
-    more = sorted(set().union(*_scopes(found)) - {"notes:read", "offline_access"})
+    more = sorted(_scopes(found)[0] - {"notes:read", "offline_access"})
     return f"{' '.join(more)} asked for, where notes:read is wanted" if more else None
 
 
 def _least_specific(found: Seen) -> str | None:
     url = found.world.places.resource
-    return next((f"resource {each!a} for {url}" for each in _resources(found) if each != url), None)
+    return next((f"resource {each!a} for {url}" for each in _resources(found) if not is_among(each, {url})), None)
 
 
 def _with_slash(found: Seen) -> str | None:
@@ -65,6 +67,11 @@ def _not_absolute(found: Seen) -> str | None:
         if not parts.scheme or not parts.netloc or "#" in each:
             return f"resource {each!a}"
     return None
+
+
+def _fell_short(found: Seen) -> bool:
+    """Whether a token was refused that does not suffice."""
+    return any(answer is not None and answer.status == _FORBIDDEN for answer in found.world.answers)
 
 
 def _steps_up(found: Seen) -> str | None:
@@ -213,7 +220,7 @@ add_rules(
             title="A client whose token does not suffice asks for the scope that it lacks.",
             proves=("auth.step-up", "auth.step-up-user", "auth.step-up-respond"),
             within=("auth/scope-step-up",),
-            tested=_authorized,
+            tested=_fell_short,
             wrong=_steps_up,
         ),
         Rule(

@@ -11,6 +11,7 @@ from mcp_conformance.checks import Transport
 from mcp_conformance.client.oauth_grants import GRANTS
 from mcp_conformance.client.oauth_scene import Scene
 from mcp_conformance.client.stage import Scenario
+from mcp_conformance.oauth.clients import Client
 from mcp_conformance.oauth.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
 from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, between
 
@@ -56,7 +57,9 @@ def _preregistered(world: World) -> JsonObject:
 
 def _preregistered_elsewhere(world: World) -> JsonObject:
     """The client has an id and a secret, of another authorization server."""
-    return {"client_id": "given-client", "client_secret": "given-client-secret", "issuer": world.places.other}
+    client = Client.of(_GIVEN)
+    world.other.clients.registered[client.client_id] = client
+    return {**_GIVEN, "issuer": world.places.other}
 
 
 def _migrating(world: World) -> None:

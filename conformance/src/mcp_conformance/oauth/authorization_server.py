@@ -8,14 +8,22 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 
 from mcp_conformance.oauth.clients import Client, Clients, is_loopback, redirect_matches
-from mcp_conformance.oauth.documents import changed, flaws, is_offered, listed, server_metadata, usable_resources
+from mcp_conformance.oauth.documents import (
+    changed,
+    flaws,
+    is_among,
+    is_offered,
+    listed,
+    server_metadata,
+    usable_resources,
+)
 from mcp_conformance.oauth.messages import Response, json_object, json_response, single
 from mcp_conformance.oauth.proofs import Nonces, ProofChecks
 from mcp_conformance.oauth.quirks import Part, Well
 from mcp_conformance.oauth.tokens import Code, TokenEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp_conformance.oauth.documents import Places
     from mcp_conformance.oauth.messages import Request
@@ -67,6 +75,8 @@ class AuthorizationServer:
     """JWTs that it trusts."""
     told: Sequence[str] = ()
     """Issuers that the client has from its user."""
+    known_elsewhere: Callable[[str], bool] = attrs.field(default=lambda _: False, repr=False)
+    """Whether another authorization server gave a client id."""
     strays: list[str] = attrs.field(factory=list)
     """Where a browser is sent by others before the right answer comes."""
     looked_up: bool = attrs.field(default=False, init=False)
@@ -172,8 +182,7 @@ class AuthorizationServer:
         client = self.clients.find(fields.get("client_id", ""))
         uri = fields.get("redirect_uri", "")
         if client is None:
-            forgotten = fields.get("client_id", "") in self.clients.forgotten
-            expect(forgotten, "auth.registration-obtained", "the client id of a request was never known")
+            self._check_unknown(fields.get("client_id", ""))
             return Response(status=400, body=b"unknown client")
         known = client.redirect_uris
         registered = any(redirect_matches(each, uri) for each in known) if known else True
@@ -196,6 +205,14 @@ class AuthorizationServer:
         location = self._back(code, fields.get("state", ""))
         return Response(status=302, headers=(("Location", location),))
 
+    def _check_unknown(self, client_id: str) -> None:
+        """Notes why a client id is unknown; what another server gave is shown where it must not be is noted for all."""
+        if "://" in client_id:
+            taken = self.quirks.documents
+            self.ledger.expect(taken, "auth.cimd-client-checks", "the client id is a URL, and none is taken")
+        elif client_id not in self.clients.forgotten and not self.known_elsewhere(client_id):
+            self.ledger.note("auth.registration-obtained", "the client id of a request was never known")
+
     def _check_request(self, request: Request, fields: dict[str, str]) -> None:
         expect, names = self.ledger.expect, [name for name, _ in request.query]
         state, resource = fields.get("state", ""), fields.get("resource", "")
@@ -208,7 +225,7 @@ class AuthorizationServer:
         expect("resource" in fields, "auth.resource-in-authorization", "an authorization request has no resource")
         expect(not urlsplit(resource).fragment, "auth.resource-canonical-uri", "the resource has a fragment")
         expect(
-            resource in self.tokens.resources or not resource,
+            is_among(resource, self.tokens.resources) or not resource,
             "auth.resource-identifies-server",
             f"the resource is {resource!a}",
         )

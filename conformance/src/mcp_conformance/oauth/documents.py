@@ -11,7 +11,7 @@ from mcp_conformance.oauth.messages import origin_of
 from mcp_conformance.oauth.quirks import Absent, Part, Well
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from mcp_conformance.oauth.quirks import Changes, Quirks
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -21,6 +21,7 @@ __all__ = [
     "Places",
     "changed",
     "flaws",
+    "is_among",
     "is_offered",
     "is_published",
     "listed",
@@ -182,6 +183,11 @@ def usable_resources(quirks: Quirks, places: Places) -> frozenset[str]:
     named = resource_metadata(quirks, places).get("resource")
     all_names = {places.resource} | ({named} if isinstance(named, str) else set())
     return frozenset(all_names | {name.removesuffix("/") for name in all_names})
+
+
+def is_among(resource: str, names: Collection[str]) -> bool:
+    """Whether a resource is one of some. That it ought to have neither a slash at its end nor a fragment are other rules."""
+    return resource.partition("#")[0].removesuffix("/") in names
 
 
 def _is_above(resource: JsonValue, places: Places) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import attrs
 
-from mcp_conformance.oauth.documents import changed, is_published
+from mcp_conformance.oauth.documents import changed, is_among, is_published
 from mcp_conformance.oauth.messages import Response, json_response, single
 from mcp_conformance.oauth.proofs import s256
 
@@ -150,7 +150,7 @@ class TokenEndpoint:
         thumbprint = self._bound(request, now)
         resource = form.get("resource", "")
         self.ledger.expect("resource" in form, "auth.resource-in-token", "a token request has no resource")
-        known = resource in self.resources or "resource" not in form
+        known = is_among(resource, self.resources) or "resource" not in form
         self.ledger.expect(known, "auth.resource-identifies-server", f"a token for {resource!a} is asked for")
         asked = frozenset(form.get("scope", "").split())
         match kind:
@@ -204,7 +204,7 @@ class TokenEndpoint:
             ),
             expect(verified, "auth.pkce", "the verifier is not the one of the challenge"),
             expect(
-                form.get("resource", code.resource) == code.resource,
+                not code.resource or form.get("resource", code.resource) == code.resource,
                 "auth.resource-identifies-server",
                 "the resource of the token request is not that of the authorization request",
             ),

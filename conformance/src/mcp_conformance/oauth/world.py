@@ -126,7 +126,12 @@ class World:
             documents=self._documents,
             assertions=assertions,
             told=told,
+            known_elsewhere=self._is_client,
         )
+
+    def _is_client(self, client_id: str) -> bool:
+        """Whether an authorization server knows a client."""
+        return any(client_id in each.clients.registered for each in (self.server, self.other))
 
     def _identity_provider(self, origin: str, assertions: dict[str, str]) -> IdentityProvider:
         clients = Clients(issuer=origin, ledger=self.ledger, documents=self._documents, takes_documents=False)
