@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
@@ -16,6 +19,18 @@ from mcp_conformance.server import SERVER_CHECKS
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
 BROKEN = f"{SERVER} --fault notification-answered"
+_LONG = 60.0
+_HUNG = """
+import socket, sys
+ours = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+with socket.create_server(("127.0.0.1", int(sys.argv[2]))) as listener:
+    held = []
+    while True:
+        held.append(listener.accept()[0])
+        if held[-1].recv(1):
+            ours.sendall(b"a")
+"""
+"""Takes requests, says so, and answers none."""
 ONE = ("--revision", "2025-06-18", "--check", "jsonrpc.unknown-method")
 
 
@@ -213,3 +228,29 @@ def test_coverage_can_be_told_row_by_row(capsys: pytest.CaptureFixture[str]) -> 
     _, long, _ = shown(capsys, "coverage", "--every")
     assert "2026-07-28" in short
     assert len(long) > len(short)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without telling it")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_started_is_ended_when_the_suite_is_stopped(number: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        ours.settimeout(_LONG)
+        hung = shlex.join(
+            [sys.executable, "-c", _HUNG, str(ours.getsockname()[1]), "{port}"]  # its end is that of its connection
+        )
+        words = [str(Path(sys.executable).with_name("mcp-conformance")), "server", "--start", hung, "--patience", "600"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as suite:
+            server, _ = ours.accept()
+            try:
+                server.settimeout(_LONG)
+                assert server.recv(1) == b"a"
+                suite.send_signal(number)
+                while server.recv(100):
+                    pass
+                _, told = suite.communicate(timeout=_LONG)
+            finally:
+                server.close()
+                suite.kill()
+    assert suite.returncode == 128 + number
+    assert told.endswith(f"mcp-conformance: stopped by {number.name}\n")
+    assert "Traceback" not in told
