@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
+from mcp_conformance.server.crossing import each_time
 from mcp_conformance.server.evidence import key_of, notified, objects
 from mcp_conformance.server.registry import check
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
@@ -88,17 +89,25 @@ def _token(message: JsonObject) -> object:
 @check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=Subject.CONNECTION)
 async def stops(server: ServerUnderTest) -> None:
     """A call that is cancelled goes on no further."""
-    at_once, later, _ = await _cancelled(server)
-    if later > at_once:
-        raise Deviation("no more progress of a call that was cancelled", f"{later - at_once} more")
+
+    async def more() -> str | None:
+        at_once, later, _ = await _cancelled(server)
+        return f"{later - at_once} more" if later > at_once else None
+
+    if (told := await each_time(more)) is not None:
+        raise Deviation("no more progress of a call that was cancelled", told)
 
 
 @check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=Subject.CONNECTION)
 async def no_answer(server: ServerUnderTest) -> None:
     """A call that is cancelled is not answered."""
-    _, _, answers = await _cancelled(server)
-    if answers:
-        raise Deviation("no answer to a call that was cancelled", f"{answers} of them")
+
+    async def answered() -> str | None:
+        _, _, answers = await _cancelled(server)
+        return f"{answers} of them" if answers else None
+
+    if (told := await each_time(answered)) is not None:
+        raise Deviation("no answer to a call that was cancelled", told)
 
 
 # --- cancellations of nothing ----------------------------------------------------------------------------------------

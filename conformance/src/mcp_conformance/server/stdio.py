@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject
 from mcp_conformance.peer import encoded, within
+from mcp_conformance.server.crossing import each_time
 from mcp_conformance.server.registry import check
 from mcp_conformance.server.seen import member
 from mcp_conformance.stdio_peer import StdioPeer
@@ -124,13 +125,21 @@ async def cancelled_silent(server: ServerUnderTest) -> None:
         params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
         return peer.message("tools/call", params, id=token)
 
-    await peer.post(call("to be cancelled"))
-    await peer.expect("notifications/progress", "progress of the tool")
-    await peer.notify("notifications/cancelled", {"requestId": "to be cancelled"})
-    await peer.fence()  # the cancellation was read before this was
-    known = len(peer.inbox)
-    await peer.exchange(call("to the end"))  # takes longer than the rest of the other one
-    late = [each for each in peer.inbox[known:] if member(each, "params", "progressToken") == "to be cancelled"]
-    late += [each for each in peer.strays if each.get("id") == "to be cancelled"]
-    if late:
-        raise Deviation("nothing more for the request that was cancelled", brief(late[0]))
+    def progress(token: str) -> list[JsonObject]:
+        return [each for each in peer.inbox if member(each, "params", "progressToken") == token]
+
+    async def late() -> str | None:
+        number = peer.next_id()
+        cancelled = f"to be cancelled, {number}"
+        await peer.post(call(cancelled))
+        await peer.until(lambda: bool(progress(cancelled)), "progress of the tool")
+        await peer.notify("notifications/cancelled", {"requestId": cancelled})
+        await peer.fence()  # the cancellation was read before this was
+        known = len(progress(cancelled))
+        await peer.exchange(call(f"to the end, {number}"))  # takes longer than the rest of the other one
+        found = progress(cancelled)[known:]
+        found += [each for each in peer.strays if each.get("id") == cancelled]
+        return brief(found[0]) if found else None
+
+    if (told := await each_time(late)) is not None:
+        raise Deviation("nothing more for the request that was cancelled", told)
