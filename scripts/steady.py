@@ -45,11 +45,14 @@ _RUNS: Final = {
 }
 """What is run: by name, the words behind `mcp-conformance`."""
 
+_ALL: Final = "(all checks)"
+"""In the place of a check, for what a revision over a transport came to."""
+
 Verdicts = dict[tuple[str, str, str], str]
 
 
 def verdicts(name: str) -> Verdicts:
-    """One run: what each check came to, by check, revision and transport."""
+    """One run: what each check came to, by check, revision and transport; and why nothing was tried somewhere."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         words = [
@@ -62,15 +65,23 @@ def verdicts(name: str) -> Verdicts:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "conformance" / "fixtures")}
         subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         document = json.loads(report.read_text())
-    return {(each["check"], each["revision"], each["transport"]): each["outcome"] for each in document["verdicts"]}
+    found = {(each["check"], each["revision"], each["transport"]): each["outcome"] for each in document["verdicts"]}
+    for lane in document["lanes"]:
+        found[_ALL, lane["revision"], lane["transport"]] = lane["refusal"] or "tried"
+    return found
+
+
+def _outcomes(run: Verdicts) -> Counter[str]:
+    return Counter(outcome for (check, _, _), outcome in run.items() if check != _ALL)
 
 
 def unsteady(runs: list[Verdicts]) -> list[str]:
-    """What was not the same in all runs, a line each."""
+    """What was not the same in all runs, a line each. Of what was not tried at all only that is told."""
     found: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for each in runs:
         for key in {key for run in runs for key in run}:
-            found[key][each.get(key, "no verdict")] += 1
+            if each.get((_ALL, *key[1:])) == "tried" or key[0] == _ALL:
+                found[key][each.get(key, "no verdict")] += 1
     return [
         f"{check} in {revision} over {transport}: "
         + ", ".join(f"{outcome} {times} times" for outcome, times in sorted(counts.items()))
@@ -97,7 +108,7 @@ def main() -> int:
         print(file=sys.stderr)
         found = unsteady(runs)
         lucky += len(found)
-        counts = ", ".join(f"{times} {outcome}" for outcome, times in sorted(Counter(runs[0].values()).items()))
+        counts = ", ".join(f"{times} {outcome}" for outcome, times in sorted(_outcomes(runs[0]).items()))
         print(f"{name}: {given.runs} runs; {counts}; {len(found)} not always the same", flush=True)
         for line in found:
             print(f"  {line}", flush=True)

@@ -1,4 +1,4 @@
-"""Messages that cross on their way: what is seen once may have been sent before the other side knew."""
+"""What is seen once may have come by chance: messages cross on their way, and other clients are at work as well."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["each_time"]
 
 _TIMES: Final = 3
-"""How often something is seen that is no crossing: a server that does it, does it each time."""
+"""How often something is seen that does not come by chance: a server that does it, does it each time."""
 
 
 async def each_time(trial: Callable[[], Awaitable[str | None]]) -> str | None:
