@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import secrets
 import shlex
 import socket
 from contextlib import asynccontextmanager
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandTarget", "NotStarted", "ServerTarget", "UrlTarget", "free_port", "started"]
 
+_NEVER_GIVEN: Final = range(20_000, 32_768)
+"""Ports below those that Linux, macOS and Windows give to programs that ask for any."""
+_ATTEMPTS: Final = 100
+_LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _PAUSE: Final = 0.05
 """Seconds between two attempts to reach a server that is starting."""
 
@@ -231,8 +237,26 @@ async def _reached(target: UrlTarget, process: LineProcess, name: str) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback interface that nobody listens at, neither by IPv4 nor by IPv6.
+
+    It is none of those that a system gives to whoever asks for any: before the server listens, another program that starts
+    could be given it, and would be put to the test in its place.
+
+    Raises:
+        OSError: None was found.
+    """
+    for _ in range(_ATTEMPTS):
+        port = secrets.choice(_NEVER_GIVEN)
+        if all(_is_free(family, address, port) for family, address in _LOOPBACK):
+            return port
+    raise OSError(f"no free port between {_NEVER_GIVEN[0]} and {_NEVER_GIVEN[-1]}")
+
+
+def _is_free(family: socket.AddressFamily, address: str, port: int) -> bool:
+    """Whether nobody listens there. Nobody does where there is no such address."""
+    try:
+        with socket.socket(family) as probe:
+            probe.bind((address, port))
+    except OSError as error:
+        return error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    return True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.answers import brief
 from mcp_conformance.checks import Transport
 from mcp_conformance.client.authorization_judge import Rule, add_rules
 from mcp_conformance.client.registry import check
-from mcp_conformance.verdicts import Deviation
+from mcp_conformance.verdicts import Deviation, NotTestable
 
 if TYPE_CHECKING:
     from mcp_conformance.client.authorization_judge import Seen
@@ -78,6 +79,9 @@ async def optional(client: ClientUnderTest) -> None:
     """A server that wants no token is used without."""
     evidence = client.run("tools_call")
     if not evidence.sent("tools/call"):
+        told = evidence.transcript.messages(sent=True)
+        if told and isinstance(told[-1], dict) and "error" in told[-1]:
+            raise NotTestable(f"the client gave up when it was refused something: {brief(told[-1])}")
         raise Deviation("a client to call tools of a server that wants no token", evidence.ending)
 
 

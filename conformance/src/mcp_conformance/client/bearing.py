@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Transport
 from mcp_conformance.client.bearing_scenarios import BREAKS, CASES, CRASHES, PATH, QUERY, TOKEN, TWO
+from mcp_conformance.client.evidence import STREAMS
 from mcp_conformance.client.registry import check
 from mcp_conformance.client.reported import reports
 from mcp_conformance.client.turn import encoded
@@ -46,11 +47,12 @@ def _called(evidence: Evidence) -> list[str]:
         "meta.more-types",
         "schema.number-fields-not-integer-only",
     ),
-    needs=("scenario:conformance_rich", "scenario:tools_call"),
+    needs=("scenario:conformance_rich", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
 async def bears_rich(client: ClientUnderTest) -> None:
     """Titles, icons, annotations, `_meta` everywhere and progress with a message do not disturb the client."""
     client.control()
+    client.control_streams()
     evidence = client.run("conformance_rich")
     if evidence.status != 0 or not evidence.sent("tools/call"):
         raise Deviation("the client to do as in tools_call", evidence.ending)
@@ -193,6 +195,8 @@ async def correlates(client: ClientUnderTest) -> None:
     if evidence.notes.get("crossed") is not True:
         raise NotTestable(f"the client did not call {' and '.join(TWO)} at once")
     found = reports(client, "conformance_crossed")
+    if not found:
+        raise NotTestable("the client does not tell by the tool `report` what it made of anything")
     for name in TWO:
         wanted = f"of the {name.removeprefix('test_')}"
         if name not in found:
@@ -248,10 +252,11 @@ async def bears_less(client: ClientUnderTest) -> None:
 @check(
     "subscription.client-clean-end",
     proves=("subscription.clean-close-no-error",),
-    needs=("scenario:conformance_ends_subscriptions", "scenario:tools_call"),
+    needs=("scenario:conformance_ends_subscriptions", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
 async def clean_end(client: ClientUnderTest) -> None:
     """A subscription that the server ends by a result has ended well."""
+    client.control_streams()
     evidence = _listened(client, "conformance_ends_subscriptions")
     if evidence.status != 0:
         raise Deviation("the client to end as where no subscription ends", evidence.ending)

@@ -83,9 +83,9 @@ def _rich(stage: Stage) -> None:
         server.handlers[name] = introduced
 
     async def say(turn: Turn) -> JsonObject:
-        token = turn.meta.get("progressToken", "conformance/rich")
+        token = "conformance/rich" if turn.token is None else turn.token
         params: JsonObject = {"progressToken": token, "progress": 0.25, "total": 0.75, "message": "A third is done"}
-        await turn.notify("notifications/progress", params, deviant="" if "progressToken" in turn.meta else "no token")
+        await turn.notify("notifications/progress", params, deviant="no token" if turn.token is None else "")
         block: JsonObject = {"type": "text", "text": "rich", "annotations": _ANNOTATIONS}
         return {"content": [{**block, "_meta": _META} if june else block]}
 

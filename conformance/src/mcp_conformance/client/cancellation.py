@@ -47,9 +47,9 @@ def _waiting(client: ClientUnderTest) -> JsonObject:
         NotTestable: The client did not make it, or did not come to an end behind it.
     """
     evidence = client.run(_CANCEL)
-    calls = [each for each in evidence.sent("tools/call") if _params(each).get("name") == WAITING]
+    calls = [each for each in evidence.taken("tools/call") if _params(each).get("name") == WAITING]
     if not calls:
-        raise NotTestable(f"the client did not call {WAITING}: {evidence.ending}")
+        raise NotTestable(f"the client did not call {WAITING}, or not rightly: {evidence.ending}")
     return calls[0]
 
 
@@ -131,6 +131,8 @@ async def late_response(client: ClientUnderTest) -> None:
 )
 async def cancelled_params(client: ClientUnderTest) -> None:
     """A cancellation names a request, and may say why."""
+    if not isinstance(id := _waiting(client)["id"], int | str):
+        raise NotTestable(f"the request that was given up has no id that could be named: {brief(id)}")
     for message in _cancellations(client):
         wrong = flaw_of_params(_CANCELLED, message.get("params"), client.revision)
         if wrong is not None or "requestId" not in _params(message):
@@ -155,8 +157,12 @@ def _cancellations(client: ClientUnderTest) -> list[JsonObject]:
 async def own_requests(client: ClientUnderTest) -> None:
     """Only requests of the client itself are cancelled by it."""
     own = {_key(each["id"]) for each in client.run(_CANCEL).requests}
-    for message in _cancellations(client):
-        if _key(_params(message).get("requestId")) not in own:
+    # That it names one at all is for another check.
+    naming = [each for each in _cancellations(client) if "requestId" in _params(each)]
+    if not naming:
+        raise NotTestable("no notifications/cancelled names a request")
+    for message in naming:
+        if _key(_params(message)["requestId"]) not in own:
             raise Deviation("the requestId of a request of the client", brief(message))
 
 
@@ -199,7 +205,12 @@ async def not_initialize(client: ClientUnderTest) -> None:
     """`initialize` is never cancelled."""
     for evidence in client.all():
         for messages in evidence.conversations:
-            opening = {_key(each.get("id")) for each in messages if each.get("method") == "initialize"}
+            # What has no right id cannot be named.
+            opening = {
+                _key(each["id"])
+                for each in messages
+                if each.get("method") == "initialize" and isinstance(each.get("id"), int | str)
+            }
             for message in messages:
                 if message.get("method") == _CANCELLED and _key(_params(message).get("requestId")) in opening:
                     raise Deviation("no cancellation of initialize", brief(message))
@@ -315,6 +326,10 @@ async def known_token(client: ClientUnderTest) -> None:
 # --- batches -----------------------------------------------------------------------------------------------------------
 
 
+_IN_BATCH: Final = {"ping 1": "result", "ping 2": "result", "unknown": "error"}
+"""The requests of the batch by id, and what each is answered by."""
+
+
 def _batched(client: ClientUnderTest) -> Evidence:
     evidence = client.run(_BATCHES)
     if not [each for each in evidence.sent("tools/call") if _params(each).get("name") == BATCHED]:
@@ -330,8 +345,7 @@ def _batched(client: ClientUnderTest) -> Evidence:
 async def receives(client: ClientUnderTest) -> None:
     """Each request of a batch is answered once, and a notification is not."""
     evidence = _batched(client)
-    wanted = {"ping 1": "result", "ping 2": "result", "unknown": "error"}
-    for id, member in wanted.items():
+    for id, member in _IN_BATCH.items():
         found = [each for each in evidence.responses if each.get("id") == id]
         if len(found) != 1 or member not in found[0]:
             raise Deviation(f"one {member} for the request {id!r} of the batch", brief(list(found)))
@@ -345,7 +359,10 @@ async def receives(client: ClientUnderTest) -> None:
 )
 async def receives_stdio(client: ClientUnderTest) -> None:
     """A line may be a batch."""
-    await receives(client)
+    evidence = _batched(client)
+    # Whether all of it is answered, and rightly, is for the check of any transport.
+    if not any(each.get("id") == id for each in evidence.responses for id in _IN_BATCH):
+        raise Deviation("a response to what stands in the array", brief([*evidence.responses]))
 
 
 @check("batch.client-kinds", proves=("batch.element-kinds",))

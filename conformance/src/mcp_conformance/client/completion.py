@@ -22,9 +22,10 @@ def _asked(client: ClientUnderTest) -> list[JsonObject]:
     Raises:
         NotApplicable: Nothing.
     """
-    found = [each.get("params") for each in client.run(COMPLETES).sent("completion/complete")]
-    if not found:
+    evidence = client.run(COMPLETES)
+    if not evidence.sent("completion/complete"):
         raise NotApplicable("the client asks for no completion")
+    found = [each.get("params") for each in evidence.taken("completion/complete")]
     return [each for each in found if isinstance(each, dict)]
 
 

@@ -12,7 +12,7 @@ from mcp_conformance.client.questions import declares
 from mcp_conformance.client.task_stage import ENDED, PLAIN, Course, Job, enter, noted
 from mcp_conformance.client.turn import Instead, Refuse, encoded, notification
 from mcp_conformance.oracle import flaw
-from mcp_core.types.meta import PROGRESS_TOKEN, RELATED_TASK
+from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -92,7 +92,7 @@ class CoreTasks:
             return text_result("done at once")
         if course.support not in ("optional", "required"):
             raise Refuse(-32601, f"{course.name} does not run as a task")
-        job = Job(course=course, token=turn.meta.get(PROGRESS_TOKEN))
+        job = Job(course=course, token=turn.token)
         self._jobs[job.id] = job
         enter(self._stage, job)
         noted(self._stage, job, "created", trio.current_time(), status="working")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["ClientUnderTest", "Evidence"]
+__all__ = ["STREAMS", "ClientUnderTest", "Evidence"]
+
+STREAMS: Final = "all-in-streams"
+"""The scenario in which every response comes in a stream, over HTTP."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -60,6 +63,16 @@ class Evidence:
     def sent(self, method: str) -> list[JsonObject]:
         """Its requests or notifications of a method, in order."""
         return [each for each in self.messages if isinstance(each, dict) and each.get("method") == method]
+
+    def taken(self, method: str) -> list[JsonObject]:
+        """As `sent`, without what never came as far as the server: a request that breaks a rule of the transport is refused."""
+        return [each for each in self.server.received if each.get("method") == method]
+
+    @property
+    def unread(self) -> JsonObject | None:
+        """The first error without an id: the answer to what could not be read. Who takes it for another one goes astray."""
+        told = [each for each in self.transcript.messages(sent=True) if isinstance(each, dict) and "error" in each]
+        return next((each for each in told if each.get("id") is None), None)
 
     @property
     def requests(self) -> list[JsonObject]:
@@ -147,6 +160,11 @@ class ClientUnderTest:
         if not evidence.sent("tools/call"):
             raise NotTestable(f"the control failed: in the scenario {name} no tool was called")
         return evidence
+
+    def control_streams(self) -> None:
+        """Over HTTP what is told before a result comes in a stream: the client has to take one. Raises `NotTestable`."""
+        if STREAMS in self.runs:
+            self.control(STREAMS)
 
     def all(self, *, told: bool = False) -> Iterator[Evidence]:
         """Every run in which it turned up, one after another.

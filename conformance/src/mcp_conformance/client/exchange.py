@@ -47,6 +47,8 @@ class Exchange:
         """When it came, in seconds of no particular beginning."""
         self.known: Session | None = None
         """The legacy session that it belongs to, or `None`."""
+        self.beside = False
+        """Whether it is for another place than the endpoint of MCP: what is asked for there is no matter of the transport."""
         self.answered: str = ""
         """The session id that its answer gave, or empty."""
         head = [f"{self.method} {self.target}", *(f"{name}: {value}" for name, value in self.headers)]

@@ -53,10 +53,14 @@ async def accept(client: ClientUnderTest) -> None:
             raise Deviation(f"Accept with {_JSON} and {_STREAM}", _said(exchange, "accept"))
 
 
+def _opens_stream(exchange: Exchange) -> bool:
+    return exchange.method == "GET" and not exchange.beside
+
+
 @check("http.client-get-accept", proves=("http.get-accept",))
 async def get_accept(client: ClientUnderTest) -> None:
     """Every GET accepts text/event-stream."""
-    gets = [each for evidence in client.all() for each in evidence.exchanges if each.method == "GET"]
+    gets = [each for evidence in client.all() for each in evidence.exchanges if _opens_stream(each)]
     for exchange in gets:
         if _STREAM not in _media_types(exchange, "accept"):
             raise Deviation(f"Accept with {_STREAM}", _said(exchange, "accept"))
@@ -265,7 +269,7 @@ _ABSENT: Final[tuple[tuple[str, str, str, Callable[[Exchange], bool]], ...]] = (
         "http.client-no-get",
         "http.client-no-get-stream",
         "A client of the modern revision opens no stream by GET.",
-        lambda each: each.method == "GET",
+        _opens_stream,
     ),
     (
         "http.client-no-resumption",

@@ -163,6 +163,7 @@ class HttpHost:
     async def handle(self, incoming: Incoming) -> None:
         """Answers one request."""
         exchange = Exchange(incoming, self.transcript)
+        exchange.beside = exchange.path != self.path
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
             return

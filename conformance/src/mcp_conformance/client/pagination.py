@@ -30,7 +30,7 @@ def _cursor(message: JsonObject) -> JsonValue:
 
 def _asked(client: ClientUnderTest, method: str) -> list[JsonValue]:
     """The cursors that a list was asked for with, from its beginning to where it begins again."""
-    found = [_cursor(each) for each in client.run(_PAGES).sent(method)]
+    found = [_cursor(each) for each in client.run(_PAGES).taken(method)]
     if not found:
         raise NotTestable(f"the client did not ask for {method}")
     again = [index for index, cursor in enumerate(found) if cursor is None and index > 0]
@@ -45,7 +45,7 @@ def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
     """
     found: dict[str, list[JsonValue]] = {}
     for method in LISTS:
-        if client.run(_PAGES).sent(method):
+        if client.run(_PAGES).taken(method):
             found[method] = _asked(client, method)
     if not found:
         raise NotTestable("the client asked for no list")
@@ -90,7 +90,14 @@ async def lengths(client: ClientUnderTest) -> None:
     modern = client.revision.era is Era.MODERN
     if client.run(_PAGES).status != 0:
         raise NotTestable(f"the client did not come to the end of the lists: {client.run(_PAGES).ending}")
-    for method, asked in _lists(client).items():
+    unread = client.run(_PAGES).unread
+    if unread is not None:
+        raise NotTestable(f"what the client sent could not be read: {brief(unread)}")
+    lists = _lists(client)
+    if all(asked == [None] for asked in lists.values()):
+        # The length of a page is no reason for that: pages are for another check.
+        raise NotTestable("the client follows no cursor at all")
+    for method, asked in lists.items():
         known = cursors(method, client.revision.era)
         # The second page is empty, and the fourth shorter than the third. The empty cursor is for another check.
         if (known[0] in asked or not modern) and known[-1] not in asked:
@@ -110,6 +117,10 @@ async def whole(client: ClientUnderTest) -> None:
         raise Deviation("the client to do as with whole lists", evidence.ending)
     names = [params.get("name") for each in evidence.sent("tools/call") if isinstance(params := each["params"], dict)]
     if "add_numbers" in names and "tool_6" not in names:
+        asked = _asked(client, "tools/list")
+        if len(asked) > 1 and cursors("tools/list", client.revision.era)[-1] not in asked:
+            # What it stopped at is for other checks: a cursor, or the length of a page.
+            raise NotTestable(f"the client goes from page to page, and stopped in the midst: {brief(asked)}")
         raise Deviation("a call of tool_6, which stands on the last page", brief(names))
 
 

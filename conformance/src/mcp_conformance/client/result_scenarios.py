@@ -101,7 +101,11 @@ async def _stray(turn: Turn) -> JsonObject:
 
 
 async def _crlf(turn: Turn) -> JsonObject:
-    raise Instead(encoded(_message(turn, text_result("crlf"))) + b"\r", "a line that ends with CR LF")
+    result = text_result("crlf")
+    # Nothing else is odd about it.
+    if turn.revision.result_type:
+        result = {"resultType": "complete", "_meta": {}, **result}
+    raise Instead(encoded(_message(turn, result)) + b"\r", "a line that ends with CR LF")
 
 
 async def _odd_type(turn: Turn) -> JsonObject:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.answers import brief
 from mcp_conformance.checks import Subject, Transport
+from mcp_conformance.client.evidence import STREAMS
 from mcp_conformance.client.registry import CLIENT_CHECKS, check
 from mcp_conformance.client.reported import report
 from mcp_conformance.client.result_scenarios import LARGE, RESULTS, STRUCTURED, UNICODE
@@ -36,11 +37,14 @@ def _add(
     *,
     transports: frozenset[Transport] | None = None,
     revisions: Collection[str] | None = None,
+    streamed: bool = False,
     **members: str | int,
 ) -> None:
     """A check that something was taken for what it is."""
 
     async def taken(client: ClientUnderTest) -> None:
+        if streamed:
+            client.control_streams()
         told = _report(client, name)
         if told.get("outcome") not in outcomes:
             raise Deviation(f"{name} to be taken for: {' or '.join(outcomes)}", brief(told))
@@ -53,7 +57,7 @@ def _add(
         taken,
         title=title,
         proves=requirements,
-        needs=_NEEDS,
+        needs=(*_NEEDS, f"scenario:{STREAMS}") if streamed else _NEEDS,
         transports=transports,
         revisions=revisions,
         subject=Subject.EVIDENCE,
@@ -94,6 +98,7 @@ _add(
     "A response to what was never asked does no harm.",
     "gives_stray",
     ("result",),
+    streamed=True,
 )
 _add(
     "error.client-legacy-range",
@@ -116,6 +121,7 @@ _add(
     "Log messages and progress before a result do no harm, though nobody asked for them.",
     "gives_noise",
     ("result",),
+    streamed=True,
 )
 _add(
     "progress.client-bears",
@@ -123,6 +129,7 @@ _add(
     "Progress in fractions, without a total, and for nobody does no harm.",
     "gives_noise",
     ("result",),
+    streamed=True,
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"),
 )
 _add(

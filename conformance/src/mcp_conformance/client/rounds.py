@@ -52,9 +52,12 @@ def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject
         NotTestable: It never called it.
     """
     evidence = client.run(scenario)
+    taken = [each for each in evidence.taken("tools/call") if _params(each).get("name") == tool]
+    if not taken:
+        raise NotTestable(f"the client did not call {tool}, or not rightly: {evidence.ending}")
+    # What comes behind the first one counts as it was sent, be it refused.
     found = [each for each in evidence.sent("tools/call") if _params(each).get("name") == tool]
-    if not found:
-        raise NotTestable(f"the client did not call {tool}: {evidence.ending}")
+    found = found[found.index(taken[0]) :]
     if not _declares(found[0], "elicitation"):
         raise NotApplicable("the client declares no elicitation, and is asked nothing")
     return found
@@ -124,6 +127,8 @@ async def latest_state(client: ClientUnderTest) -> None:
     found = _calls(client, _ROUNDS, "ask_in_rounds")
     if len(found) < 3:
         raise NotTestable(f"the client called ask_in_rounds {len(found)} times, and not in three rounds")
+    if (first := _params(found[1]).get("requestState")) not in (STATE, *STATES):
+        raise NotTestable(f"the first state did not come back as it was given: {brief(first)}")
     if _params(found[2]).get("requestState") != STATES[1]:
         raise Deviation(f"requestState {brief(STATES[1])}", brief(_params(found[2]).get("requestState")))
 

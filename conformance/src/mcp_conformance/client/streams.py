@@ -36,6 +36,8 @@ async def sends_session_id(client: ClientUnderTest) -> None:
     for evidence in client.all():
         given: str | None = None
         for exchange in evidence.exchanges:
+            if exchange.beside:
+                continue
             sent = exchange.header("mcp-session-id")
             if exchange.message.get("method") != "initialize" and given is not None and sent != given:
                 raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {sent or 'none'}")

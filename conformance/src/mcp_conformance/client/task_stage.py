@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_conformance.answers import brief
 from mcp_conformance.client.offers import text_result, tool
 from mcp_conformance.verdicts import NotApplicable, NotTestable
 
@@ -198,8 +199,10 @@ def logs_of(evidence: Evidence, *tools: str) -> Iterator[tuple[str, list[JsonObj
 
     Raises:
         NotApplicable: The client begins no task at all.
-        NotTestable: It begins none of these tools.
+        NotTestable: It begins none of these tools, or says what cannot be read.
     """
+    if evidence.unread is not None:
+        raise NotTestable(f"what the client sent could not be read: {brief(evidence.unread)}")
     found = [(tool, log) for tool, log in jobs_of(evidence).values() if tool in tools]
     if not found:
         raise NotTestable(f"the client begins no task of {' or '.join(tools)}: {evidence.ending}")

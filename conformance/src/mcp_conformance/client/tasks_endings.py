@@ -16,8 +16,12 @@ from mcp_conformance.client.turn import encoded
 from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcp_conformance.client.evidence import ClientUnderTest, Evidence
+    from mcp_conformance.client.exchange import Exchange
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
 
 _TASKS: Final = "conformance_tasks"
 _CANCEL: Final = "conformance_tasks_cancel"
@@ -43,20 +47,30 @@ def _meta(message: JsonObject) -> JsonObject:
 )
 async def over_http(client: ClientUnderTest) -> None:
     """A request about a task has the headers of any other: what is accepted, the version, and the session."""
-    tried = 0
-    for exchange in client.run(_TASKS).exchanges:
-        if exchange.message.get("method") not in (*_OPERATIONS, "tasks/list"):
-            continue
-        tried += 1
-        accepted = {each.partition(";")[0].strip().lower() for each in ",".join(exchange.all("accept")).split(",")}
-        if not {"application/json", "text/event-stream"} <= accepted:
-            raise Deviation("Accept with application/json and text/event-stream", f"{exchange} with {accepted}")
-        session = None if exchange.known is None else exchange.known.id
-        for name, wanted in (("mcp-protocol-version", client.revision.name), ("mcp-session-id", session)):
-            if exchange.all(name) != [wanted]:
-                raise Deviation(f"{name} {wanted}", f"{exchange} with {exchange.all(name)}")
-    if not tried:
+    exchanges = client.run(_TASKS).exchanges
+    # What a call of a tool lacks, too, is no matter of tasks.
+    calls = [each for each in exchanges if each.message.get("method") == "tools/call"]
+    lacking = {name for each in calls for name, _, _ in _wrong_headers(each, client.revision)}
+    found = [each for each in exchanges if each.message.get("method") in (*_OPERATIONS, "tasks/list")]
+    for exchange in found:
+        for name, expected, observed in _wrong_headers(exchange, client.revision):
+            if name not in lacking:
+                raise Deviation(f"{name} {expected}", f"{exchange} with {observed}")
+    if not found:
         raise NotApplicable("the client sends nothing about tasks")
+    if lacking:
+        raise NotTestable(f"the control failed: calls of tools do not have the right {' and '.join(sorted(lacking))}")
+
+
+def _wrong_headers(exchange: Exchange, revision: Revision) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with the headers of any request: the name of one, what it should be, and what it is."""
+    accepted = {each.partition(";")[0].strip().lower() for each in ",".join(exchange.all("accept")).split(",")}
+    if not {"application/json", "text/event-stream"} <= accepted:
+        yield "accept", "with application/json and text/event-stream", f"{sorted(accepted)}"
+    session = None if exchange.known is None else exchange.known.id
+    for name, wanted in (("mcp-protocol-version", revision.name), ("mcp-session-id", session)):
+        if exchange.all(name) != [wanted]:
+            yield name, f"{wanted}", f"{exchange.all(name)}"
 
 
 # --- giving up ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import trio
 
 from mcp_conformance.oracle import flaw_of_params
 from mcp_core.revisions import Era
-from mcp_core.types.meta import CLIENT_CAPABILITIES
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +180,12 @@ class Turn:
             return declared if isinstance(declared, dict) else {}
         return self.session.capabilities
 
+    @property
+    def token(self) -> str | int | None:
+        """By what it wants to be told how far it is; `None`: it does not, or names no token that there could be."""
+        token = self.meta.get(PROGRESS_TOKEN)
+        return token if isinstance(token, str | int) and not isinstance(token, bool) else None
+
     def text(self, name: str) -> str:
         """A string of the params. Raises `Refuse` when there is none."""
         value = self.params.get(name)
@@ -193,9 +199,8 @@ class Turn:
 
     async def progress(self, progress: float, total: float | None = None) -> None:
         """Tells how far it is, if the client wants to know."""
-        token = self.meta.get("progressToken")
-        if token is not None:
-            params: JsonObject = {"progressToken": token, "progress": progress}
+        if self.token is not None:
+            params: JsonObject = {"progressToken": self.token, "progress": progress}
             await self.notify("notifications/progress", params if total is None else {**params, "total": total})
 
     async def ask(

@@ -1,0 +1,30 @@
+"""Where a server is started."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from mcp_conformance import targets
+from mcp_conformance.targets import free_port
+
+
+def test_a_port_is_none_that_another_program_could_be_given() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as given:
+        assert free_port() < min(given.getsockname()[1], 32_768)
+
+
+@pytest.mark.parametrize(("family", "address"), targets._LOOPBACK)
+def test_a_port_that_somebody_listens_at_is_not_free(
+    monkeypatch: pytest.MonkeyPatch, family: socket.AddressFamily, address: str
+) -> None:
+    try:
+        listener = socket.create_server((address, free_port()), family=family)
+    except OSError:
+        pytest.skip(f"this machine has no {address}")
+    with listener:
+        taken = listener.getsockname()[1]
+        monkeypatch.setattr(targets, "_NEVER_GIVEN", range(taken, taken + 1))
+        with pytest.raises(OSError, match=f"no free port between {taken} and {taken}"):
+            free_port()
