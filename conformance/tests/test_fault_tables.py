@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -82,3 +83,11 @@ def test_every_check_of_a_must_has_a_fault_that_it_sees_or_is_written_down(role:
 @pytest.mark.parametrize("role", ROLES)
 def test_every_reason_says_something(role: str) -> None:
     assert all(len(reason) > 20 for reason in SURVIVORS["explained"][role].values())
+
+
+def test_every_switch_of_the_raw_peers_is_in_a_table() -> None:
+    sources = [path.read_text("utf-8") for path in Path(mutants.__file__).parent.glob("raw_*.py")]
+    switches = {word for source in sources for word in re.findall(r'\bwrong\("([a-z0-9/-]+)"', source)}
+    assert len(switches) > 200
+    rows = (*CLIENT_FAULTS, *CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS)
+    assert sorted(switches - {row.name for row in rows}) == []
