@@ -248,10 +248,9 @@ async def not_unasked(server: ServerUnderTest) -> None:
     since = len(server.peer.inbox)
     await _trigger(server, fixture)
     await server.peer.fence()
+    told = [each for each in server.peer.inbox[since:] if each.get("method") == method]
     # That a subscription of before goes on after its end is the subject of `subscription.cancelled`.
-    new = server.peer.inbox[since:]
-    found = [each for each in new if each.get("method") == method and not is_tagged(server.peer, each)]
-    if found:
+    if found := [each for each in told if not is_tagged(server.peer, each)]:
         raise Deviation(f"no {method}, as nobody listens", brief(found[0]))
 
 
