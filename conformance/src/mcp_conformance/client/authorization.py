@@ -35,7 +35,8 @@ def _got_in(found: Seen) -> bool:
 
 def _finds_server(found: Seen) -> str | None:
     """Whether it came as far as the authorization server."""
-    return None if found.world.server.looked_up else f"the authorization server is not found, {found.evidence.ending}"
+    came = found.world.server.looked_up or _goes_on(found)
+    return None if came else f"the authorization server is not found, {found.evidence.ending}"
 
 
 def _looked_up(found: Seen) -> bool:
