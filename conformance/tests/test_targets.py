@@ -15,6 +15,13 @@ def test_a_port_is_none_that_another_program_could_be_given() -> None:
         assert free_port() < min(given.getsockname()[1], 32_768)
 
 
+def test_a_port_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(targets, "_NEVER_GIVEN", range(port, port + 1))
+    with pytest.raises(OSError, match="no free port"):
+        free_port()
+
+
 @pytest.mark.parametrize(("family", "address"), targets._LOOPBACK)
 def test_a_port_that_somebody_listens_at_is_not_free(
     monkeypatch: pytest.MonkeyPatch, family: socket.AddressFamily, address: str
@@ -26,5 +33,6 @@ def test_a_port_that_somebody_listens_at_is_not_free(
     with listener:
         taken = listener.getsockname()[1]
         monkeypatch.setattr(targets, "_NEVER_GIVEN", range(taken, taken + 1))
+        monkeypatch.setattr(targets, "_RETURNED", set())
         with pytest.raises(OSError, match=f"no free port between {taken} and {taken}"):
             free_port()

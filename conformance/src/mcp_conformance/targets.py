@@ -35,6 +35,8 @@ __all__ = ["CommandTarget", "NotStarted", "ServerTarget", "UrlTarget", "free_por
 
 _NEVER_GIVEN: Final = range(20_000, 32_768)
 """Ports below those that Linux, macOS and Windows give to programs that ask for any."""
+_RETURNED: Final[set[int]] = set()
+"""Those of them that were used."""
 _ATTEMPTS: Final = 100
 _LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _PAUSE: Final = 0.05
@@ -239,15 +241,16 @@ async def _reached(target: UrlTarget, process: LineProcess, name: str) -> None:
 def free_port() -> int:
     """A port of the loopback interface that nobody listens at, neither by IPv4 nor by IPv6.
 
-    It is none of those that a system gives to whoever asks for any: before the server listens, another program that starts
-    could be given it, and would be put to the test in its place.
+    Before the server listens, another program could be given it, and would be put to the test in its place. So it is none of
+    those that a system gives to whoever asks for any, and none that was returned before.
 
     Raises:
         OSError: None was found.
     """
     for _ in range(_ATTEMPTS):
         port = secrets.choice(_NEVER_GIVEN)
-        if all(_is_free(family, address, port) for family, address in _LOOPBACK):
+        if port not in _RETURNED and all(_is_free(family, address, port) for family, address in _LOOPBACK):
+            _RETURNED.add(port)
             return port
     raise OSError(f"no free port between {_NEVER_GIVEN[0]} and {_NEVER_GIVEN[-1]}")
 
