@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
@@ -231,15 +232,31 @@ def test_coverage_can_be_told_row_by_row(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without telling it")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_was_started_is_ended_when_the_suite_is_stopped(number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "of_sigint"),
+    [
+        (signal.SIGINT, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_DFL),
+        # As in the background of a shell.
+        (signal.SIGTERM, signal.SIG_IGN),
+    ],
+)
+def test_what_was_started_is_ended_when_the_suite_is_stopped(
+    number: signal.Signals, of_sigint: signal.Handlers
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as ours:
         ours.settimeout(_LONG)
         hung = shlex.join(
             [sys.executable, "-c", _HUNG, str(ours.getsockname()[1]), "{port}"]  # its end is that of its connection
         )
         words = [str(Path(sys.executable).with_name("mcp-conformance")), "server", "--start", hung, "--patience", "600"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as suite:
+        with subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=partial(signal.signal, signal.SIGINT, of_sigint),
+        ) as suite:
             server, _ = ours.accept()
             try:
                 server.settimeout(_LONG)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import mcp_conformance
@@ -17,10 +15,11 @@ from mcp_conformance.cli_server import add_server, server_command
 from mcp_conformance.coverage import coverage_lines
 from mcp_conformance.report.explain import explain_lines
 from mcp_conformance.roles import CHECKS
+from mcp_conformance.stopping import Stopped
 from mcp_conformance.targets import NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["main"]
 
@@ -53,38 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command is None:
         parser.print_help(sys.stderr)
         return 2
-    stopped_by = [signal.SIGINT]
     try:
-        with _stopped_by_sigterm(stopped_by):
-            return _COMMANDS[given.command](given)
-    except KeyboardInterrupt:
-        print(f"mcp-conformance: stopped by {stopped_by[-1].name}", file=sys.stderr)
-        return 128 + stopped_by[-1]
+        return _COMMANDS[given.command](given)
+    except (KeyboardInterrupt, Stopped) as stopped:
+        number = signal.SIGTERM if isinstance(stopped, Stopped) else signal.SIGINT
+        print(f"mcp-conformance: stopped by {number.name}", file=sys.stderr)
+        return 128 + number
     except NotUnderstood as error:
         print(f"mcp-conformance: {error}", file=sys.stderr)
         return 2
     except NotStarted as error:
         print(f"mcp-conformance: {error}", file=sys.stderr)
         return 3
-
-
-@contextmanager
-def _stopped_by_sigterm(stopped_by: list[signal.Signals]) -> Iterator[None]:
-    """Makes SIGTERM for a block what SIGINT is, so that nothing that was started is left running. Enters that it came."""
-
-    def stop(number: int, _: object) -> None:
-        stopped_by.append(signal.Signals(number))
-        signal.raise_signal(signal.SIGINT)
-
-    if threading.current_thread() is not threading.main_thread():
-        # Signals are not its business.
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _parser() -> argparse.ArgumentParser:

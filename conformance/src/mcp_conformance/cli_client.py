@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from mcp_conformance.checks import Role
 from mcp_conformance.cli_choice import NotUnderstood, add_choices, choice, choice_words, require_words
 from mcp_conformance.cli_reports import add_reports, finish, progress, require_writable
 from mcp_conformance.client.runner import ClientCommand, run_client
 from mcp_conformance.report.explain import list_lines
+from mcp_conformance.stopping import run_until_stopped
 from mcp_conformance.targets import NotStarted
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def client_command(given: argparse.Namespace) -> int:
         played=show.played,
     )
     try:
-        run = trio.run(run_it)
+        run = run_until_stopped(run_it)
     except OSError as error:
         raise NotStarted(f"the client cannot be started: {error}") from error
     finally:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from mcp_conformance.checks import Role
 from mcp_conformance.cli_choice import NotUnderstood, add_choices, choice, choice_words, require_words
@@ -16,6 +15,7 @@ from mcp_conformance.issuer_runner import run_authorization_server
 from mcp_conformance.oauth.login import Login, command_browser
 from mcp_conformance.report.explain import list_lines
 from mcp_conformance.server.authorization_server import NEED
+from mcp_conformance.stopping import run_until_stopped
 
 if TYPE_CHECKING:
     import argparse
@@ -81,7 +81,7 @@ def issuer_command(given: argparse.Namespace) -> int:
         login=_login(given),
     )
     try:
-        run = trio.run(run_it)
+        run = run_until_stopped(run_it)
     finally:
         show.close()
     return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import trio
 
 from mcp_conformance.checks import Role
 from mcp_conformance.cli_choice import NotUnderstood, add_choices, choice, choice_words, require_words
@@ -17,6 +17,7 @@ from mcp_conformance.fixtures import Manifest, read_manifest
 from mcp_conformance.oauth.issuer import started_protected
 from mcp_conformance.report.explain import list_lines
 from mcp_conformance.runner import run_server
+from mcp_conformance.stopping import run_until_stopped
 from mcp_conformance.targets import CommandTarget, NotStarted, UrlTarget, started
 from mcp_core.errors import McpError
 
@@ -103,7 +104,7 @@ def server_command(given: argparse.Namespace) -> int:
         raise NotUnderstood(f"{given.fixtures}: {error}") from error
     show = progress(chosen, Role.SERVER)
     try:
-        run = trio.run(_run, given, chosen, manifest, show)
+        run = run_until_stopped(partial(_run, given, chosen, manifest, show))
     except OSError as error:
         raise NotStarted(f"the server cannot be started: {error}") from error
     finally:

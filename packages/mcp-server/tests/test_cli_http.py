@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,14 @@ class Running:
         return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
 
 
+_HEEDS_SIGINT = None if sys.platform == "win32" else partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+"""What a program does not do that a shell started in the background."""
+
+
 @contextmanager
 def running(target: str, *words: str, command: Sequence[str] = COMMAND) -> Iterator[Running]:
     whole = [*command, "run", target, "--http", "127.0.0.1:0", *words]
-    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, preexec_fn=_HEEDS_SIGINT) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()

@@ -1,0 +1,56 @@
+"""What stops a run before its end: a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Stopped", "run_until_stopped"]
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """SIGTERM came; what was started is ended."""
+
+
+def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
+    """Runs something, and stops it when SIGTERM comes: that leaves nothing running, as SIGINT does.
+
+    Args:
+        run: It.
+
+    Raises:
+        Stopped: SIGTERM came.
+        KeyboardInterrupt: SIGINT came.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Signals are not its business.
+        return trio.run(run)
+    return trio.run(partial(_watched, run))
+
+
+async def _watched(run: Callable[[], Awaitable[T]]) -> T:
+    found: list[T] = []
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with open_nursery() as nursery:
+
+            async def finish() -> None:
+                found.append(await run())
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(finish)
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+    if not found:
+        raise Stopped
+    return found[0]
