@@ -150,7 +150,11 @@ class Vigil:
             NotTestable: That was noticed before.
         """
         async with self._alone:
-            told = "" if self._foreign is None else await _unreachable(self._foreign)
+            told = ""
+            for pause in (0.0, _TO_END):
+                if self._foreign is not None and not told:
+                    await trio.sleep(pause)
+                    told = await _unreachable(self._foreign)
             if told and self._lost:
                 raise NotTestable(self._lost)
             self._lost = told and f"{told}, since {check}"
