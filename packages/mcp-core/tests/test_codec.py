@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import cast
+from typing import Final, cast
 
 import attrs
 import orjson
@@ -126,7 +126,6 @@ def test_similar_members_are_unknown_members_and_are_ignored(members: str) -> No
             Request(1, "ping"),
             "a result or an error of null stands beside a method",
         ),
-        ('{"jsonrpc":"2.0","id":1,"result":null}', ResultResponse(1, {}), "a result is null"),
         (
             '{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}',
             ResultResponse(1, {"a": 1}),
@@ -309,6 +308,7 @@ def test_a_bad_notification_is_not_answered(data: str) -> None:
         ('{"jsonrpc":"2.0","id":1,"error":{"code":"x1","message":"m"}}', "the code of an error must be an integer"),
         ('{"jsonrpc":"2.0","id":1,"error":{"code":"' + "1" * 5_000 + '","message":"m"}}', "must be an integer"),
         ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":5}}', "the message of an error must be a string"),
+        ('{"jsonrpc":"2.0","id":1,"result":null}', "a result must be an object, not null"),
         ('{"jsonrpc":"2.0","id":1,"result":[]}', "a result must be an object"),
         ('{"jsonrpc":"2.0","id":1,"result":"ok"}', "a result must be an object"),
         ('{"jsonrpc":"2.0","result":{}}', "a result must have the id of its request"),
@@ -392,10 +392,25 @@ def test_a_million_members_and_large_values_are_only_large() -> None:
 
     assert isinstance(_refused(wide).__cause__, LimitExceeded)
     assert _refused(wide, many).message == "a message must have a method, a result or an error"
-    repeated = b'{"jsonrpc":"2.0","id":1,"method":"a",' + b",".join([b'"k":1'] * 1_000_000) + b"}"
+    repeated = b'{"jsonrpc":"2.0","id":1,"method":"a",' + b",".join([b'"k":1'] * 150_000) + b"}"
     assert _refused(repeated).message == "the member 'k' is repeated"
     escaped = b'{"jsonrpc":"2.0","method":"' + b"\\u003a" * 1_000_000 + b'"}'
     assert decode(escaped, LIMITS) == Notification(":" * 1_000_000)
+
+
+_OVER_A_MIB: Final = "x" * 2**20
+
+
+def test_a_long_request_with_a_repeated_member_is_refused_without_an_id() -> None:
+    bad = _refused(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"%b"}' % _OVER_A_MIB.encode())
+    assert bad.message == "a member of an object is repeated"
+    assert bad.reply == ErrorResponse(None, ErrorObject(-32600, bad.message))
+
+
+def test_a_long_answer_with_a_repeated_member_is_refused_for_its_request() -> None:
+    bad = _refused(b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":"%b"}}' % _OVER_A_MIB.encode())
+    assert bad.answers == 1
+    assert bad.reply is None
 
 
 # The whole line, and the next one

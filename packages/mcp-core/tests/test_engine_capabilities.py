@@ -42,6 +42,7 @@ from mcp_core.revisions import (
     R2025_06_18,
     R2025_11_25,
     R2026_07_28,
+    Era,
     Revision,
     between,
 )
@@ -471,18 +472,46 @@ def test_notifications_that_cannot_be_read_are_ignored(row: NotificationRow[obje
             assert reaction.reply is None
 
 
-def test_the_names_of_old_servers_are_taken_for_what_they_mean() -> None:
-    both = opened(R2025_06_18)
-    event = both.client.receive(Notification("$/logTrace", {"level": "info", "data": "x"})).event
+@pytest.mark.parametrize(
+    ("params", "level", "data"),
+    [
+        ({"message": "Resource not found: file:///missing.txt", "verbose": False}, "info", "Resource not found: "),
+        ({"message": "cache miss", "verbose": True}, "debug", "cache miss"),
+        ({"message": "cache miss"}, "info", "cache miss"),
+    ],
+)
+@EVERY_REVISION
+def test_log_trace_of_first_draft_becomes_log_message(
+    params: JsonObject, level: str, data: str, revision: Revision
+) -> None:
+    event = opened(revision).client.receive(Notification("$/logTrace", params)).event
+
     assert isinstance(event, NotificationReceived)
     assert event.row is m.NOTIFICATIONS_MESSAGE
     assert event.method == "notifications/message"
-    assert event.notes == ("$/logTrace was taken for notifications/message",)
+    assert isinstance(event.params, t.LoggingMessageNotificationParams)
+    assert event.params.level == level
+    assert str(event.params.data).startswith(data)
+    assert event.params.extra == {}
+    assert event.raw == params
+    assert "$/logTrace was taken for notifications/message" in event.notes
+
+
+def test_resources_changed_of_first_draft_becomes_resource_update() -> None:
+    both = opened(R2025_06_18)
+
     event = both.client.receive(Notification("notifications/resources/changed", {"uri": "file:///a"})).event
+
     assert isinstance(event, NotificationReceived)
     assert event.row is m.NOTIFICATIONS_RESOURCES_UPDATED
-    # A server does not know them.
-    assert isinstance(both.server.receive(Notification("$/logTrace", {"level": "info", "data": "x"})).event, Ignored)
+    assert event.raw == {"uri": "file:///a"}
+
+
+@pytest.mark.parametrize("name", sorted(m.ALIASES))
+def test_server_receiving_name_of_first_draft_ignores_it(name: str) -> None:
+    params: JsonObject = {"message": "m", "verbose": False, "uri": "file:///a"}
+
+    assert isinstance(opened(R2025_06_18).server.receive(Notification(name, params)).event, Ignored)
 
 
 # --- extensions -------------------------------------------------------------------------------------------------------
@@ -604,12 +633,13 @@ def test_a_path_has_the_form_of_declared_capabilities() -> None:
 
 @pytest.mark.spec("capability.open-set", "capability.unknown-tolerated", "capability.experimental-object")
 @EVERY_REVISION
-def test_unknown_capabilities_are_kept_and_do_no_harm(revision: Revision) -> None:
+def test_unknown_capabilities_do_no_harm(revision: Revision) -> None:
     client = make_client(
         revision,
         capabilities=t.ClientCapabilities(extra={"telepathy": {"range": 5}}, experimental={"x": {"y": 1}}),
     )
     both = pair(client, make_server(revision)).open()
     peer = both.call(m.TOOLS_LIST).peer
-    assert peer.capabilities.extra == {"telepathy": {"range": 5}}
+    # A session keeps what has a meaning; a modern request is gone when it is answered.
+    assert peer.capabilities.extra == ({} if revision.era is Era.LEGACY else {"telepathy": {"range": 5}})
     assert peer.capabilities.experimental == {"x": {"y": 1}}

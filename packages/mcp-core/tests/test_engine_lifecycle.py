@@ -28,6 +28,8 @@ ALLOWED: dict[tuple[State, Kind], tuple[State, str]] = {
     (I, Kind.PING): (I, ""),
     (I, Kind.LOG): (I, ""),
     (I, Kind.NOTIFICATION): (I, SHOULD_NOT),
+    # The pages say nothing of a second handshake; bridges that reuse one pipe for several clients depend on it.
+    (W, Kind.INITIALIZE): (I, SHOULD_NOT),
     (W, Kind.INITIALIZED): (O, ""),
     (W, Kind.PING): (W, ""),
     (W, Kind.LOG): (W, ""),
@@ -40,6 +42,7 @@ ALLOWED: dict[tuple[State, Kind], tuple[State, str]] = {
     (O, Kind.LOG): (O, ""),
     (O, Kind.NOTIFICATION): (O, ""),
     (O, Kind.INITIALIZED): (O, SHOULD_NOT),
+    (O, Kind.INITIALIZE): (I, SHOULD_NOT),
 }
 
 initialize = Request(
@@ -152,17 +155,6 @@ def test_pings_are_answered_in_every_state_by_both_sides() -> None:
     reaction = client.receive(Request(7, "ping"))
     assert reaction.reply is not None
     assert reaction.reply.message == ResultResponse(7, {})
-
-
-def test_a_second_initialize_is_refused() -> None:
-    server = make_server(R2025_11_25)
-    server.receive(initialize)
-    for state in (State.ANSWERED, State.OPERATING):
-        assert server.state is state
-        code, message, _ = error_of(server.receive(Request(1, "initialize", initialize.params)))
-        assert code == ErrorCode.INVALID_REQUEST
-        assert "initialize" in message
-        server.receive(Notification("notifications/initialized"))
 
 
 def test_a_client_that_does_not_wait_after_initialize_is_served_with_a_note() -> None:

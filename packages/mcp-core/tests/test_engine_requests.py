@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 from engine_pair import (
     ALL,
+    CLIENT_INFO,
     FORM,
     PARAMS,
     RESULTS,
@@ -27,6 +28,7 @@ from hypothesis import strategies as st
 
 from mcp_core import methods as m
 from mcp_core import types as t
+from mcp_core.engine.envelope import write_envelope
 from mcp_core.engine.events import (
     AnswerReceived,
     CancelReceived,
@@ -840,6 +842,28 @@ def test_errors_without_id_have_the_form_of_the_session(revision: Revision) -> N
     both = opened(revision)
     expected = revision not in (R2025_11_25, R2026_07_28)
     assert both.client.error_ids_are_null is both.server.error_ids_are_null is expected
+
+
+@EVERY_REVISION
+def test_error_without_id_before_any_revision_is_known_has_a_null_id(revision: Revision) -> None:
+    for ours in ((revision,), (revision, R2026_07_28)):
+        # Where all revisions of the server leave the member out, there is nothing to wait for.
+        assert make_server(*ours).error_ids_are_null is (revision not in (R2025_11_25, R2026_07_28))
+    assert make_server(revision, R2024_11_05).error_ids_are_null
+
+
+def test_error_without_id_after_a_modern_request_has_no_id_member() -> None:
+    server = make_server()
+    meta = write_envelope(R2026_07_28, CLIENT_INFO, t.ClientCapabilities())
+    unknown: JsonObject = {**meta, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+    assert error_of(server.receive(Request(1, "tools/list", {"_meta": unknown})))
+    before = server.error_ids_are_null
+    server.receive(Request(2, "tools/list", {"_meta": meta}))
+    between = server.error_ids_are_null
+    # The session decides as soon as there is one.
+    info: JsonObject = {"name": "c", "version": "1"}
+    server.receive(Request(3, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}))
+    assert (before, between, server.error_ids_are_null) == (True, False, True)
 
 
 def test_messages_keep_the_subscription_that_they_name() -> None:

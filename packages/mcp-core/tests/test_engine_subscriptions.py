@@ -172,6 +172,10 @@ def test_a_server_may_grant_less_and_never_more() -> None:
         ("", False),
         ("/", False),
         ("a", False),
+        ("file:///a" + "/" * 1_000, True),
+        ("file:///dir" + "/b" * 1_000, True),
+        ("file:///b" + "/b" * 1_000, False),
+        ("file:///ab" + "/b" * 1_000, False),
     ],
 )
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
@@ -453,7 +457,7 @@ def test_a_connection_watches_only_so_many_resources_by_subscriptions() -> None:
 
 
 def test_notices_of_lists_need_no_room() -> None:
-    interests = Interests(0)
+    interests = Interests(Limits(watched_resources=0))
     wanted = t.SubscriptionFilter(tools_list_changed=True)
     interests.listen("x", wanted)
     assert interests.listening == ("x",)

@@ -269,9 +269,8 @@ def test_a_get_has_to_take_a_stream() -> None:
 
 @pytest.mark.spec("http.get-405", "http.delete-405", "session.delete-405")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-@pytest.mark.parametrize("revisions", [MODERN_ONLY, frozenset({R2024_11_05, R2026_07_28})])
-def test_where_there_are_no_sessions_there_is_only_post(method: str, revisions: frozenset[Revision]) -> None:
-    outcome = exchange(method, revisions=revisions, Mcp_Session_Id="s").admit()
+def test_where_there_are_no_sessions_there_is_only_post(method: str) -> None:
+    outcome = exchange(method, revisions=MODERN_ONLY, Mcp_Session_Id="s").admit()
     refused(outcome, 405)
     assert isinstance(outcome, Refusal)
     assert ("allow", "POST") in outcome.headers
@@ -536,7 +535,6 @@ def test_a_server_without_modern_revisions_refuses_a_modern_request_so_that_the_
         (b'{"jsonrpc":"2.0","method":"notifications/initialized"}', None),
         (b'{"jsonrpc":"2.0","method":"initialize","params":{}}', None),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', None),
-        (b"[" + INITIALIZE + b"]", None),
     ],
 )
 def test_what_belongs_to_a_session_has_to_name_it(body: bytes, id: int | None) -> None:
@@ -559,17 +557,23 @@ def test_a_message_of_no_version_and_no_session_belongs_to_none_that_has_the_hea
 
 
 @pytest.mark.spec("compat.server-modern-initialize-error-http", "compat.server-modern-initialize-names-versions")
-@pytest.mark.parametrize("revisions", [MODERN_ONLY, frozenset({R2024_11_05, R2026_07_28})])
 @pytest.mark.parametrize("headers", [{}, {"MCP_Protocol_Version": "2025-11-25"}])
-def test_where_there_are_no_sessions_initialize_is_told_what_is_spoken(
-    revisions: frozenset[Revision], headers: dict[str, str]
-) -> None:
-    answer = refused(exchange(revisions=revisions, more=headers).read(INITIALIZE, none), 400)
+def test_where_there_are_no_sessions_initialize_is_told_what_is_spoken(headers: dict[str, str]) -> None:
+    answer = refused(exchange(revisions=MODERN_ONLY, more=headers).read(INITIALIZE, none), 400)
     error = answer["error"]
     assert isinstance(error, dict)
-    supported = [r.name for r in REVISIONS.values() if r in revisions]
+    supported = [r.name for r in REVISIONS.values() if r in MODERN_ONLY]
     assert (error["code"], error["data"]) == (-32022, {"supported": supported, "requested": "2025-11-25"})
     assert answer["id"] == 1
+
+
+@pytest.mark.parametrize("revisions", [frozenset({R2024_11_05}), frozenset({R2024_11_05, R2026_07_28})])
+def test_server_whose_only_legacy_revision_is_2024_11_05_serves_sessions(revisions: frozenset[Revision]) -> None:
+    accepted(exchange(revisions=revisions).read(INITIALIZE, none), Era.LEGACY)
+    accepted(exchange(revisions=revisions, Mcp_Session_Id="s").read(request("tools/list"), none), Era.LEGACY)
+    assert code_of(refused(exchange(revisions=revisions).read(request("tools/list"), none), 400)) == -32600
+    for method in ("GET", "DELETE"):
+        assert exchange(method, revisions=revisions, Mcp_Session_Id="s").admit() is None
 
 
 def test_also_when_it_asks_for_nothing() -> None:
@@ -607,7 +611,39 @@ def test_what_is_no_message_is_refused(headers: dict[str, str], body: bytes, cod
     answer = refused(exchange(more=headers).read(body, none), 400)
     assert code_of(answer) == code
     assert answer.get("id") == id
-    assert ("id" in answer) == (id is not None)
+    # What is no answer is owed one, and its id cannot be read: null, unless the revision is known to leave it out.
+    assert ("id" in answer) == (id is not None or (b"result" not in body and "MCP_Protocol_Version" not in headers))
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"jsonrpc":"2.0","id":null,"method":"ping"}'])
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+def test_error_without_id_has_the_form_of_the_revision_that_the_header_names(revision: Revision, body: bytes) -> None:
+    answer = refused(exchange(MCP_Protocol_Version=revision.name).read(body, none), 400)
+    assert ("id" in answer) is not revision.error_without_id
+    # Without a header, those that the server speaks have to agree.
+    answer = refused(exchange(revisions=frozenset({revision})).read(body, none), 400)
+    assert ("id" in answer) is not revision.error_without_id
+
+
+@pytest.mark.spec("batch.receive")
+def test_batch_outside_of_a_session_is_refused_with_a_null_id() -> None:
+    batch = b"[" + INITIALIZE + b"]"
+    for made in (exchange(), exchange(MCP_Protocol_Version="2025-06-18")):
+        answer = refused(made.read(batch, none), 400)
+        assert "id" in answer
+        assert answer["id"] is None
+    assert "id" not in refused(exchange(MCP_Protocol_Version="2025-11-25").read(batch, none), 400)
+    # Nothing is owed an answer here.
+    note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    assert "id" not in refused(exchange().read(note, none), 400)
+
+
+def test_message_that_is_too_large_is_refused_with_a_null_id() -> None:
+    small = Limits(message_bytes=50)
+    assert "id" in refused(exchange(limits=small).read(request("ping", pad="x" * 100), none), 413)
+    assert "id" in refused(exchange(limits=small).too_large(51), 413)
+    modern_one = exchange(limits=small, MCP_Protocol_Version=VERSION)
+    assert "id" not in refused(modern_one.too_large(51), 413)
 
 
 def test_what_may_have_been_an_answer_says_whose_waiting_is_over() -> None:
@@ -675,7 +711,7 @@ def test_batches_are_for_sessions_whose_revision_has_them(revision: Revision) ->
     if revision is R2025_03_26:
         assert outcome is None
     else:
-        refused(outcome, 400)
+        assert ("id" in refused(outcome, 400)) is not revision.error_without_id
     single = accepted(made.read(request("ping"), none), Era.LEGACY)
     assert made.check(single, revision) is None
 

@@ -330,6 +330,7 @@ def test_what_is_no_message_is_refused(body: bytes, status: int, code: int, id: 
     assert refusal.error is not None
     assert (refusal.error.error.code, refusal.error.id) == (code, id)
     assert refusal.error.error.message == refusal.reason
+    assert refusal.null_id is (id is None)
 
 
 def test_an_answer_that_is_broken_says_whose_waiting_is_over() -> None:
@@ -345,7 +346,7 @@ def test_an_answer_that_is_broken_is_refused_without_an_id() -> None:
 
     assert isinstance(refusal, Refusal)
     assert refusal.error is not None
-    assert (refusal.status, refusal.error.id) == (400, None)
+    assert (refusal.status, refusal.error.id, refusal.null_id) == (400, None, False)
 
 
 @pytest.mark.parametrize("meta", [{"io.modelcontextprotocol/protocolVersion": 1}, None, [], {"progressToken": 1}])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
+from types import FrameType
 
 import pytest
 from hypothesis import example, given
@@ -168,3 +170,20 @@ def test_a_message_with_a_line_end_is_not_sent() -> None:
     for payload in (b"a\nb", b"a\rb", b"a\n"):
         with pytest.raises(LocalProtocolError, match="a line end stands within a message"):
             frame(payload)
+
+
+def test_blank_lines_by_the_thousand_are_skipped_at_once() -> None:
+    framer = LineFramer(Limits())
+    calls: list[str] = []
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        frames = framer.receive_data(b"{}" + b"\n" * 10_000 + b"[]\n")
+    finally:
+        sys.setprofile(None)
+    assert frames == [b"{}", b"[]"]
+    assert len(calls) <= 6

@@ -111,7 +111,7 @@ def test_what_a_filter_asks_for_is_a_member_of_the_filter() -> None:
 
 
 def test_names_from_before_the_specification_are_aliases_and_never_rows() -> None:
-    assert ALIASES["$/logTrace"] is NOTIFICATIONS_MESSAGE
-    assert ALIASES["notifications/resources/changed"] is NOTIFICATIONS_RESOURCES_UPDATED
+    assert ALIASES["$/logTrace"].row is NOTIFICATIONS_MESSAGE
+    assert ALIASES["notifications/resources/changed"].row is NOTIFICATIONS_RESOURCES_UPDATED
     for revision in REVISIONS.values():
         assert not ALIASES.keys() & notifications(revision).keys()

@@ -147,3 +147,9 @@ def test_any_text_is_read_without_failure(values: list[str]) -> None:
     for challenge in read_challenges(values):
         assert challenge.scheme
         assert all(name == name.lower() for name in challenge.parameters)
+
+
+def test_very_many_challenges_are_read_up_to_a_bound() -> None:
+    assert len(read_challenges(["a, " * 10_000, "b, " * 10_000])) == 32
+    (challenge,) = read_challenges(["Bearer " + ", ".join(f'p{number}="v"' for number in range(5_000))])
+    assert 100 < len(challenge.parameters) < 1_000

@@ -215,6 +215,16 @@ def test_a_full_memory_takes_nothing_twice_and_shortens_the_window() -> None:
     assert replays.take(b"other", NOW + 4, since=NOW + 2)
 
 
+def test_proof_is_not_taken_again_when_the_clock_was_put_forward_and_back() -> None:
+    replays = Replays()
+    assert replays.take(b"a", NOW, since=NOW - 300)
+    assert replays.take(b"b", NOW + 3_600, since=NOW + 3_600 - 300)
+    assert not replays.take(b"a", NOW, since=NOW - 300)
+    # What is made from then on is taken as always.
+    assert replays.take(b"c", NOW + 1, since=NOW - 300)
+    assert replays.take(b"a", NOW + 1, since=NOW - 300)
+
+
 class ReplayMachine(RuleBasedStateMachine):
     """Whatever comes in whatever order: nothing is taken twice, and the memory is bounded."""
 
@@ -227,6 +237,11 @@ class ReplayMachine(RuleBasedStateMachine):
     @rule(seconds=st.integers(0, 7))
     def wait(self, seconds: int) -> None:
         self.now += seconds
+
+    @rule(seconds=st.integers(-30, 30))
+    def step(self, seconds: int) -> None:
+        """Set the clock."""
+        self.now = max(100, self.now + seconds)
 
     @rule(id=st.integers(0, 3), age=st.integers(-10, 10))
     def take(self, id: int, age: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
+from types import FrameType
 
 import pytest
 from hypothesis import example, given
@@ -288,3 +290,23 @@ def test_what_would_not_arrive_as_it_is_is_not_sent() -> None:
         encode_event(event="\ud800")
     with pytest.raises(LocalProtocolError, match="must not be negative: -1"):
         encode_event(retry=-1)
+
+
+@pytest.mark.parametrize("line", [b"\n", b":\n", b": keep-alive\n\n", b"\r\n"])
+def test_lines_that_say_nothing_by_the_thousand_cost_no_calls_of_the_parser(line: bytes) -> None:
+    parser = SseParser(Limits())
+    calls: list[str] = []
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    data = line * 10_000
+    sys.setprofile(count)
+    try:
+        events = parser.receive_data(data)
+    finally:
+        sys.setprofile(None)
+    assert events == []
+    assert len(calls) <= 3
+    assert parser.receive_data(b"data: x\n\n") == [Event(data=b"x")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import math
 from typing import cast
@@ -100,7 +102,43 @@ def test_a_repeated_name_is_found_at_any_depth_and_in_any_spelling(data: str) ->
 
     assert value == expected
     assert excess is None
-    assert [set(names) for _, names in repetitions] == repeated
+    # Of several the first and the last are enough.
+    assert [set(names) for _, names in repetitions] == (repeated[:1] + repeated[1:][-1:])
+
+
+@pytest.mark.parametrize("before", ["{}", "[" * 100 + "]" * 100])
+def test_repeated_members_of_many_objects_are_named_for_two_of_them(before: str) -> None:
+    text = f'{{"a":[{before},' + '{"b":0,"b":0},' * 5_000 + '{}],"c":0,"c":0}'
+    value, _, repetitions = read(text.encode(), LIMITS)
+    assert [names for _, names in repetitions] == [{"b"}, {"c"}]
+    assert repetitions[-1][0] is value
+
+
+def test_a_very_long_text_with_repeated_members_is_not_searched_for_their_names() -> None:
+    text = '{"a":"' + "x" * 2**20 + '","b":{"c":1,"c":2}}'
+    _, _, repetitions = read(text.encode(), LIMITS)
+    assert repetitions == (({}, frozenset()),)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+@pytest.mark.parametrize("text", [b"[" + b"[]," * 30_000 + b"[]]", b"[" + b"[]," * 30_000 + b"[}]"])
+def test_a_long_text_is_read_without_garbage_collections(text: bytes, collecting: bool) -> None:
+    collections: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    if not collecting:
+        gc.disable()
+    gc.callbacks.append(note)
+    try:
+        with contextlib.suppress(ValueError):
+            read(text, LIMITS)
+        assert gc.isenabled() is collecting
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+    assert len(collections) <= 2 * 2
 
 
 def test_a_repetition_names_the_object_it_stands_in() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -144,6 +146,41 @@ def test_structured_content_may_come_without_content(content: JsonValue, read: t
     assert found.content == read
     assert found.structured_content == {"a": 1}
     assert notes == ("content: the content is an array of blocks",)
+
+
+@pytest.mark.parametrize(
+    ("raw", "cls"),
+    [
+        ({"tools": [{}] * 100_000}, t.ListToolsResult),
+        ({"tools": [{"name": "a", "inputSchema": {}}] * 100_000}, t.ListToolsResult),
+        ({"content": [{}] * 100_000}, t.CallToolResult),
+        ({"roots": [{}] * 100_000}, t.ListRootsResult),
+    ],
+)
+def test_a_value_with_very_many_mistakes_is_refused_before_all_are_repaired(
+    raw: JsonObject, cls: type[t.WireObject]
+) -> None:
+    repaired = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal repaired
+        repaired += event == "call" and frame.f_code.co_name in {"_object", "_note"}
+
+    sys.setprofile(count)
+    try:
+        with pytest.raises(InvalidValue):
+            receive(R2025_11_25, raw, cls)
+    finally:
+        sys.setprofile(None)
+    assert repaired <= 21_010
+
+
+def test_as_many_mistakes_as_real_peers_make_are_repaired() -> None:
+    good: list[JsonValue] = [{"name": "a", "inputSchema": {"type": "object"}}] * 5_000
+    wrong: list[JsonValue] = [{}] * 400
+    value, notes = receive(R2025_11_25, {"tools": [*good, *wrong]}, t.ListToolsResult)
+    assert len(value.tools) == 5_000
+    assert len(notes) == 2 * 400
 
 
 def test_content_that_is_nothing_like_blocks_is_refused() -> None:

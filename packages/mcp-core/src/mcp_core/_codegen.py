@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias, cast
 
+from mcp_core.excerpts import EXCERPT_CHARS, quoted
 from mcp_core.shape import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, Shape
 from mcp_core.types._wire import ABSENT, NO_EXTRA, REQUIRED
 
@@ -49,6 +50,8 @@ class Refused(Exception):
         for step in self.steps:
             if isinstance(step, int):
                 parts.append(f"[{step}]")
+            elif len(step) > EXCERPT_CHARS or not step.isprintable():
+                parts.append(f"[{quoted(step)}]")
             elif step.replace("$", "_").isidentifier():
                 parts.append(f".{step}")
             else:

@@ -12,9 +12,11 @@ from mcp_core import types as t
 from mcp_core.revisions import Revision, between
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["CapabilityPath", "Method", "NotificationRow", "Role"]
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["Alias", "CapabilityPath", "Method", "NotificationRow", "Role"]
 
 P = TypeVar("P", covariant=True)
 R = TypeVar("R", covariant=True)
@@ -120,3 +122,17 @@ class NotificationRow(Generic[P]):
     def sender_in(self, revision: Revision) -> Role:
         """Who may send it in `revision`."""
         return Role.SERVER if revision in self.server_only else self.sender
+
+
+def _unchanged(params: JsonObject) -> JsonObject:
+    return params
+
+
+@attrs.frozen(kw_only=True)
+class Alias:
+    """A name from before the specification for a notification."""
+
+    row: NotificationRow[object]
+    """The notification that has another name today."""
+    params: Callable[[JsonObject], JsonObject] = _unchanged
+    """Gives the params in the form of the specification, from those in the form of the first draft."""

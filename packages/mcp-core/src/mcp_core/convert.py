@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from mcp_core._codegen import Hook, Refused, integer, make_structure, make_unstructure, name_class, number, show
 from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.excerpts import quoted
 from mcp_core.shape import (
     Array,
     Choice,
@@ -82,9 +83,9 @@ def _bounded(hook: Callable[[object], int | float], minimum: float | None, maxim
     def bounded(value: object) -> object:
         found = hook(value)
         if minimum is not None and found < minimum:
-            raise Refused(f"{found} is less than {minimum}")
+            raise Refused(f"{quoted(found)} is less than {minimum}")
         if maximum is not None and found > maximum:
-            raise Refused(f"{found} is more than {maximum}")
+            raise Refused(f"{quoted(found)} is more than {maximum}")
         return found
 
     return bounded
@@ -104,7 +105,7 @@ def _enumeration(form: Enumeration) -> Hook:
     def enumeration(value: object) -> object:
         if isinstance(value, str) and value in allowed:
             return value
-        raise Refused(f"expected one of {listed}, got {value!r:.80}")
+        raise Refused(f"expected one of {listed}, got {quoted(value)}")
 
     return enumeration
 
@@ -212,7 +213,7 @@ def _of_no_class(raw: JsonObject, chooser: Chooser) -> Refused:
     if chooser.tag not in raw:
         return Refused("is missing", chooser.tag)
     known = ", ".join(repr(value) for value in chooser.tagged)
-    return Refused(f"expected one of {known}, got {raw[chooser.tag]!r:.80}", chooser.tag)
+    return Refused(f"expected one of {known}, got {quoted(raw[chooser.tag])}", chooser.tag)
 
 
 class WireConverter:

@@ -44,6 +44,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from mcp_core.excerpts import EXCERPT_CHARS, quoted, shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -86,6 +88,9 @@ __all__ = [
     "UrlElicitationRequired",
     "request_failed",
 ]
+
+_URI_CHARS: Final = 2_000
+"""Characters of a URI that an error repeats: as long as URIs are in practice."""
 
 EXCERPT_BYTES: Final = 512
 """How much of an answer that is none of ours an error quotes."""
@@ -143,17 +148,20 @@ class Circumstances:
     phase: Phase | None = None
     """Where in the connection's life it happened."""
     stderr_tail: str | None = None
-    """The last lines that a child process wrote to stderr."""
+    """The last lines that a child process wrote to stderr, 20 at most, in errors about the process itself: it did not
+    answer when it was started, it exited, or it closed its end of the connection."""
+    attempts: tuple[str, ...] = ()
+    """Each attempt to connect, in order, the last one included: what was sent and how it ended. Empty after one."""
 
     def describe(self) -> str:
         """One line with what is known, or an empty string."""
         facts = []
         if self.method is not None:
-            facts.append(f"method {self.method}")
+            facts.append(f"method {shown(self.method)}")
         if self.request_id is not None:
-            facts.append(f"id {self.request_id!r}")
+            facts.append(f"id {quoted(self.request_id)}")
         if self.peer is not None:
-            facts.append(f"peer {self.peer}")
+            facts.append(f"peer {shown(self.peer, 4 * EXCERPT_CHARS)}")
         if self.phase is not None:
             facts.append(f"phase {self.phase.value}")
         return ", ".join(facts)
@@ -175,6 +183,7 @@ class McpError(Exception):
         if around:
             lines[0] = f"{self.message} ({around})"
         lines[0] += self._label()
+        lines.extend(f"  {number}. {attempt}" for number, attempt in enumerate(self.circumstances.attempts, 1))
         if self.circumstances.stderr_tail:
             lines.append("The end of its stderr:")
             lines.append(self.circumstances.stderr_tail.rstrip("\n"))
@@ -292,8 +301,8 @@ class UnsupportedProtocolVersion(RequestFailed):
     def of(cls, requested: str, supported: Sequence[str]) -> UnsupportedProtocolVersion:
         """The error for a `requested` revision, naming the `supported` ones."""
         return cls(
-            f"protocol version {requested!r} is not supported; supported: {', '.join(supported)}",
-            data={"supported": list(supported), "requested": requested},
+            f"protocol version {quoted(requested)} is not supported; supported: {', '.join(supported)}",
+            data={"supported": list(supported), "requested": shown(requested)},
         )
 
     @property
@@ -346,7 +355,7 @@ class ResourceNotFound(RequestFailed):
     @classmethod
     def of(cls, uri: str) -> ResourceNotFound:
         """The error for `uri`."""
-        return cls(f"resource not found: {uri}", data={"uri": uri})
+        return cls(f"resource not found: {shown(uri, _URI_CHARS)}", data={"uri": shown(uri, _URI_CHARS)})
 
 
 _BY_CODE: dict[int, type[RequestFailed]] = {

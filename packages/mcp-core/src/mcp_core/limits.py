@@ -74,7 +74,14 @@ class Limits:
     outgoing_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
     """Bytes that may wait to be written to a slow peer. With more, whoever wants to send waits too."""
     watched_resources: int = attrs.field(default=1_000, validator=_bounded(0))
-    """Resources whose changes one peer may ask to be told of at the same time. Each change looks them up."""
+    """Resources that one peer may watch at the same time. Each change looks them up. In a client: the
+    changes below the resources of one subscription that wait to be read."""
+    uri_chars: int = attrs.field(default=8_192, validator=_bounded(1))
+    """Characters of the URI of a subscription, and in a client of one that changed. Browsers and servers take URLs of 8,000
+    (RFC 9110 section 4.1)."""
+    handshake_bytes: int = attrs.field(default=16 * _KIB, validator=_bounded(1_024))
+    """Bytes of JSON that a server keeps of `initialize`, for as long as the session lasts: the revision, the client's
+    capabilities, and its name, title and version. Real ones have less than 1 KiB."""
     progress_per_second: int = attrs.field(default=20, validator=_bounded(1))
     """Progress notifications of one request. What comes faster is held back, the latest value wins, and the last one is
     sent before the answer. A bar that is drawn 20 times a second moves smoothly."""
@@ -117,10 +124,13 @@ class Limits:
     replay_bytes: int = attrs.field(default=4 * _MIB, validator=_bounded(1))
     """Bytes of the events that are kept so. A single larger event is kept alone."""
 
-    stored_bytes: int = attrs.field(default=256 * _MIB, validator=_bounded(1))
-    """Bytes of such events of all sessions together, where they are kept in memory. With more, those of the sessions go
-    that were used least recently, and if that is not enough, the sessions. Otherwise many clients that each stay within
-    their own bound could fill the memory."""
+    stored_bytes: int = attrs.field(default=64 * _MIB, validator=_bounded(1))
+    """Bytes of such events of all sessions together, where they are kept in memory: a part of `total_bytes`. With more,
+    the events of the sessions that hold most are dropped, and if that is not enough, these sessions."""
+    total_bytes: int = attrs.field(default=256 * _MIB, validator=_bounded(1))
+    """Bytes of memory that all HTTP clients of a server occupy together, as estimated: request bodies and what they are
+    parsed to, requests that wait or run, sessions, subscriptions, events for replay, output that clients do not read.
+    With more, the newest request of the client that occupies most is refused (`mcp_core.memory_budget`)."""
 
     @event_bytes.default
     def _event_bytes_default(self) -> int:

@@ -54,12 +54,13 @@ from mcp_core._request_rows import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
-from mcp_core._rows import CapabilityPath, Method, NotificationRow, Role
+from mcp_core._rows import Alias, CapabilityPath, Method, NotificationRow, Role
 from mcp_core._skill_rows import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
 __all__ = [
@@ -107,6 +108,7 @@ __all__ = [
     "TASKS_RESULT",
     "TOOLS_CALL",
     "TOOLS_LIST",
+    "Alias",
     "AnyMethod",
     "AnyNotification",
     "CapabilityPath",
@@ -175,10 +177,19 @@ NOTIFICATIONS: Final[tuple[AnyNotification, ...]] = (
 )
 """All notifications."""
 
-ALIASES: Final[Mapping[str, AnyNotification]] = MappingProxyType(
+
+def _trace_as_log_message(params: JsonObject) -> JsonObject:
+    """Return the params of `notifications/message` for `{"message": "...", "verbose": false}`, those of `$/logTrace`."""
+    if "message" not in params:
+        return params
+    kept = {name: value for name, value in params.items() if name not in ("message", "verbose")}
+    return {**kept, "level": "debug" if params.get("verbose") is True else "info", "data": params["message"]}
+
+
+ALIASES: Final[Mapping[str, Alias]] = MappingProxyType(
     {
-        "$/logTrace": NOTIFICATIONS_MESSAGE,
-        "notifications/resources/changed": NOTIFICATIONS_RESOURCES_UPDATED,
+        "$/logTrace": Alias(row=NOTIFICATIONS_MESSAGE, params=_trace_as_log_message),
+        "notifications/resources/changed": Alias(row=NOTIFICATIONS_RESOURCES_UPDATED),
     }
 )
 """Names from before the specification, which old servers use. A client takes them; nothing of ours sends them."""

@@ -10,11 +10,13 @@ What decides what a request does is never repaired: a request that cannot be rea
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_core._repairs import DESCRIPTIVE, LISTS, MAPS, REPAIRS, Given, Repair
 from mcp_core.convert import WireConverter, converter
 from mcp_core.errors import InvalidValue
+from mcp_core.excerpts import EXCERPT_CHARS, quoted, shown
 from mcp_core.shape import Array, Choice, Chooser, Dictionary, Form, Member, Ref, Scalar, ScalarKind, form_of, shape
 from mcp_core.types import ABSENT, WireObject
 
@@ -27,24 +29,78 @@ __all__ = ["DESCRIPTIVE", "LISTS", "MAPS", "REPAIRS", "Repair", "receive"]
 T = TypeVar("T")
 
 
+_OBJECTS: Final = 20_000
+"""Objects of one value that are looked at to repair it. A list of 5,000 tools has as many. With more, a peer that sends
+nothing but empty objects could hold up everything else for seconds."""
+
+_NOTES: Final = 1_000
+"""Repairs of one value, for the same reason."""
+
+
+class _TooMuch(Exception):
+    """The value has too many objects, or needs too many repairs. Never leaves this module."""
+
+
+_REPAIRS_OF: Final[dict[tuple[type[WireObject], Revision], tuple[tuple[Repair, str], ...]]] = {}
+
+
+def _repairs_of(cls: type[WireObject], revision: Revision) -> tuple[tuple[Repair, str], ...]:
+    """The rows of the table that concern a class, with the member that each is about."""
+    found = _REPAIRS_OF.get((cls, revision))
+    if found is None:
+        members = [member.wire for member in shape(cls, revision).members]
+        found = _REPAIRS_OF[cls, revision] = tuple(
+            (row, name)
+            for row in REPAIRS
+            if issubclass(cls, row.cls)
+            for name in (members if row.member == "*" else [row.member])
+            if name in members
+        )
+    return found
+
+
+@cache
+def _may_be_repaired(form: Form) -> bool:
+    """Whether there is a repair for anything of this form, besides that of the object that it is a member of."""
+    match form:
+        case Ref() | Choice():
+            return True
+        case Array(inner) | Dictionary(inner):
+            return _may_be_repaired(inner)
+        case Scalar(ScalarKind.INTEGER):
+            return True
+        case _:
+            return False
+
+
+@cache
+def _chooser(forms: tuple[Form, ...], revision: Revision) -> Chooser:
+    return Chooser(tuple(form.cls for form in forms if isinstance(form, Ref)), revision)
+
+
 class _Mender:
     """Goes through a value once, and copies what it has to change."""
 
     def __init__(self, convert: WireConverter) -> None:
         self._convert = convert
+        self._objects = 0
         self.notes: list[str] = []
 
     def _note(self, path: str, note: str) -> None:
-        self.notes.append(f"{path}: {note}" if path else note)
+        if len(self.notes) >= _NOTES:
+            raise _TooMuch
+        self.notes.append(f"{shown(path)}: {note}" if path else note)
 
     def mend(self, value: JsonValue, form: Form, path: str) -> JsonValue:
+        if not _may_be_repaired(form):
+            return value
         match form:
             case Ref(cls) if isinstance(value, dict):
                 return self._object(value, cls, path)
             case Array(item) if isinstance(value, list):
                 return [self.mend(each, item, f"{path}[{index}]") for index, each in enumerate(value)]
             case Dictionary(inner) if isinstance(value, dict):
-                return {name: self.mend(each, inner, f"{path}.{name}") for name, each in value.items()}
+                return {name: self.mend(each, inner, f"{path}.{name[:EXCERPT_CHARS]}") for name, each in value.items()}
             case Choice(forms):
                 return self._choice(value, forms, path)
             case Scalar(ScalarKind.INTEGER) if isinstance(value, float) and math.isfinite(value):
@@ -56,8 +112,7 @@ class _Mender:
 
     def _choice(self, value: JsonValue, forms: tuple[Form, ...], path: str) -> JsonValue:
         if isinstance(value, dict):
-            classes = tuple(form.cls for form in forms if isinstance(form, Ref))
-            cls = Chooser(classes, self._convert.revision).choose(value)
+            cls = _chooser(forms, self._convert.revision).choose(value)
             return value if cls is None else self._object(value, cls, path)
         if isinstance(value, list):
             item = next((form for form in forms if isinstance(form, Array)), None)
@@ -65,13 +120,14 @@ class _Mender:
         return value
 
     def _object(self, raw: JsonObject, cls: type[WireObject], path: str) -> JsonObject:
+        self._objects += 1
+        if self._objects > _OBJECTS:
+            raise _TooMuch
         out = dict(raw)
-        members = {member.wire: member for member in shape(cls, self._convert.revision).members}
-        for row in REPAIRS:
-            if issubclass(cls, row.cls):
-                for name in members if row.member == "*" else {row.member} & members.keys():
-                    self._repair(row, name, out, path)
-        for name, member in members.items():
+        for row, name in _repairs_of(cls, self._convert.revision):
+            self._repair(row, name, out, path)
+        for member in shape(cls, self._convert.revision).members:
+            name = member.wire
             if out.get(name) is not None:
                 self._member(member, cls, out, f"{path}.{name}" if path else name)
         return out
@@ -115,7 +171,7 @@ class _Mender:
         problems = {name: self._convert.problem(each, form.value) for name, each in members.items()}
         for name, problem in problems.items():
             if problem is not None:
-                self._note(f"{path}[{name!r}]", f"left out: {problem}")
+                self._note(f"{path}[{quoted(name)}]", f"left out: {problem}")
         return {name: each for name, each in members.items() if problems[name] is None}
 
 
@@ -139,7 +195,10 @@ def receive(revision: Revision, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[
         return convert.structure(raw, cls), ()
     except InvalidValue as strict:
         mender = _Mender(convert)
-        mended = mender.mend(raw, form_of(cls), "")
+        try:
+            mended = mender.mend(raw, form_of(cls), "")
+        except _TooMuch:
+            raise strict from None
         if not mender.notes:
             raise
         try:

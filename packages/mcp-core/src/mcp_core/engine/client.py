@@ -31,6 +31,7 @@ from mcp_core.errors import (
     RemoteProtocolError,
     RequestFailed,
 )
+from mcp_core.excerpts import quoted
 from mcp_core.jsonrpc.messages import Notification
 from mcp_core.methods import (
     ALIASES,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.in_flight import Asked
     from mcp_core.jsonrpc.messages import JsonObject, Request
     from mcp_core.limits import Limits
-    from mcp_core.methods import CapabilityPath, Method, NotificationRow
+    from mcp_core.methods import Alias, CapabilityPath, Method, NotificationRow
     from mcp_core.types import CancelledNotificationParams, ClientCapabilities, LoggingLevel
 
 __all__ = ["ClientConnection"]
@@ -121,7 +122,7 @@ class ClientConnection(Opening):
         results = allowed_results(asked.row, asked.revision, tasks=self._tasks)
         if not isinstance(kind, str) or kind not in results:
             raise RemoteProtocolError(
-                f"{asked.row.name} was answered with the unknown resultType {kind!r}; "
+                f"{asked.row.name} was answered with the unknown resultType {quoted(kind)}; "
                 f"expected one of {', '.join(results)}",
                 anchor="basic#results",
             )
@@ -180,12 +181,14 @@ class ClientConnection(Opening):
     def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
         return None if self._server is None else undeclared(row, self._server.capabilities, self.capabilities)
 
-    def _canonical(self, method: str) -> str:
-        alias = ALIASES.get(method)
-        return method if alias is None else alias.name
+    def _alias(self, method: str) -> Alias | None:
+        return ALIASES.get(method)
 
     def _notification_revision(self) -> Revision:
         return super()._notification_revision() if self._server is None else self._server.revision
+
+    def _known_revision(self) -> Revision | None:
+        return None if self._server is None else self._server.revision
 
     def _in_session(self) -> bool:
         return self._server is None or self._server.revision.era is Era.LEGACY

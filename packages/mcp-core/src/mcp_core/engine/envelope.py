@@ -13,6 +13,7 @@ from mcp_core import tolerance
 from mcp_core.convert import converter
 from mcp_core.engine.events import ClientPeer
 from mcp_core.errors import ErrorCode, InvalidValue, RequestFailed, UnsupportedProtocolVersion
+from mcp_core.excerpts import quoted
 from mcp_core.revisions import REVISIONS
 from mcp_core.types import ClientCapabilities, Implementation
 from mcp_core.types.logging import LOGGING_LEVELS
@@ -39,6 +40,11 @@ class EnvelopeReader:
     supported: tuple[str, ...]
     """What it tells a client that asks for another one: the names of all its revisions."""
     _last: tuple[JsonObject, ClientPeer] | None = None
+
+    @property
+    def last_revision(self) -> Revision | None:
+        """The revision of the last envelope that was read; `None` before the first."""
+        return None if self._last is None else self._last[1].revision
 
     def read(self, meta: JsonObject) -> ClientPeer:
         """The client that `meta` describes.
@@ -116,6 +122,6 @@ def _log_level(level: JsonValue) -> LoggingLevel | None:
         if known == level:
             return known
     raise RequestFailed(
-        f"invalid params: _meta[{LOG_LEVEL!r}] is {level!r:.80}, expected one of {', '.join(LOGGING_LEVELS)}",
+        f"invalid params: _meta[{LOG_LEVEL!r}] is {quoted(level)}, expected one of {', '.join(LOGGING_LEVELS)}",
         code=ErrorCode.INVALID_PARAMS,
     )

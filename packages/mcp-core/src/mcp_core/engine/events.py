@@ -13,6 +13,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
     from mcp_core.methods import Method, NotificationRow
@@ -45,6 +46,7 @@ __all__ = [
     "RequestReceived",
     "Served",
     "ServerPeer",
+    "SessionReplaced",
 ]
 
 
@@ -215,6 +217,28 @@ class Served:
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class SessionReplaced:
+    """A second `initialize` ended the legacy session of this connection and began another one; it has been answered.
+
+    Bridges that reuse one pipe for several clients send it. Cancel the handlers of the requests in `abandoned.owed`, fail
+    what waits for the requests in `abandoned.asked`, and let handlers that still run use `ended` from here on.
+    """
+
+    id: RequestId
+    """The id of the second `initialize`."""
+    abandoned: Abandoned
+    """What was open in the session that ended."""
+    ended: ServerConnection
+    """A closed connection that holds the requests of the session that ended.
+
+    Ids of requests may be used again in the new session. So a handler of the old one has its own connection, whose
+    commands send nothing.
+    """
+    notes: tuple[str, ...] = ()
+    """Survived deviations."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class LogLevelSet:
     """The client chose the least level of log messages for the session; it has been answered."""
 
@@ -247,6 +271,7 @@ Event: TypeAlias = (
     | NegotiationEnded
     | Opened
     | Served
+    | SessionReplaced
     | LogLevelSet
     | Ignored
 )

@@ -20,12 +20,13 @@ import attrs
 
 from mcp_core.engine.lifecycle import Violation
 from mcp_core.errors import LocalProtocolError
+from mcp_core.excerpts import quoted
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import Peer
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.methods import Method
-    from mcp_core.revisions import Revision
+    from mcp_core.revisions import Era, Revision
 
 __all__ = ["Asked", "Inbound", "Outbound", "Owed", "advance"]
 
@@ -77,6 +78,8 @@ class Outbound:
     open: dict[RequestId, Asked] = attrs.field(factory=dict)
     _last: int = 0
     _cancelled: dict[RequestId, None] = attrs.field(factory=dict)
+    _last_ended: int = 0
+    """The last id that was given out before the running session began."""
 
     def ask(
         self, row: Method[object, object], revision: Revision, result: type, *, progress: bool, augmented: bool
@@ -101,10 +104,12 @@ class Outbound:
             return asked, None
         other = _other_form(id)
         if other is not None and (asked := self.open.get(other)) is not None:
-            return asked, f"the answer's id is {id!r} where {other!r} was sent"
+            return asked, f"the answer's id is {quoted(id)} where {other!r} was sent"
         if id in self._cancelled or (other is not None and other in self._cancelled):
             return None, "the answer crossed our cancellation"
-        return None, f"an answer with the unknown id {id!r}"
+        if any(isinstance(form, int) and 0 < form <= self._last_ended for form in (id, other)):
+            return None, "an answer to a request of a session that ended"
+        return None, f"an answer with the unknown id {quoted(id)}"
 
     def settle(self, asked: Asked) -> None:
         """It was answered."""
@@ -119,12 +124,23 @@ class Outbound:
                 del self._cancelled[next(iter(self._cancelled))]
         return asked
 
+    def split(self) -> Outbound:
+        """Move the open requests to a new table, since their session ended. Ids go on where they were."""
+        ended = Outbound(self.open)
+        self.open = {}
+        self._cancelled.clear()
+        self._last_ended = self._last
+        return ended
+
     def with_token(self, token: RequestId) -> tuple[Asked | None, str | None]:
         """The open request with a progress token; deployed peers return `"2"` for 2."""
         for form in (token, _other_form(token)):
             asked = self.open.get(form) if form is not None else None
             if asked is not None and asked.token is not None:
-                return asked, None if form == token else f"the progress token is {token!r} where {form!r} was sent"
+                return (
+                    asked,
+                    None if form == token else f"the progress token is {quoted(token)} where {form!r} was sent",
+                )
         return None, None
 
 
@@ -138,7 +154,7 @@ class Inbound:
         """A request came. Raises `Violation` when its id is in use."""
         known = self.open.get(owed.id)
         if known is not None and not known.abandoned:
-            raise Violation(f"the request id {owed.id!r} is in use", anchor="basic#requests")
+            raise Violation(f"the request id {quoted(owed.id)} is in use", anchor="basic#requests")
         self.open[owed.id] = owed
 
     def get(self, id: RequestId) -> Owed:
@@ -164,6 +180,13 @@ class Inbound:
             return None
         owed.cancelled = True
         return owed
+
+    def split(self, era: Era) -> Inbound:
+        """Move the requests of an era to a new table. Their ids may come again."""
+        ended = Inbound({id: owed for id, owed in self.open.items() if owed.peer.revision.era is era})
+        for id in ended.open:
+            del self.open[id]
+        return ended
 
     def abandon(self) -> None:
         """The session that they came in is no more: nothing is sent for them, and their ids may come again."""

@@ -18,14 +18,21 @@ from mcp_core.methods import notifications
 from mcp_core.types import ResourceUpdatedNotificationParams, SubscriptionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.limits import Limits
     from mcp_core.methods import NotificationRow
     from mcp_core.types import ServerCapabilities
 
-__all__ = ["Interests", "granted", "watched"]
+__all__ = ["Interests", "covering", "covers", "granted", "subscription_bytes", "watched"]
+
+_SUBSCRIPTION_BYTES: Final = 1_024
+"""Memory of one subscription beside its URI: the entry, and the notification that waits for a stream."""
+
+_WIDEST_CHARACTER: Final = 4
+"""Bytes of a character in the memory of CPython, at most."""
 
 _NAMED: Final[Mapping[str, str]] = {"resource_subscriptions": "uri", "task_ids": "task_id"}
 """The members of a filter that name single things, and where a notification says which one it is about."""
@@ -55,8 +62,14 @@ def _filter(members: Mapping[str, bool | tuple[str, ...]]) -> SubscriptionFilter
 
 def _common(asked: bool | tuple[str, ...] | None, at_most: bool | tuple[str, ...] | None) -> bool | tuple[str, ...]:  # noqa: FBT001  # values of a member
     if isinstance(asked, tuple) and isinstance(at_most, tuple):
-        return tuple(each for each in asked if each in at_most)
+        allowed = frozenset(at_most)
+        return tuple(each for each in asked if each in allowed)
     return asked is True and at_most is True
+
+
+def subscription_bytes(uri: str) -> int:
+    """Return the memory of a subscription to `uri`, in bytes, as estimated."""
+    return _SUBSCRIPTION_BYTES + _WIDEST_CHARACTER * len(uri)
 
 
 def watched(wanted: SubscriptionFilter) -> int:
@@ -68,20 +81,30 @@ def watched(wanted: SubscriptionFilter) -> int:
 class Interests:
     """What the clients of one connection want to be told."""
 
-    limit: int
-    """How many single things may be watched at once on this connection."""
+    limits: Limits
+    """`watched_resources` and `uri_chars` hold here."""
     _subscribed: dict[str, None] = attrs.field(factory=dict)
+    _chars: int = 0
     _listening: dict[RequestId, Mapping[str, Collection[str] | bool]] = attrs.field(factory=dict)
     _watched: dict[RequestId, int] = attrs.field(factory=dict)
 
     def subscribe(self, uri: str) -> None:
         """A legacy session watches `uri`. Raises `LimitExceeded`."""
         self.check_subscribe(uri)
-        self._subscribed[uri] = None
+        if uri not in self._subscribed:
+            self._subscribed[uri] = None
+            self._chars += len(uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """It no longer does."""
-        self._subscribed.pop(uri, None)
+        """Remove the subscription; an unknown URI is ignored."""
+        if uri in self._subscribed:
+            del self._subscribed[uri]
+            self._chars -= len(uri)
+
+    def unsubscribe_all(self) -> None:
+        """Forget what the legacy session watches."""
+        self._subscribed.clear()
+        self._chars = 0
 
     def listen(self, id: RequestId, wanted: SubscriptionFilter) -> None:
         """A subscription begins. Raises `LimitExceeded`."""
@@ -104,13 +127,18 @@ class Interests:
         return tuple(self._subscribed)
 
     @property
+    def subscribed_bytes(self) -> int:
+        """The memory of what the legacy session watches, in bytes, as estimated."""
+        return len(self._subscribed) * _SUBSCRIPTION_BYTES + _WIDEST_CHARACTER * self._chars
+
+    @property
     def listening(self) -> tuple[RequestId, ...]:
         """The ids of the open subscriptions, in the order in which they began."""
         return tuple(self._listening)
 
     def session_wants(self, params: object) -> bool:
         """Whether a legacy session is told of this change: of lists always, of resources that it subscribed to."""
-        return not isinstance(params, ResourceUpdatedNotificationParams) or _covers(self._subscribed, params.uri)
+        return not isinstance(params, ResourceUpdatedNotificationParams) or covers(self._subscribed, params.uri)
 
     def listeners(self, row: NotificationRow[object], params: object) -> Iterator[RequestId]:
         """The subscriptions that are told of this change."""
@@ -121,36 +149,78 @@ class Interests:
             if isinstance(value, bool):
                 if value:
                     yield id
-            elif named is not None and _covers(value, getattr(params, named)):
+            elif named is not None and covers(value, getattr(params, named)):
                 yield id
+
+    def watched_above(self, uri: str) -> str | None:
+        """Return a URI by which a change of `uri` is watched: `uri` or one above it; `None` if there is none."""
+        sets = [self._subscribed, *(wanted.get("resource_subscriptions", ()) for wanted in self._listening.values())]
+        for each in sets:
+            if isinstance(each, bool):
+                continue
+            above = uri if uri in each else _above(each, uri)
+            if above is not None:
+                return above
+        return None
 
     def check_subscribe(self, uri: str) -> None:
         """Raises `LimitExceeded` when there is no room to watch `uri`; what is watched already needs none."""
-        self._check(0 if uri in self._subscribed else 1)
+        self._check(() if uri in self._subscribed else (uri,))
 
     def check_listen(self, wanted: SubscriptionFilter) -> None:
         """Raises `LimitExceeded` when there is no room to watch all that a filter names."""
-        self._check(watched(wanted))
+        self._check([name for member in _NAMED for name in getattr(wanted, member) or ()])
 
-    def _check(self, more: int) -> None:
-        observed = len(self._subscribed) + sum(self._watched.values()) + more
-        if more and observed > self.limit:
+    def _check(self, more: Sequence[str]) -> None:
+        longest = max(map(len, more), default=0)
+        if longest > self.limits.uri_chars:
+            raise LimitExceeded(
+                "the URI of a subscription, in characters",
+                observed=longest,
+                allowed=self.limits.uri_chars,
+                setting="Limits.uri_chars",
+            )
+        observed = len(self._subscribed) + sum(self._watched.values()) + len(more)
+        if more and observed > self.limits.watched_resources:
             raise LimitExceeded(
                 "watched resources of a connection",
                 observed=observed,
-                allowed=self.limit,
+                allowed=self.limits.watched_resources,
                 setting="Limits.watched_resources",
             )
 
 
-def _covers(watched: Collection[str], uri: str) -> bool:
-    """Whether `uri` is watched, or lies below a URI that is ("may be a sub-resource")."""
-    if uri in watched:
-        return True
-    # Each border is looked up once: linear in the URI, not in the number of watched ones.
+def covers(watched: Collection[str], uri: str) -> bool:
+    """Whether a change of `uri` concerns a client that watches these resources."""
+    return uri in watched or _above(watched, uri) is not None
+
+
+def _above(watched: Collection[str], uri: str) -> str | None:
+    """Return a watched resource that `uri` lies below; `None` if there is none."""
+    if uri.count("/") > len(watched):
+        # Each border costs a copy of what is before it: a URI full of slashes would take quadratic time.
+        return next(
+            (
+                each
+                for each in watched
+                if each and uri.startswith(each) and (each.endswith("/") or uri[len(each)] == "/")
+            ),
+            None,
+        )
+    return next((each for each in covering(uri) if each in watched), None)
+
+
+def covering(uri: str) -> Iterator[str]:
+    """Yield the URIs whose watchers are notified of a change of `uri`: its own, and those above ("may be a sub-resource").
+
+    The time that this takes is quadratic for a URI full of slashes.
+
+    Args:
+        uri: A resource.
+    """
+    yield uri
     at = uri.rfind("/")
     while at > 0:
-        if uri[:at] in watched or uri[: at + 1] in watched:
-            return True
+        yield uri[:at]
+        yield uri[: at + 1]
         at = uri.rfind("/", 0, at)
-    return False

@@ -93,6 +93,8 @@ RULES: Final[Mapping[State, Mapping[Kind, Rule]]] = {
         **_stay(State.INITIALIZING, Kind.NOTIFICATION, strength=Strength.SHOULD_NOT),
     },
     State.ANSWERED: {
+        # A bridge that reuses one pipe sends the handshake of its next client: the session ends, and another one begins.
+        Kind.INITIALIZE: Rule(State.INITIALIZING, Strength.SHOULD_NOT),
         Kind.INITIALIZED: Rule(State.OPERATING),
         **_stay(State.ANSWERED, Kind.PING, Kind.LOG, Kind.NOTIFICATION),
         # Deployed clients send their first request without waiting for their own notification to be read.
@@ -101,6 +103,7 @@ RULES: Final[Mapping[State, Mapping[Kind, Rule]]] = {
     State.OPERATING: {
         **_stay(State.OPERATING, *_REQUESTS, Kind.PING, Kind.LOG, Kind.NOTIFICATION),
         **_stay(State.OPERATING, Kind.INITIALIZED, strength=Strength.SHOULD_NOT),
+        Kind.INITIALIZE: Rule(State.INITIALIZING, Strength.SHOULD_NOT),
     },
     State.CLOSED: {},
 }

@@ -31,6 +31,7 @@ from mcp_core.errors import (
     RequestFailed,
     UnsupportedProtocolVersion,
 )
+from mcp_core.excerpts import quoted, shown
 from mcp_core.revisions import REVISIONS, Era, Revision, known, preferred
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ _MODERN_ERRORS: Final = frozenset(
     }
 )
 """The codes by which a server shows itself to be modern."""
+
+
+_NAMED: Final = 10
+"""Revisions of a server that an error lists; there are not as many."""
 
 
 @attrs.frozen
@@ -115,7 +120,7 @@ class Negotiation:
     _repeated: set[Revision] = attrs.field(factory=set)
     _untried_probe: Revision | None = None
     """What to probe with if `initialize` is refused, where the probe was left out."""
-    _first_refusal: McpError | None = None
+    first_refusal: McpError | None = None
     """How `initialize` was refused then: what is reported when the probe comes to nothing, too."""
 
     def start(self, era: Era | None = None) -> Attempt:
@@ -136,7 +141,7 @@ class Negotiation:
     def again(self, revision: Revision) -> Initialize:
         """A session with the legacy `revision` that was agreed on is to be had again. There is no probe."""
         self._tried.clear()
-        self._untried_probe = self._first_refusal = None
+        self._untried_probe = self.first_refusal = None
         return self._propose(revision)
 
     def discovered(self, supported: Iterable[str]) -> Step | None:
@@ -176,7 +181,7 @@ class Negotiation:
         chosen = REVISIONS.get(version)
         if chosen is None or chosen not in self._of(Era.LEGACY):
             error = NegotiationFailed(
-                f"the server chose protocol version {version!r}, which this client does not speak",
+                f"the server chose protocol version {quoted(version)}, which this client does not speak",
                 ours=self._names(),
                 theirs=(version,),
             )
@@ -209,8 +214,8 @@ class Negotiation:
 
     def _initialize(self, why: str) -> Attempt:
         """The server is taken for a legacy one."""
-        if self._first_refusal is not None:
-            return self._fail(self._first_refusal)
+        if self.first_refusal is not None:
+            return self._fail(self.first_refusal)
         legacy = preferred(self._of(Era.LEGACY))
         if legacy is None:
             complaint = f"this client speaks modern revisions only ({', '.join(self._names())}) and {why}"
@@ -228,7 +233,7 @@ class Negotiation:
         refusal = self._nothing_in_common(named) if named else error
         if self._untried_probe is None:
             return self._fail(refusal)
-        modern, self._untried_probe, self._first_refusal = self._untried_probe, None, refusal
+        modern, self._untried_probe, self.first_refusal = self._untried_probe, None, refusal
         return self._probe(modern)
 
     def _probe(self, revision: Revision) -> Probe:
@@ -248,7 +253,7 @@ class Negotiation:
     def _nothing_in_common(self, theirs: tuple[str, ...]) -> NegotiationFailed:
         return NegotiationFailed(
             f"no protocol version in common: this client speaks {', '.join(self._names())}, "
-            f"the server {', '.join(theirs) or 'named none'}",
+            f"the server {shown(', '.join(theirs[:_NAMED])) if theirs else 'named none'}",
             ours=self._names(),
             theirs=theirs,
         )

@@ -66,6 +66,17 @@ class Opening(Connection):
         """Who the server is, once that is known."""
         return self._server
 
+    @property
+    def opened_with(self) -> tuple[str, ...]:
+        """The methods that were sent to open the connection."""
+        sent = ((self._probe, SERVER_DISCOVER.name), (self._handshake, INITIALIZE.name))
+        return tuple(method for id, method in sent if id is not None)
+
+    @property
+    def initialize_refusal(self) -> McpError | None:
+        """How the server refused `initialize`, while a probe that followed is not answered; else `None`."""
+        return self._negotiation.first_refusal
+
     # --- commands --------------------------------------------------------------------------------------------------
 
     def open(self, *, era: Era | None = None) -> Outgoing:

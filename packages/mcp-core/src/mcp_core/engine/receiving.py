@@ -27,6 +27,7 @@ from mcp_core.engine.events import (
 from mcp_core.engine.in_flight import Inbound, Outbound, Owed, advance
 from mcp_core.engine.lifecycle import Kind, Lifecycle, State, Violation
 from mcp_core.errors import ErrorCode, InvalidValue, RemoteProtocolError, RequestFailed, request_failed
+from mcp_core.excerpts import quoted, shown
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
 from mcp_core.methods import (
     NOTIFICATIONS_CANCELLED,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.in_flight import Asked
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message, RequestId
     from mcp_core.limits import Limits
-    from mcp_core.methods import CapabilityPath, Method, NotificationRow
+    from mcp_core.methods import Alias, CapabilityPath, Method, NotificationRow
     from mcp_core.revisions import Revision
     from mcp_core.types import ClientCapabilities, ServerCapabilities
 
@@ -112,8 +113,14 @@ class Receiving(ABC):
 
     @property
     def error_ids_are_null(self) -> bool:
-        """Whether an error for a message without readable id says `"id": null`, or nothing of an id."""
-        return self._session is not None and not self._session.revision.error_without_id
+        """Whether an error for a message without a readable id has `"id": null`, or no `id` member.
+
+        The revision of the peer decides. As long as it is not known, the error has null, as JSON-RPC 2.0 (section 5)
+        wants it, unless all revisions of this side leave the member out.
+        """
+        known = self._known_revision()
+        spoken = self.revisions if known is None else (known,)
+        return not all(revision.error_without_id for revision in spoken)
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
@@ -184,19 +191,22 @@ class Receiving(ABC):
         """What is known of the request's method. Raises `RequestFailed` when the peer may not ask that."""
         row = self._method(message.method, revision)
         if row is None or _PEER[self.role] not in row.sender:
-            raise RequestFailed(f"method not found: {message.method}", code=ErrorCode.METHOD_NOT_FOUND)
+            raise RequestFailed(f"method not found: {shown(message.method)}", code=ErrorCode.METHOD_NOT_FOUND)
         return row
 
     def _receive_notification(self, message: Notification) -> Reaction:
-        name = self._canonical(message.method)
-        notes: tuple[str, ...] = () if name == message.method else (f"{message.method} was taken for {name}",)
+        alias = self._alias(message.method)
+        name = message.method if alias is None else alias.row.name
+        notes: tuple[str, ...] = () if alias is None else (f"{message.method} was taken for {name}",)
         revision = self._notification_revision()
         row = self._notification(name, revision)
         if row is None or _PEER[self.role] not in row.sender_in(revision):
-            return Reaction(Ignored(reason=f"unknown notification {message.method}", message=message, notes=notes))
+            return Reaction(
+                Ignored(reason=f"unknown notification {shown(message.method)}", message=message, notes=notes)
+            )
         raw = _NO_PARAMS if message.params is None else message.params
         try:
-            params, repairs = tolerance.receive(revision, raw, row.params)
+            params, repairs = tolerance.receive(revision, raw if alias is None else alias.params(raw), row.params)
             tolerated = self._lifecycle.receive(_kind_of_notification(row)) if self._in_session() else None
         except (Violation, InvalidValue) as bad:
             # A notification has no answer, not even an error (JSON-RPC 2.0 section 4.1).
@@ -225,7 +235,7 @@ class Receiving(ABC):
     def _progressed(self, message: Notification, params: ProgressNotificationParams, notes: tuple[str, ...]) -> Event:
         asked, note = self._outbound.with_token(params.progress_token)
         if asked is None:
-            reason = f"progress for the token {params.progress_token!r}, which no open request has"
+            reason = f"progress for the token {quoted(params.progress_token)}, which no open request has"
             return Ignored(reason=reason, message=message, notes=notes)
         if not advance(asked, params.progress):
             reason = f"progress {params.progress:g} after {asked.progress:g}: it has to increase"
@@ -282,13 +292,17 @@ class Receiving(ABC):
     def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
         """The capability that a received notification needs and that was not declared."""
 
-    def _canonical(self, method: str) -> str:
-        """The specification's name for a notification."""
-        return method
+    def _alias(self, method: str) -> Alias | None:  # noqa: ARG002  only a client knows old names
+        """Return what a name from before the specification stands for, or `None`."""
+        return None
 
     def _notification_revision(self) -> Revision:
         """Under which revision a notification is read. It does not say so itself."""
         return LATEST_LEGACY if self._session is None else self._session.revision
+
+    def _known_revision(self) -> Revision | None:
+        """The revision that the peer has shown to speak; `None`: none so far."""
+        return None if self._session is None else self._session.revision
 
     @abstractmethod
     def _in_session(self) -> bool:

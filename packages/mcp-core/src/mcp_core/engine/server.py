@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_core.convert import converter
 from mcp_core.engine.capabilities import as_object, declared, undeclared
-from mcp_core.engine.events import ClientPeer, Outgoing
+from mcp_core.engine.events import ClientPeer, Outgoing, SessionReplaced
 from mcp_core.engine.interests import granted
 from mcp_core.engine.lifecycle import Kind, State
 from mcp_core.engine.serving import Serving, require_client
@@ -278,6 +278,15 @@ class ServerConnection(Serving):
         return self._interests.listening
 
     # --- details ---------------------------------------------------------------------------------------------------
+
+    def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> SessionReplaced:
+        # Modern requests belong to no session, so they stay, and so do their subscriptions.
+        ended = self.exchange()
+        ended._session = self._session  # noqa: SLF001  # of the same class
+        ended._inbound = self._inbound.split(Era.LEGACY)  # noqa: SLF001
+        ended._outbound = self._outbound.split()  # noqa: SLF001
+        self._interests.unsubscribe_all()
+        return SessionReplaced(id=id, abandoned=ended.end(), ended=ended, notes=notes)
 
     def _succeeded(self, owed: Owed) -> None:
         if owed.row is RESOURCES_SUBSCRIBE and isinstance(owed.params, SubscribeRequestParams):

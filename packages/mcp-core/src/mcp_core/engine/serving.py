@@ -8,6 +8,7 @@ Spec: basic/lifecycle (legacy), basic/versioning and basic/patterns (2026-07-28)
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,9 +16,18 @@ import attrs
 from mcp_core import tolerance
 from mcp_core.convert import converter
 from mcp_core.engine.capabilities import as_object, declared, missing_client_capability, undeclared
+from mcp_core.engine.client_handshake import kept_handshake
 from mcp_core.engine.connection import Connection
 from mcp_core.engine.envelope import EnvelopeReader, missing_member
-from mcp_core.engine.events import CancelReceived, ClientPeer, LogLevelSet, Opened, Outgoing, Reaction, Served
+from mcp_core.engine.events import (
+    CancelReceived,
+    ClientPeer,
+    LogLevelSet,
+    Opened,
+    Outgoing,
+    Reaction,
+    Served,
+)
 from mcp_core.engine.in_flight import Inbound, Outbound
 from mcp_core.engine.interests import Interests
 from mcp_core.engine.lifecycle import Kind, Lifecycle, State
@@ -57,13 +67,16 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mcp_core.engine.connection import Extensions
-    from mcp_core.engine.events import Event
+    from mcp_core.engine.events import Event, SessionReplaced
     from mcp_core.jsonrpc.messages import JsonObject, Notification, Request, RequestId
     from mcp_core.methods import CapabilityPath, Method, NotificationRow
     from mcp_core.revisions import Revision
     from mcp_core.types import CancelledNotificationParams, Implementation, LoggingLevel, ServerCapabilities
 
 __all__ = ["Serving", "require_client"]
+
+_CODES: Final = {"Limits.uri_chars": ErrorCode.INVALID_PARAMS}
+"""The error codes of limits that one parameter hits; the others depend on what was requested before."""
 
 
 class Serving(Connection):
@@ -94,7 +107,9 @@ class Serving(Connection):
         # A legacy client may open a session and ping; everything else needs an envelope where there is no session.
         self._without_session = frozenset({INITIALIZE.name, PING.name} if self._legacy else {INITIALIZE.name})
         self._envelopes = EnvelopeReader(self._modern, self._supported)
-        self._interests = Interests(self.limits.watched_resources)
+        self.handshake: JsonObject = {}
+        """What is kept of the parameters of `initialize`; empty while no legacy session is open."""
+        self._interests = Interests(self.limits)
         self._info_wire: dict[Revision, JsonObject] = {}
         self._offered: dict[tuple[str, Revision], Method[object, object]] = {}
 
@@ -111,7 +126,7 @@ class Serving(Connection):
         made._lifecycle = Lifecycle()
         made._outbound = Outbound()
         made._inbound = Inbound()
-        made._interests = Interests(self.limits.watched_resources)
+        made._interests = Interests(self.limits)
         made._session = None
         return made
 
@@ -135,14 +150,16 @@ class Serving(Connection):
 
         Raises:
             InvalidValue: The parameters are not those of `initialize`.
-            LimitExceeded: More resources are watched than may be.
+            LimitExceeded: The session holds more than `Limits` allows: its handshake, or the resources that it watches.
             LocalProtocolError: A session is open already, or this server does not speak that revision.
         """
         if self._session is not None or revision not in self._legacy:
             raise LocalProtocolError(
                 f"no session can be reopened here in revision {revision}", anchor="basic/lifecycle"
             )
-        client, _ = tolerance.receive(revision, params, InitializeRequestParams)
+        kept = kept_handshake(params, self.limits.handshake_bytes)
+        client, _ = tolerance.receive(revision, kept, InitializeRequestParams)
+        self.handshake = kept
         for uri in subscriptions:
             self._interests.subscribe(uri)
         self._session = ClientPeer(
@@ -158,6 +175,15 @@ class Serving(Connection):
     def watched(self) -> tuple[str, ...]:
         """The resources that the legacy session subscribed to."""
         return self._interests.subscribed
+
+    def watched_above(self, uri: str) -> str | None:
+        """Return a URI by which the client watches the resource `uri`; `None` if it does not watch it."""
+        return self._interests.watched_above(uri)
+
+    @property
+    def watched_bytes(self) -> int:
+        """The memory of these subscriptions, in bytes, as estimated."""
+        return self._interests.subscribed_bytes
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -194,7 +220,7 @@ class Serving(Connection):
             self._interests.check_listen(wanted)
         except LimitExceeded as limit:
             self._inbound.settle(id)
-            raise RequestFailed(limit.message, code=ErrorCode.INVALID_REQUEST) from limit
+            raise RequestFailed(limit.message, code=_CODES.get(limit.setting, ErrorCode.INVALID_REQUEST)) from limit
         except MissingRequiredClientCapability:
             self._inbound.settle(id)
             raise
@@ -217,10 +243,15 @@ class Serving(Connection):
         known = REVISIONS.get(requested) if isinstance(requested, str) else None
         revision = known if known is not None and known in self._legacy else newest
         try:
-            params, notes = tolerance.receive(revision, raw, InitializeRequestParams)
-        except InvalidValue as bad:
+            kept = kept_handshake(raw, self.limits.handshake_bytes)
+            params, notes = tolerance.receive(revision, kept, InitializeRequestParams)
+        except (InvalidValue, LimitExceeded) as bad:
             raise RequestFailed(f"invalid params of initialize: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
-        self._lifecycle.receive(Kind.INITIALIZE)
+        tolerated = self._lifecycle.receive(Kind.INITIALIZE)
+        event: Event = Served(id=message.id, method=INITIALIZE.name, notes=notes)
+        if tolerated is not None:
+            event = self._end_session(message.id, (tolerated, *notes))
+        self.handshake = kept
         self._session = ClientPeer(
             revision=revision, capabilities=params.capabilities, implementation=params.client_info
         )
@@ -232,7 +263,11 @@ class Serving(Connection):
         )
         self._lifecycle.send(Kind.INITIALIZE_RESULT)
         reply = ResultResponse(message.id, converter(revision).unstructure(result))
-        return Reaction(Served(id=message.id, method=INITIALIZE.name, notes=notes), Outgoing(reply, message.id))
+        return Reaction(event, Outgoing(reply, message.id))
+
+    @abstractmethod
+    def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> SessionReplaced:
+        """Move what belongs to the legacy session to a connection of its own, which is closed."""
 
     def _accept_legacy(self, message: Request) -> Reaction:
         if message.method == PING.name:
@@ -257,7 +292,7 @@ class Serving(Connection):
             self._interests.check_subscribe(uri)
         except LimitExceeded as limit:
             self._inbound.settle(id)
-            raise RequestFailed(limit.message, code=ErrorCode.INVALID_REQUEST) from limit
+            raise RequestFailed(limit.message, code=_CODES.get(limit.setting, ErrorCode.INVALID_REQUEST)) from limit
 
     def _check_offered(self, message: Request, revision: Revision) -> Method[object, object]:
         """What is known of a method that this server offers; looked up once. Raises `RequestFailed`."""
@@ -293,6 +328,9 @@ class Serving(Connection):
         if self._session is not None:
             return self._session.revision
         return preferred(self.revisions) or super()._notification_revision()
+
+    def _known_revision(self) -> Revision | None:
+        return super()._known_revision() or self._envelopes.last_revision
 
     def _in_session(self) -> bool:
         # Without a session the notifications of modern requests have no state to fit.

@@ -11,6 +11,7 @@ Spec: basic/transports#stdio
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LineFramer", "frame"]
 
 _BLANKS: Final = b" \t\r"
+_BLANK_LINES: Final = re.compile(rb"\n{3,}")
 
 
 @attrs.define(init=False, eq=False)
@@ -59,6 +61,9 @@ class LineFramer:
         """
         if self._ended:
             raise LocalProtocolError("data came after the end of the stream")
+        if b"\n\n\n" in data:
+            # Blank lines are skipped; a chunk of nothing else would be a list of 65,536 of them.
+            data = _BLANK_LINES.sub(b"\n\n", data)
         lines = data.split(b"\n")
         rest = lines.pop()
         frames: list[bytes | LimitExceeded] = []

@@ -15,6 +15,7 @@ Spec: basic/transports#streamable-http; https://html.spec.whatwg.org/multipage/s
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -28,8 +29,12 @@ __all__ = ["Event", "SseParser", "encode_comment", "encode_event"]
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LINE_ENDS: Final = b"\r\n"
+_BLANK_LINES: Final = re.compile(rb"\n{3,}")
+_COLON: Final = ord(":")
 _CR: Final = 0x0D
 _LF: Final = 0x0A
+_INITIALS: Final = frozenset(b"deir")
+"""With what the known fields begin: data, event, id, retry."""
 
 _START_BYTES: Final = 4
 """What is kept of a line that is too long: enough to see, behind a byte order mark, whether it is a comment."""
@@ -68,8 +73,8 @@ class SseParser:
     _ended: bool
     _size: int
     _data: list[bytes]
-    _event_name: str
-    _event_id: str | None
+    _event_name: bytes
+    _event_id: bytes | None
     _event_retry: int | None
     _known: bool
 
@@ -88,7 +93,7 @@ class SseParser:
     def _reset(self) -> None:
         self._size = 0
         self._data = []
-        self._event_name = ""
+        self._event_name = b""
         self._event_id = None
         self._event_retry = None
         self._known = False
@@ -113,20 +118,23 @@ class SseParser:
                 data = data[1:]
         if not data:
             return []
+        self._after_cr = data[-1] == _CR
+        if b"\n\n\n" in data:
+            # Behind the blank line that ends an event, further ones do nothing.
+            data = _BLANK_LINES.sub(b"\n\n", data)
         # Unlike that of str, splitlines of bytes knows no line ends but LF, CR and CRLF.
         lines = data.splitlines()
-        self._after_cr = data[-1] == _CR
         rest = b"" if data[-1] in _LINE_ENDS else lines.pop()
         events: list[Event | LimitExceeded] = []
         for line in lines:
             if self._partial:
-                self._hold(line)
-                whole, size = bytes(self._partial), len(self._partial) + self._dropped
-                self._partial.clear()
-                self._dropped = 0
+                made = self._line(*self._completed(line))
+            elif line[0] == _COLON if line else not self._size:
+                # A comment, or a blank line that ends nothing: a stream may have very many of them.
+                self._at_start = False
+                continue
             else:
-                whole, size = line, len(line)
-            made = self._line(whole, size)
+                made = self._line(line, len(line))
             if made is not None:
                 events.append(made)
         if rest:
@@ -151,6 +159,14 @@ class SseParser:
         self._reset()
         return discarded
 
+    def _completed(self, last: bytes) -> tuple[bytes, int]:
+        """The line that ends with this piece, and its size."""
+        self._hold(last)
+        whole, size = bytes(self._partial), len(self._partial) + self._dropped
+        self._partial.clear()
+        self._dropped = 0
+        return whole, size
+
     def _hold(self, piece: bytes) -> None:
         """Keeps a piece of an unfinished line; of a line that is too long, only the start."""
         if self._dropped:
@@ -171,13 +187,15 @@ class SseParser:
                 size -= len(_BYTE_ORDER_MARK)
         if not line:
             return self._dispatch()
-        if line[0] != ord(":"):
+        if line[0] != _COLON:
             self._size += size
             if size <= self._allowed:
                 self._field(line)
         return None
 
     def _field(self, line: bytes) -> None:
+        if line[0] not in _INITIALS:
+            return
         field, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
@@ -187,19 +205,21 @@ class SseParser:
                 self._data.append(value)
         elif field == b"event":
             self._known = True
-            self._event_name = value.decode(errors="replace")
+            self._event_name = value
         elif field == b"id":
             if b"\0" not in value:
                 self._known = True
-                self._event_id = value.decode(errors="replace")
+                self._event_id = value
         elif field == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
             self._known = True
             self._event_retry = int(value)
 
     def _dispatch(self) -> Event | LimitExceeded | None:
         made: Event | LimitExceeded | None = None
-        if self._event_id is not None:
-            self.last_event_id = self._event_id
+        # Decoded here, since an event may have any number of ids and names, of which the last counts.
+        event_id = None if self._event_id is None else self._event_id.decode(errors="replace")
+        if event_id is not None:
+            self.last_event_id = event_id
         if self._event_retry is not None:
             self.retry = self._event_retry
         if self._size > self._allowed:
@@ -207,8 +227,8 @@ class SseParser:
                 "event size in bytes", observed=self._size, allowed=self._allowed, setting="Limits.event_bytes"
             )
         elif self._known:
-            name = self._event_name or "message"
-            made = Event(data=b"\n".join(self._data), event=name, id=self._event_id, retry=self._event_retry)
+            name = self._event_name.decode(errors="replace") or "message"
+            made = Event(data=b"\n".join(self._data), event=name, id=event_id, retry=self._event_retry)
         self._reset()
         return made
 

@@ -36,10 +36,6 @@ __all__ = ["EventLog", "LoggedEvent", "LoggedStream", "Replay", "event_id", "par
 _EVENT_ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})", re.ASCII)
 """18 digits are more than a session lives to count, and fit the 64 bits of a database."""
 
-_SHORT_BYTES: Final = 2048
-"""Up to this size data is copied, which gives back the room that orjson took for it and did not need: four kilobytes, of
-which a hundred bytes may be used. What is longer touches hardly more memory than it fills."""
-
 
 def event_id(stream: int, number: int) -> str:
     """The id of an event, unique in its session: `3-17`.
@@ -188,8 +184,8 @@ class EventLog:
             if key not in kept.owed:
                 raise LocalProtocolError(f"stream {stream} does not owe an answer to the request {answers!r}")
             del kept.owed[key]
-        if len(data) <= _SHORT_BYTES:
-            data = bytes(memoryview(data))
+        # orjson reserves up to eight times the size of a text and does not give it back: a copy has the exact size.
+        data = bytes(memoryview(data))
         number = kept.last = kept.last + 1
         kept.events[number] = LoggedEvent(number, data, answers)
         self._events += 1

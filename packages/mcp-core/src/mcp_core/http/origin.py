@@ -197,7 +197,7 @@ def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str |
         _, separator, rest = request.target.partition("://")
         addressed = re.split(r"[/?#]", rest, maxsplit=1)[0]
         if separator and _authority(addressed) != found:
-            return _sentence("target", request.target, f"names another host than Host {given[0]!a:.80}", "hosts")
+            return _sentence("target", request.path, f"names another host than Host {given[0]!a:.80}", "hosts")
     return None
 
 

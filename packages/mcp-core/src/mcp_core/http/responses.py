@@ -3,8 +3,9 @@
 Answers must not be kept by anybody on their way, nor streams held back or changed; web pages of listed origins, and no
 others, may read them.
 
-*Errors* of refusals have the id of the request if there is one that can be read, and else no such member: the pages on
-transports of all revisions say that, against the schemas of the older ones, which `null` would offend just as well.
+*Errors* of refusals have the id of the request if there is one that can be read. A refusal of what is owed no answer, or
+of a request whose body was not looked at, has no id member, as the pages on transports say. What is owed an answer and
+has no readable id gets null, as JSON-RPC 2.0 (section 5) wants it, unless its revision is known to leave the member out.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28); RFC 9110 section 15.5.
 """
@@ -71,6 +72,8 @@ class Refusal:
     """Headers besides those that every refusal has."""
     reason: str
     """Why, in one sentence, for the log."""
+    null_id: bool = False
+    """Whether an error that has no id says `"id": null`, or has no such member."""
     answers: ErrorResponse | None = None
     """What stands for the answer that was posted but cannot be read: for the engine of the session, since whoever waits
     for it waits for nothing else. See `mcp_core.jsonrpc.codec.stand_in`."""
@@ -84,7 +87,7 @@ class Refusal:
 
     def body(self) -> bytes:
         """What follows; may be empty."""
-        return b"" if self.error is None else encode(self.error, null_id=False)
+        return b"" if self.error is None else encode(self.error, null_id=self.null_id)
 
 
 @attrs.frozen(kw_only=True)
@@ -167,7 +170,16 @@ class Responses:
             allowed=self._limits.message_bytes,
             setting="Limits.message_bytes",
         )
-        return self.refuse(413, excess.message)
+        return self.refuse(413, excess.message, null_id=self.null_ids)
+
+    @property
+    def null_ids(self) -> bool:
+        """Whether an error for a message without a readable id says `"id": null`; see `Revision.error_without_id`."""
+        return True
+
+    def _null_id(self, message: Message | Batch | None) -> bool:
+        """Whether the refusal of a message says `"id": null`: of a batch, which is owed an answer and has no id."""
+        return isinstance(message, Batch) and self.null_ids
 
     def unknown_session(self, post: Post | None = None) -> Refusal:
         """404: the session is not known here, or belongs to somebody else, which must look the same.
@@ -175,7 +187,9 @@ class Responses:
         Args:
             post: What was posted to it.
         """
-        return self.refuse(404, _UNKNOWN_SESSION, id=None if post is None else id_of(post.message))
+        message = None if post is None else post.message
+        id = None if message is None else id_of(message)
+        return self.refuse(404, _UNKNOWN_SESSION, id=id, null_id=self._null_id(message))
 
     def busy(self, excess: LimitExceeded, *, id: RequestId | None = None, own: bool = False) -> Refusal:
         """503, or 429, with `Retry-After`: there is no room for now.
@@ -202,6 +216,7 @@ class Responses:
         id: RequestId | None = None,
         data: JsonValue = None,
         headers: _Pairs = (),
+        null_id: bool = False,
     ) -> Refusal:
         """Any refusal, as that of who must not use the endpoint, with its challenges.
 
@@ -212,9 +227,12 @@ class Responses:
             id: The id of the request, where it is known.
             data: More about it.
             headers: Headers of the response besides those that every refusal has.
+            null_id: See `Refusal.null_id`.
         """
         error = ErrorResponse(id, ErrorObject(int(code), message, data))
-        return Refusal(status=status, error=error, headers=(*headers, *self._more(None)), reason=message)
+        return Refusal(
+            status=status, error=error, headers=(*headers, *self._more(None)), reason=message, null_id=null_id
+        )
 
     def _more(self, session_id: str | None) -> _Pairs:
         """The headers that depend on the request."""

@@ -10,8 +10,9 @@ Nothing is remembered from one request to the next, so a request that is refused
 *The era* of a POST is told by the POST alone. It is modern if its version header names a modern revision, or its body
 has a version in `_meta`; whatever is wrong with the two is then said in the modern way, by the comparison of headers
 here or by the engine. All else is legacy: `initialize`, which opens a session, or a message of the session that
-`Mcp-Session-Id` names. A server that has no legacy revision with sessions takes no legacy message: it answers 400, names
-what it speaks, and has neither GET nor DELETE.
+`Mcp-Session-Id` names. A server that has no legacy revision takes no legacy message: it answers 400, names what it speaks,
+and has neither GET nor DELETE. Revision 2024-11-05 defines another transport, but deployed clients and servers negotiate it
+over this one; it has sessions here as the revisions after it.
 
 *The version header* of a legacy message may be missing, for the session knows its revision, and may name another one
 than was negotiated, as long as this server speaks it: that is not forbidden, and most servers take it. One that it does
@@ -72,8 +73,10 @@ class _Spoken:
     """Their names, the oldest first."""
     modern: bool
     """Whether one of them is modern."""
-    sessions: bool
-    """Whether one of them has sessions: else no legacy message is taken."""
+    legacy: bool
+    """Whether one of them is legacy, and has sessions here: else no legacy message is taken."""
+    null_ids: bool
+    """Whether one of them has `"id": null` in errors without id."""
     version_header: bool
     """Whether all of them have the version header: who sends none belongs to none of them."""
 
@@ -83,7 +86,8 @@ def _spoken(revisions: frozenset[Revision]) -> _Spoken:
     return _Spoken(
         tuple(name for name, revision in REVISIONS.items() if revision in revisions),
         modern=any(revision.era is Era.MODERN for revision in revisions),
-        sessions=any(revision.sessions for revision in revisions),
+        legacy=any(revision.era is Era.LEGACY for revision in revisions),
+        null_ids=not all(revision.error_without_id for revision in revisions),
         version_header=all(revision.version_header for revision in revisions),
     )
 
@@ -134,6 +138,14 @@ class ServerExchange(Responses):
         """Whether an answer that could be JSON shall be a stream: by the policy, or since the client takes no JSON."""
         return self.accepts_stream and (self._policy.answer == "stream" or not self.accepts_json)
 
+    @property
+    def null_ids(self) -> bool:
+        """See `Responses.null_ids`. The version header names the revision; without it nothing is known."""
+        if self._modern:
+            return False
+        named = REVISIONS[self.version] if self.version is not None and self.version in self._spoken.names else None
+        return self._spoken.null_ids if named is None else not named.error_without_id
+
     # --- what comes ------------------------------------------------------------------------------------------------
 
     def admit(self) -> Refusal | None:
@@ -152,12 +164,12 @@ class ServerExchange(Responses):
             return self.refuse(403, foreign)
         if request.method == "POST":
             return self._admit_post()
-        if request.method in _SESSION_METHODS and self._spoken.sessions and not self._modern:
+        if request.method in _SESSION_METHODS and self._spoken.legacy and not self._modern:
             return self._admit_session()
         granted = preflight_headers(request, policy.allowed_origins)
         if granted is not None:
             return Refusal(status=204, error=None, headers=granted, reason="a preflight request of a listed origin")
-        allowed = "POST" if self._modern or not self._spoken.sessions else "GET, POST, DELETE"
+        allowed = "POST" if self._modern or not self._spoken.legacy else "GET, POST, DELETE"
         return self.refuse(
             405, f"{request.method[:20]!a} is not allowed here, but {allowed}", headers=(("allow", allowed),)
         )
@@ -243,13 +255,15 @@ class ServerExchange(Responses):
             negotiated: The revision of the session.
         """
         if type(post.message) is Batch and not negotiated.batching:
-            return self.refuse(400, f"revision {negotiated} has no batches: send each message by itself")
+            why = f"revision {negotiated} has no batches: send each message in a request of its own"
+            return self.refuse(400, why, null_id=not negotiated.error_without_id)
         return None
 
     def _malformed(self, bad: MalformedMessage) -> Refusal:
         cause = bad.__cause__
         id = None if bad.reply is None else bad.reply.id
-        refused = self.refuse(400, bad.message, code=bad.code, id=id)
+        null_id = bad.reply is not None and id is None and self.null_ids
+        refused = self.refuse(400, bad.message, code=bad.code, id=id, null_id=null_id)
         if isinstance(cause, LimitExceeded) and cause.setting == "Limits.message_bytes":
             refused = self.too_large(cause.observed)
         return attrs.evolve(refused, answers=stand_in(bad))
@@ -260,7 +274,7 @@ class ServerExchange(Responses):
         if self.version is None or self.version in spoken.names:
             return None
         unsupported = UnsupportedProtocolVersion.of(self.version[:_QUOTED], spoken.names)
-        if spoken.sessions:
+        if spoken.legacy:
             # The code is one of 2026-07-28, and nothing says that the client knows it.
             unsupported.code = ErrorCode.INVALID_REQUEST
         return self._failed(unsupported, message)
@@ -268,7 +282,7 @@ class ServerExchange(Responses):
     def _without_legacy(self, message: Message | Batch) -> Refusal | None:
         """Refuses what belongs to no revision that is spoken here, before it is said which."""
         spoken = self._spoken
-        if spoken.sessions:
+        if spoken.legacy:
             return None
         if type(message) is Request and message.method == INITIALIZE.name:
             asked = (message.params or {}).get("protocolVersion")
@@ -282,13 +296,15 @@ class ServerExchange(Responses):
             return None
         if self.session_id is None and self.version is None and self._spoken.version_header:
             return self._failed(HeaderMismatch(_no_version(self._spoken)), message)
-        return self._bad_session_id(id_of(message))
+        return self._bad_session_id(message)
 
-    def _bad_session_id(self, id: RequestId | None) -> Refusal | None:
+    def _bad_session_id(self, message: Message | Batch | None) -> Refusal | None:
+        id = None if message is None else id_of(message)
+        null_id = self._null_id(message)
         if self.session_id is None:
-            return self.refuse(400, _NO_SESSION, id=id)
+            return self.refuse(400, _NO_SESSION, id=id, null_id=null_id)
         if len(self._request.headers.all(MCP_SESSION_ID)) > 1:
-            return self.refuse(400, "Mcp-Session-Id came more than once", id=id)
+            return self.refuse(400, "Mcp-Session-Id came more than once", id=id, null_id=null_id)
         return None
 
     def _unacceptable(self, lacks: str, *, id: RequestId | None = None) -> Refusal:
@@ -297,7 +313,8 @@ class ServerExchange(Responses):
 
     def _failed(self, failure: RequestFailed, message: Message | Batch | None) -> Refusal:
         id = None if message is None else id_of(message)
-        return self.refuse(400, failure.message, code=failure.code, id=id, data=failure.data)
+        null_id = self._null_id(message)
+        return self.refuse(400, failure.message, code=failure.code, id=id, data=failure.data, null_id=null_id)
 
 
 def _is_enveloped(message: Message | Batch) -> bool:

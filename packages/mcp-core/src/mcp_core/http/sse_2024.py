@@ -257,7 +257,8 @@ def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
 
     Returns:
         The message. Whether a batch is allowed is known to the session: ask `ServerConnection.refuse_batch`. What is no
-        message, or is a modern one, is refused with 400, and what is too large with 413.
+        message, or is a modern one, is refused with 400, and what is too large with 413. `Refusal.null_id` is true for
+        what has no readable id; if the session is open, its revision decides.
     """
     try:
         message = decode(body, limits)
@@ -265,7 +266,8 @@ def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
         excess = bad.__cause__
         large = isinstance(excess, LimitExceeded) and excess.setting == "Limits.message_bytes"
         refused = _refused(413 if large else 400, bad.message, bad.code, None if bad.reply is None else bad.reply.id)
-        return attrs.evolve(refused, answers=stand_in(bad))
+        unreadable = bad.reply is not None and bad.reply.id is None
+        return attrs.evolve(refused, null_id=unreadable, answers=stand_in(bad))
     named = _modern_version(message)
     if named is None:
         return message

@@ -72,7 +72,7 @@ def decode(
 
     Returns:
         The message. A batch may have members that are no valid message, each as the `MalformedMessage` that says why.
-        An empty object stands for a result that was `null`, and `None` for params that were `null` or `[]`.
+        The params are `None` where they were `null` or `[]`.
 
     Raises:
         MalformedMessage: The bytes are no JSON, or no message, or exceed a bound; then the cause is `LimitExceeded`.
@@ -210,8 +210,7 @@ def _answer(value: JsonObject, limits: Limits, notes: list[str]) -> ResultRespon
     if response_id is None:
         return _bad("a result must have the id of its request", value, limits)
     if result is None:
-        notes.append("a result is null")
-        result = {}
+        return _bad("a result must be an object, not null", value, limits)
     if not isinstance(result, dict):
         return _bad("a result must be an object", value, limits)
     return ResultResponse(response_id, result)
@@ -241,6 +240,10 @@ def _repeated(
 ) -> MalformedMessage | None:
     """Refuses repeated members, except within an answer: there they harm nobody but a value of the peer's own."""
     for container, names in repetitions:
+        if not names:
+            # The id may be what is repeated. Who waits for an answer with it is better off to know that it came.
+            value = {**value, "id": None} if isinstance(value, dict) and _wants_reply(value) else value
+            return _bad("a member of an object is repeated", value, limits)
         if container is value:
             if "id" in names:
                 value = {**container, "id": None}

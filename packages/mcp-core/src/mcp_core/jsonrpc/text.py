@@ -18,25 +18,31 @@ them; else there are none. Integers beyond 64 bits are handed to it as text.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
+from functools import partial
+from itertools import chain
 from math import isfinite
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import orjson
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.limits import Limits
 
 __all__ = ["Reading", "Repetition", "depth_exceeded", "read", "write"]
 
+T = TypeVar("T")
+
 Repetition: TypeAlias = tuple["JsonObject", frozenset[str]]
-"""An object, and the names of the members that its text had more than once."""
+"""An object, and the names of the members that its text had more than once. Of several such objects, the first that ends
+and the last that ends: if that is the outermost one, it is the value itself. No names where a long text was not searched."""
 
 Reading: TypeAlias = tuple["JsonValue", "LimitExceeded | None", tuple[Repetition, ...]]
 """The value, the bound that it exceeds, and where names were repeated. A value over a bound is not looked at further:
@@ -48,6 +54,12 @@ _LONG_NUMBER: Final = b"0" * 19
 
 _EXPONENT: Final = ord("+" if b"+" in orjson.dumps(1e22) else "e")
 """What is in the text of each float that an integer may have been rounded to. Older releases of orjson write no sign."""
+
+_NAMED_BYTES: Final = 1024 * 1024
+"""Up to this size the repeated members of a text are looked for, which takes a tenth of a second for each MiB."""
+
+_UNNAMED: Final[Repetition] = ({}, frozenset())
+"""There is an object with repeated members, and it was not looked for."""
 
 _BACKSLASH: Final = ord("\\")
 
@@ -98,8 +110,8 @@ def read(data: bytes, limits: Limits) -> Reading:
     Raises:
         ValueError: This is no JSON, or is nested even too deep to be read.
     """
-    value: JsonValue = orjson.loads(data)
     size = len(data)
+    value: JsonValue = orjson.loads(data) if size <= _LONG_BYTES else _without_collections(orjson.loads, data)
     depth = limits.nesting_depth
     if size > _LONG_BYTES and _is_simple(data, value, depth):
         return value, None, ()
@@ -122,8 +134,11 @@ def read(data: bytes, limits: Limits) -> Reading:
     if _BACKSLASH in data and b"\\u003" in data:
         colons += data.count(b"\\u003a") + data.count(b"\\u003A")
     rounded = _EXPONENT in again and _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO)
-    if rounded or colons != _count(again, b":"):
-        return _read_exactly(data)
+    repeated = colons != _count(again, b":")
+    if repeated and size > _NAMED_BYTES:
+        return value, None, (_UNNAMED,)
+    if rounded or repeated:
+        return _read_exactly(data, repeated=repeated)
     return value, None, ()
 
 
@@ -175,43 +190,63 @@ def depth_exceeded(allowed: int) -> LimitExceeded:
 
 def _crowded(value: JsonValue, limits: Limits) -> LimitExceeded | None:
     """The array or object that has too many items or members, if there is one."""
-    containers: list[JsonValue] = [value]
-    while containers:
-        container = containers.pop()
-        if type(container) is dict:
-            if len(container) > limits.object_members:
-                return LimitExceeded(
-                    "members of a JSON object",
-                    observed=len(container),
-                    allowed=limits.object_members,
-                    setting="Limits.object_members",
-                )
-            containers += [item for item in container.values() if type(item) is dict or type(item) is list]
-        elif type(container) is list:
-            if len(container) > limits.array_items:
-                return LimitExceeded(
-                    "items of a JSON array",
-                    observed=len(container),
-                    allowed=limits.array_items,
-                    setting="Limits.array_items",
-                )
-            containers += [item for item in container if type(item) is dict or type(item) is list]
+    # Level by level, so that the loops over a million items are loops of the interpreter's own.
+    level: list[JsonValue] = [value]
+    while level:
+        objects = [item for item in level if type(item) is dict and item]
+        arrays = [item for item in level if type(item) is list and item]
+        members, items = max(map(len, objects), default=0), max(map(len, arrays), default=0)
+        if members > limits.object_members:
+            return LimitExceeded(
+                "members of a JSON object",
+                observed=members,
+                allowed=limits.object_members,
+                setting="Limits.object_members",
+            )
+        if items > limits.array_items:
+            return LimitExceeded(
+                "items of a JSON array", observed=items, allowed=limits.array_items, setting="Limits.array_items"
+            )
+        level = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(arrays)]
     return None
 
 
-def _read_exactly(data: bytes) -> Reading:
-    """Reads once more what orjson has accepted, and looks at every object."""
-    repetitions: list[Repetition] = []
+def _without_collections(read: Callable[[T], JsonValue], text: T) -> JsonValue:
+    """Reads a long text while the cyclic garbage collector rests.
+
+    It looks again and again at what was made so far, which more than doubles the time that a text full of brackets takes,
+    and finds nothing: what is made here does not contain itself.
+    """
+    if not gc.isenabled():
+        return read(text)
+    gc.disable()
+    try:
+        return read(text)
+    finally:
+        gc.enable()
+
+
+def _read_exactly(data: bytes, *, repeated: bool) -> Reading:
+    """Reads once more what orjson has accepted, and looks at every object where members are `repeated`."""
+    if not repeated:
+        return _without_collections(json.loads, data.decode()), None, ()
+    # A text may have 100,000 such objects; what is said of it needs two.
+    found: list[tuple[JsonObject, list[tuple[str, JsonValue]]]] = []
 
     def object_of(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
         made = dict(pairs)
         if len(made) != len(pairs):
-            counts = Counter(name for name, _ in pairs)
-            repetitions.append((made, frozenset(name for name, count in counts.items() if count > 1)))
+            del found[1:]
+            found.append((made, pairs))
         return made
 
-    value: JsonValue = json.loads(data.decode(), object_pairs_hook=object_of)
-    return value, None, tuple(repetitions)
+    value = _without_collections(partial(json.loads, object_pairs_hook=object_of), data.decode())
+    return value, None, tuple([(made, _repeated_names(pairs)) for made, pairs in found])
+
+
+def _repeated_names(pairs: list[tuple[str, JsonValue]]) -> frozenset[str]:
+    counts = Counter([name for name, _ in pairs])
+    return frozenset(name for name, count in counts.items() if count > 1)
 
 
 def write(value: JsonValue, *, line: bool = False) -> bytes:

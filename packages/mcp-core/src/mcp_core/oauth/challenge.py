@@ -11,6 +11,7 @@ Spec: basic/authorization; RFC 9110 section 11.6.1, RFC 6750 section 3, RFC 9728
 from __future__ import annotations
 
 import re
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,12 @@ _SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|\Z)")
 _TOKEN68: Final = re.compile(r"[ \t]+([A-Za-z0-9._~+/-]+=*)(?=[ \t]*(?:,|\Z))")
 _SKIPPED: Final = re.compile(r"[\s,]+")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+
+_LINE_CHARS: Final = 8 * 1024
+"""How much of a line is read. Real ones have some hundred characters; 32 KiB of schemes would take 50 milliseconds."""
+
+_CHALLENGES: Final = 32
+"""How many challenges are read."""
 
 _WRITTEN_NAME: Final = re.compile(_TOKEN)
 _WRITTEN_VALUE: Final = re.compile(r"[ -~]*")
@@ -82,8 +89,9 @@ def split_scope(value: str) -> tuple[str, ...]:
 
 
 def read_challenges(values: Iterable[str]) -> tuple[Challenge, ...]:
-    """Reads the values of all `WWW-Authenticate` header lines of an answer."""
-    return tuple(challenge for value in values for challenge in _read_line(value))
+    """Reads the values of all `WWW-Authenticate` header lines of an answer: of each 8 KiB, and 32 challenges in all."""
+    found = (challenge for value in values for challenge in _read_line(value[:_LINE_CHARS]))
+    return tuple(islice(found, _CHALLENGES))
 
 
 def _read_line(value: str) -> Iterable[Challenge]:

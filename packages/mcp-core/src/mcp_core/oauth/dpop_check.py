@@ -132,13 +132,14 @@ class Replays:
         known.add(proof)
         self._count += 1
         if self._count > self._limit:
-            self._floor = min(each for each, proofs in self._seconds.items() if proofs)
-            self._forget(self._floor + 1)
+            self._forget(min(each for each, proofs in self._seconds.items() if proofs) + 1)
         return True
 
     def _forget(self, before: int) -> None:
         for second in [each for each in self._seconds if each < before]:
             self._count -= len(self._seconds.pop(second))
+            # The clock may be put back, and what is forgotten be asked for again.
+            self._floor = max(self._floor, second)
 
 
 class ProofCheck:

@@ -1,0 +1,391 @@
+"""A second `initialize` on one connection: the session ends, and another one begins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from engine_pair import FORM, RESULTS, URI, error_of, make_client, make_server
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from mcp_core import methods as m
+from mcp_core import types as t
+from mcp_core.engine.events import (
+    AnswerReceived,
+    CancelReceived,
+    ClientPeer,
+    Ignored,
+    Opened,
+    RequestReceived,
+    Served,
+    SessionReplaced,
+)
+from mcp_core.engine.lifecycle import State
+from mcp_core.engine.server import ServerConnection
+from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request, RequestId, ResultResponse
+from mcp_core.revisions import (
+    LEGACY,
+    R2025_06_18,
+    R2025_11_25,
+    Revision,
+)
+
+DECLARED: Final[JsonObject] = {"roots": {}, "elicitation": {"form": {}}, "sampling": {}}
+ENVELOPE: Final[JsonObject] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+INITIALIZED: Final = Notification("notifications/initialized")
+
+
+def initialize(
+    id: RequestId = 0, revision: Revision = R2025_11_25, capabilities: JsonObject = DECLARED, name: str = "first"
+) -> Request:
+    params: JsonObject = {
+        "protocolVersion": revision.name,
+        "capabilities": capabilities,
+        "clientInfo": {"name": name, "version": "1"},
+    }
+    return Request(id, "initialize", params)
+
+
+def call(id: RequestId, token: JsonValue = None, *, modern: bool = False) -> Request:
+    meta: JsonObject = {**(ENVELOPE if modern else {}), **({} if token is None else {"progressToken": token})}
+    return Request(id, "tools/call", {"name": "echo", "arguments": {}, "_meta": meta})
+
+
+def operating(revision: Revision = R2025_11_25) -> ServerConnection:
+    server = make_server()
+    server.receive(initialize(revision=revision))
+    server.receive(INITIALIZED)
+    assert server.state is State.OPERATING
+    return server
+
+
+def replaced(server: ServerConnection, message: Request) -> SessionReplaced:
+    """The event of a second `initialize`, which has to be answered by a result."""
+    reaction = server.receive(message)
+    assert isinstance(reaction.event, SessionReplaced)
+    assert reaction.reply is not None
+    assert isinstance(reaction.reply.message, ResultResponse)
+    assert reaction.reply.message.id == message.id
+    return reaction.event
+
+
+def client_of(server: ServerConnection) -> ClientPeer:
+    assert isinstance(server.session, ClientPeer)
+    return server.session
+
+
+@pytest.mark.parametrize("wait", [True, False], ids=["after initialized", "before initialized"])
+@pytest.mark.parametrize("second", LEGACY, ids=str)
+def test_second_initialize_on_open_session_begins_a_new_session(second: Revision, wait: bool) -> None:
+    server = make_server()
+    first = server.receive(initialize(0))
+    assert isinstance(first.event, Served)
+    if wait:
+        server.receive(INITIALIZED)
+    event = replaced(server, initialize(0, second, {}, "second"))
+    assert event.id == 0
+    assert any("initialize in the state" in note for note in event.notes)
+    peer = client_of(server)
+    assert peer.revision is second
+    assert peer.implementation == t.Implementation(name="second", version="1")
+    assert peer.capabilities == t.ClientCapabilities()
+    assert server.state is State.ANSWERED
+    opened = server.receive(INITIALIZED).event
+    assert isinstance(opened, Opened)
+    assert opened.peer is peer
+    server.ask(m.PING, t.PingRequestParams(), for_request=None)
+
+
+def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> None:
+    server = operating()
+    server.receive(call(1))
+    server.receive(call("b"))
+    server.receive(call(3))
+    server.receive(Notification("notifications/cancelled", {"requestId": 3}))
+    asked = server.ask(m.ELICITATION_CREATE, FORM, for_request=1)
+    event = replaced(server, initialize(9))
+    assert isinstance(asked.message, Request)
+    assert event.abandoned.asked == {asked.message.id: "elicitation/create"}
+    assert event.abandoned.owed == (1, "b")
+    assert server.asked == {}
+    assert server.owed == ()
+    assert event.ended.end().asked == {}
+
+
+def test_second_initialize_with_bad_params_leaves_the_session_running() -> None:
+    server = operating()
+    before = server.session
+    server.receive(call(1))
+    asked = server.ask(m.ELICITATION_CREATE, FORM, for_request=1)
+    bad: tuple[JsonObject | None, ...] = (None, {}, {"protocolVersion": "2025-11-25", "capabilities": []})
+    for params in bad:
+        code, _, _ = error_of(server.receive(Request(2, "initialize", params)))
+        assert code == ErrorCode.INVALID_PARAMS
+    assert server.session is before
+    assert server.state is State.OPERATING
+    assert server.owed == (1,)
+    assert isinstance(asked.message, Request)
+    answer = ResultResponse(asked.message.id, {"action": "decline"})
+    assert isinstance(server.receive(answer).event, AnswerReceived)
+    assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
+
+
+def test_second_initialize_forgets_subscriptions_and_log_level() -> None:
+    server = operating()
+    server.receive(Request(1, "resources/subscribe", {"uri": URI}))
+    assert server.respond(1, t.EmptyResult()) is not None
+    server.receive(Request(2, "logging/setLevel", {"level": "debug"}))
+    assert client_of(server).log_level == "debug"
+    replaced(server, initialize(1))
+    server.receive(INITIALIZED)
+    assert server.watched == ()
+    assert server.watched_bytes == 0
+    assert client_of(server).log_level is None
+    updated = t.ResourceUpdatedNotificationParams(uri=URI)
+    assert server.publish(m.NOTIFICATIONS_RESOURCES_UPDATED, updated) == ()
+    assert server.log("debug", "x") is None
+
+
+def test_late_outcome_of_an_ended_session_is_not_sent_when_its_id_is_reused() -> None:
+    server = operating()
+    server.receive(call(1, token="t"))
+    event = replaced(server, initialize(0))
+    server.receive(INITIALIZED)
+    assert isinstance(server.receive(call(1, token="t")).event, RequestReceived)
+    ended = event.ended
+    assert ended.state is State.CLOSED
+    assert ended.progress(1, 5.0) is None
+    assert ended.log("error", "x", for_request=1) is None
+    with pytest.raises(LocalProtocolError, match="cancelled"):
+        ended.ask(m.ELICITATION_CREATE, FORM, for_request=1)
+    with pytest.raises(LocalProtocolError):
+        ended.ask(m.PING, t.PingRequestParams(), for_request=None)
+    assert ended.respond(1, RESULTS[m.TOOLS_CALL]) is None
+    # Nothing of that touched the request of the new session.
+    assert server.owed == (1,)
+    assert server.progress(1, 1.0) is not None
+    assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
+
+
+def test_late_failure_of_an_ended_session_is_not_sent_when_its_id_is_reused() -> None:
+    server = operating()
+    server.receive(call(1))
+    ended = replaced(server, initialize(0)).ended
+    server.receive(call(1))
+    assert ended.fail(1, RequestFailed("no", code=7)) is None
+    ended.withdraw(1)
+    assert server.owed == (1,)
+
+
+def test_answer_to_a_request_of_an_ended_session_is_ignored_with_the_reason() -> None:
+    server = operating()
+    old = server.ask(m.PING, t.PingRequestParams(), for_request=None).message
+    replaced(server, initialize(0))
+    server.receive(INITIALIZED)
+    new = server.ask(m.PING, t.PingRequestParams(), for_request=None).message
+    assert isinstance(old, Request)
+    assert isinstance(new, Request)
+    assert old.id != new.id
+    for id in (old.id, str(old.id)):
+        event = server.receive(ResultResponse(id, {})).event
+        assert isinstance(event, Ignored)
+        assert "session that ended" in event.reason
+    assert isinstance(server.receive(ResultResponse(new.id, {})).event, AnswerReceived)
+
+
+def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
+    server = operating()
+    server.receive(call(1))
+    replaced(server, initialize(0))
+    late = Notification("notifications/cancelled", {"requestId": 1})
+    assert isinstance(server.receive(late).event, Ignored)
+
+
+@pytest.mark.parametrize("first", LEGACY, ids=str)
+@pytest.mark.parametrize("second", LEGACY, ids=str)
+def test_second_initialize_with_another_revision_decides_batches_and_null_ids(
+    first: Revision, second: Revision
+) -> None:
+    server = operating(first)
+    replaced(server, initialize(5, second))
+    assert (server.refuse_batch() is None) is second.batching
+    assert server.error_ids_are_null is not second.error_without_id
+
+
+def test_modern_requests_go_on_while_the_session_is_replaced() -> None:
+    server = operating()
+    wanted: JsonObject = {"toolsListChanged": True}
+    server.receive(call(1, modern=True))
+    server.receive(Request(2, "subscriptions/listen", {"notifications": wanted, "_meta": ENVELOPE}))
+    server.acknowledge(2)
+    server.receive(call(3))
+    event = replaced(server, initialize(4))
+    assert event.abandoned.owed == (3,)
+    assert server.owed == (1, 2)
+    assert server.subscriptions == (2,)
+    assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
+    changed = server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())
+    assert [each.for_request for each in changed] == [2]
+    # Their ids stay in use: the client could not tell the answers apart.
+    code, _, _ = error_of(server.receive(call(2)))
+    assert code == ErrorCode.INVALID_REQUEST
+    cancelled = server.receive(Notification("notifications/cancelled", {"requestId": 2})).event
+    assert isinstance(cancelled, CancelReceived)
+
+
+def test_client_that_has_a_session_sends_no_second_initialize() -> None:
+    client = make_client(R2025_06_18)
+    client.open()
+    with pytest.raises(LocalProtocolError):
+        client.open()
+
+
+def test_initialize_after_the_end_of_the_connection_is_ignored() -> None:
+    server = operating()
+    server.end()
+    reaction = server.receive(initialize(1))
+    assert isinstance(reaction.event, Ignored)
+    assert reaction.reply is None
+
+
+# --- any sequence ----------------------------------------------------------------------------------------------------
+
+IDS: Final = st.integers(1, 3) | st.sampled_from(["a", "1"])
+
+
+class Reused(RuleBasedStateMachine):
+    """One connection, reused by clients that know nothing of each other; handlers end when they like.
+
+    Handlers keep what they were given: the connection that was theirs when their request came.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = make_server()
+        self.session = 0
+        self.running: list[tuple[RequestId, int | None, ServerConnection]] = []
+        """Handlers: the id, the number of the session or `None` of a modern request, and the connection."""
+        self.asked: dict[RequestId, int] = {}
+        self.settled: set[RequestId] = set()
+        self.owed: dict[RequestId, int | None] = {}
+        """What the model says is owed: the id, and the session that it is of."""
+
+    @property
+    def live(self) -> bool:
+        return self.server.session is not None
+
+    @rule(id=IDS, revision=st.sampled_from(LEGACY), finish=st.booleans())
+    def client_initializes(self, id: RequestId, revision: Revision, finish: bool) -> None:
+        had = self.live
+        legacy = {each for each, session in self.owed.items() if session is not None}
+        asked = set(self.server.asked)
+        reaction = self.server.receive(initialize(id, revision))
+        assert reaction.reply is not None
+        assert isinstance(reaction.reply.message, ResultResponse)
+        event = reaction.event
+        assert isinstance(event, SessionReplaced) is had
+        if isinstance(event, SessionReplaced):
+            assert set(event.abandoned.owed) == legacy
+            assert set(event.abandoned.asked) == asked
+            for each in asked:
+                self.settle(each)
+            self.running = [
+                (each, session, of if session is None else event.ended if of is self.server else of)
+                for each, session, of in self.running
+            ]
+        self.owed = {each: session for each, session in self.owed.items() if session is None}
+        self.session += 1
+        assert client_of(self.server).revision is revision
+        if finish:
+            self.server.receive(INITIALIZED)
+
+    @precondition(lambda self: self.live)
+    @rule(id=IDS, params=st.sampled_from([None, {}, {"protocolVersion": 3}]))
+    def client_sends_a_bad_initialize(self, id: RequestId, params: JsonObject | None) -> None:
+        before = (self.server.session, self.server.state, self.server.owed, dict(self.server.asked))
+        error_of(self.server.receive(Request(id, "initialize", params)))
+        assert before == (self.server.session, self.server.state, self.server.owed, dict(self.server.asked))
+
+    @rule(id=IDS, modern=st.booleans(), token=st.none() | st.just("t"))
+    def client_calls(self, id: RequestId, modern: bool, token: str | None) -> None:
+        reaction = self.server.receive(call(id, token, modern=modern))
+        accepted = isinstance(reaction.event, RequestReceived)
+        handled = any(each == id and of is self.server for each, _, of in self.running)
+        assert accepted is (not handled and (modern or self.live))
+        if accepted:
+            session = None if modern else self.session
+            self.owed[id] = session
+            self.running.append((id, session, self.server))
+
+    @rule(id=IDS)
+    def client_cancels(self, id: RequestId) -> None:
+        event = self.server.receive(Notification("notifications/cancelled", {"requestId": id})).event
+        if isinstance(event, CancelReceived):
+            del self.owed[event.id]
+
+    @precondition(lambda self: self.running)
+    @rule(index=st.integers(0, 9), fails=st.booleans())
+    def handler_ends(self, index: int, fails: bool) -> None:
+        id, session, of = self.running.pop(index % len(self.running))
+        outgoing = of.fail(id, RequestFailed("no", code=7)) if fails else of.respond(id, RESULTS[m.TOOLS_CALL])
+        due = of is self.server and id in self.owed
+        assert (outgoing is not None) is due, "an answer has to be sent to the session that asked, and to no other"
+        if due:
+            assert self.owed.pop(id) == session
+
+    @precondition(lambda self: self.running)
+    @rule(index=st.integers(0, 9), value=st.floats(0, 9))
+    def handler_reports_progress(self, index: int, value: float) -> None:
+        id, _, of = self.running[index % len(self.running)]
+        try:
+            outgoing = of.progress(id, value)
+        except LocalProtocolError:
+            assert of is self.server
+        else:
+            assert outgoing is None or (of is self.server and id in self.owed)
+
+    @precondition(lambda self: self.running)
+    @rule(index=st.integers(0, 9))
+    def handler_asks_the_client(self, index: int) -> None:
+        id, session, of = self.running[index % len(self.running)]
+        try:
+            asked = of.ask(m.ELICITATION_CREATE, FORM, for_request=id).message
+        except (LocalProtocolError, RequestFailed):
+            return
+        assert of is self.server
+        assert isinstance(asked, Request)
+        assert asked.id not in self.asked, "an id of a request of ours was used twice"
+        self.asked[asked.id] = self.session
+        assert session in (self.session, None)
+
+    @precondition(lambda self: self.asked)
+    @rule(index=st.integers(0, 9))
+    def client_answers(self, index: int) -> None:
+        ids = sorted(self.asked, key=str)
+        id = ids[-1 - index % len(ids)]
+        event = self.server.receive(ResultResponse(id, {"action": "decline"})).event
+        if isinstance(event, AnswerReceived):
+            self.settle(id)
+        else:
+            assert isinstance(event, Ignored)
+            assert id in self.settled
+
+    def settle(self, id: RequestId) -> None:
+        assert id not in self.settled, f"request {id!r} ended twice"
+        self.settled.add(id)
+
+    def teardown(self) -> None:
+        assert set(self.server.owed) == set(self.owed)
+        for id in self.server.end().asked:
+            self.settle(id)
+        assert self.settled == set(self.asked)
+
+
+@pytest.mark.property
+def test_any_sequence_of_sessions_on_one_pipe_answers_each_request_in_its_own_session() -> None:
+    run_state_machine_as_test(Reused)

@@ -1,0 +1,267 @@
+"""The memory of all peers together, and who occupies it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from mcp_core.errors import LimitExceeded
+from mcp_core.memory_budget import SMALL_OWNERS, MemoryBudget, MemoryCharge, parsed_size
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonValue
+
+KIB = 1024
+
+
+def memory_of(value: JsonValue) -> int:
+    """Return the bytes of a parsed value, with everything in it; what is shared counts once."""
+    seen: dict[int, object] = {}
+    waiting: list[object] = [value]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen[id(each)] = each
+            if isinstance(each, dict):
+                waiting += [*each, *each.values()]
+            elif isinstance(each, list):
+                waiting += each
+    return sum(map(sys.getsizeof, seen.values()))
+
+
+def test_charge_released_frees_the_memory_and_forgets_the_owner() -> None:
+    budget = MemoryBudget(1_000)
+    charge = budget.charge("a", 600)
+    assert (budget.used, budget.held_by("a"), budget.owners) == (600, 600, 1)
+    charge.resize(100)
+    charge.release()
+    charge.release()
+    assert (budget.used, budget.held_by("a"), budget.owners) == (0, 0, 0)
+
+
+def test_kept_charge_over_three_quarters_is_refused_and_names_the_setting() -> None:
+    budget = MemoryBudget(1_000)
+    held = budget.charge("a", 700)
+    with pytest.raises(LimitExceeded, match=r"Limits\.total_bytes") as refused:
+        held.resize(800)
+    assert (refused.value.observed, refused.value.allowed) == (800, 750)
+    assert (held.size, budget.used, budget.refused) == (700, 700, 1)
+
+
+def test_small_owner_is_served_while_a_large_one_holds_all_it_can() -> None:
+    budget = MemoryBudget(4 * SMALL_OWNERS * KIB)
+    budget.charge("large", 3 * SMALL_OWNERS * KIB)
+    with pytest.raises(LimitExceeded):
+        budget.charge("other", 2 * KIB)
+    charges = [budget.charge(number, KIB) for number in range(SMALL_OWNERS)]
+    assert budget.used == 4 * SMALL_OWNERS * KIB
+    with pytest.raises(LimitExceeded):
+        budget.charge("late", 1)
+    charges[0].release()
+    budget.charge("late", KIB)
+
+
+def test_newest_body_of_the_largest_owner_makes_room_for_a_smaller_owner() -> None:
+    budget = MemoryBudget(1_000)
+    dropped: list[str] = []
+    bodies: dict[str, MemoryCharge] = {}
+    for name, owner, size in (("old", "large", 300), ("new", "large", 300), ("other", "medium", 400)):
+        bodies[name] = budget.droppable(owner)
+        bodies[name].on_drop = lambda name=name: dropped.append(name)
+        bodies[name].resize(size)
+    budget.charge("small", 100)
+    assert dropped == ["new"]
+    assert bodies["new"].size == 0
+    assert bodies["new"].dropped is not None
+    assert bodies["old"].dropped is None
+    # Now the medium owner is the largest.
+    budget.charge("small", 250)
+    assert dropped == ["new", "other"]
+
+
+def test_largest_owner_asking_for_more_is_refused_instead_of_others() -> None:
+    budget = MemoryBudget(1_000)
+    small, large = budget.droppable("small"), budget.droppable("large")
+    small.resize(400)
+    large.resize(600)
+    with pytest.raises(LimitExceeded):
+        large.resize(601)
+    assert (small.size, large.size, small.dropped, large.dropped) == (400, 600, None, None)
+
+
+def test_kept_work_is_never_dropped_for_others() -> None:
+    budget = MemoryBudget(1_000)
+    kept = budget.charge("large", 700)
+    body = budget.droppable("small")
+    body.resize(300)
+    with pytest.raises(LimitExceeded):
+        body.resize(301)
+    assert (kept.size, body.size) == (700, 300)
+
+
+def test_body_that_is_complete_becomes_kept_or_is_released() -> None:
+    budget = MemoryBudget(1_000)
+    body = budget.droppable("a")
+    body.resize(400)
+    body.keep(700)
+    assert (budget.used, body.kept) == (700, True)
+    other = budget.droppable("b")
+    other.resize(200)
+    with pytest.raises(LimitExceeded):
+        other.keep(100)
+    assert (budget.used, other.size) == (700, 0)
+
+
+def test_memory_that_recedes_is_reported_once() -> None:
+    budget = MemoryBudget(8_000)
+    little = budget.charge("a", 999)
+    little.release()
+    assert not budget.has_receded()
+    much = budget.charge("a", 1_000)
+    assert not budget.has_receded()
+    much.resize(251)
+    assert not budget.has_receded()
+    much.resize(250)
+    assert budget.has_receded()
+    assert not budget.has_receded()
+    much.release()
+    assert not budget.has_receded()
+
+
+def test_memory_that_comes_and_goes_is_reported_once_for_each_budget() -> None:
+    budget = MemoryBudget(8_000)
+    budget.charge("a", 500)
+    for _ in range(4):
+        assert not budget.has_receded()
+        budget.charge("b", 500).release()
+    assert budget.has_receded()
+    assert not budget.has_receded()
+
+
+def test_request_whose_client_left_is_dropped_for_a_smaller_owner() -> None:
+    budget = MemoryBudget(1_000)
+    dropped: list[str] = []
+    left, other = budget.charge("large", 700), budget.charge("other", 40)
+    with pytest.raises(LimitExceeded):
+        budget.charge("small", 500)
+    left.abandon(lambda: dropped.append("left"))
+    budget.charge("small", 500)
+    assert (dropped, left.size, other.size, budget.used) == (["left"], 0, 40, 540)
+    assert left.dropped is not None
+    gone = budget.charge("gone", 0)
+    gone.abandon(lambda: dropped.append("gone"))
+    gone.release()
+    assert dropped == ["left"]
+
+
+class Budgets(RuleBasedStateMachine):
+    """Any sequence of charges: the sums are right, the bounds hold, and nothing kept is dropped."""
+
+    charges = Bundle("charges")
+    total = 1_000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = MemoryBudget(self.total)
+        self.alive: list[MemoryCharge] = []
+        self.drops: list[MemoryCharge] = []
+
+    @rule(target=charges, owner=st.sampled_from("abc"), kept=st.booleans(), size=st.integers(1, 600))
+    def begin(self, owner: str, *, kept: bool, size: int) -> MemoryCharge:
+        charge = self.budget.droppable(owner)
+        charge.on_drop = lambda: self.drops.append(charge)
+        try:
+            if kept:
+                charge.keep(size)
+            else:
+                charge.resize(size)
+        except LimitExceeded:
+            assert charge.size == 0
+        self.alive.append(charge)
+        return charge
+
+    @rule(charge=charges, size=st.integers(0, 600))
+    def resize(self, charge: MemoryCharge, size: int) -> None:
+        before, others = charge.size, [each.size for each in self.alive if each.owner != charge.owner]
+        held = self.budget.held_by(charge.owner)
+        try:
+            charge.resize(size)
+        except LimitExceeded:
+            assert size > before
+            assert charge.size == before
+            # Nothing was dropped in vain that is smaller than who asked.
+            gone = [
+                was
+                for was, each in zip(others, [e for e in self.alive if e.owner != charge.owner], strict=True)
+                if was and not each.size
+            ]
+            assert all(was <= self.total for was in gone)
+        else:
+            assert charge.size == size
+            assert self.budget.held_by(charge.owner) == held + size - before
+
+    @rule(charge=charges)
+    def abandon(self, charge: MemoryCharge) -> None:
+        before = self.budget.used
+        charge.abandon(lambda: self.drops.append(charge))
+        assert (self.budget.used, charge.kept) == (before, False)
+
+    @rule(charge=consumes(charges))
+    def end(self, charge: MemoryCharge) -> None:
+        charge.release()
+        self.alive.remove(charge)
+
+    @invariant()
+    def sums_are_right(self) -> None:
+        assert self.budget.used == sum(each.size for each in self.alive) <= self.total
+        for owner in "abc":
+            assert self.budget.held_by(owner) == sum(each.size for each in self.alive if each.owner == owner)
+        assert self.budget.owners == len({each.owner for each in self.alive if each.size})
+
+    @invariant()
+    def kept_work_is_never_dropped(self) -> None:
+        assert not any(each.kept for each in self.drops)
+
+
+TestBudgets = pytest.mark.property(Budgets.TestCase)
+
+DENSE = {
+    "empty objects": b"[" + b"{}," * 20_000 + b"{}]",
+    "empty arrays": b"[" + b"[]," * 20_000 + b"[]]",
+    "arrays of one": b"[" + b"[0]," * 20_000 + b"0]",
+    "objects of one": b"[" + b'{"a":1},' * 20_000 + b"0]",
+    "objects of one string": b"[" + b'{"a":"b"},' * 20_000 + b"0]",
+    "integers": b"[" + b"1000," * 20_000 + b"0]",
+    "floats": b"[" + b"1.5," * 20_000 + b"0]",
+    "short strings": b"[" + b'"ab",' * 20_000 + b"0]",
+    "wide characters": '"{}\N{GRINNING FACE}"'.format("a" * 100_000).encode(),
+    "members": b"{" + b",".join(b'"%d":%d' % (number, number) for number in range(20_000)) + b"}",
+}
+
+
+@pytest.mark.parametrize("text", DENSE.values(), ids=DENSE)
+def test_estimate_of_dense_json_is_at_least_its_memory(text: bytes) -> None:
+    needed = len(text) + memory_of(orjson.loads(text))
+    assert needed <= parsed_size(text) <= 4 * needed
+
+
+@pytest.mark.property
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**63)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_estimate_is_at_least_the_memory_of_the_text_and_its_objects(value: JsonValue) -> None:
+    text = orjson.dumps({"value": value, "padding": "x" * 300})
+    assert parsed_size(text) >= len(text) + memory_of(orjson.loads(text))
