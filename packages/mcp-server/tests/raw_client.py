@@ -12,7 +12,8 @@ import trio.testing
 from wire_oracle import check_result, check_told
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import Era, Revision
+from mcp_core.revisions import R2026_07_28, Era, Revision
+from mcp_core.types.meta import SUBSCRIPTION_ID
 from mcp_server import Server, serve_stream
 
 _PATIENCE: Final = 20
@@ -208,7 +209,7 @@ class RawClient:
                 else:
                     self.asked.append(message)
             else:
-                check_told(self.revision, message)
+                check_told(R2026_07_28 if _is_of_subscription(message) else self.revision, message)
                 self.notifications.append(message)
 
     async def _take_response(self, message: JsonObject) -> None:
@@ -265,3 +266,10 @@ async def connected(
                 await client.open()
             yield client
             await ours.send_stream.aclose()
+
+
+def _is_of_subscription(message: JsonObject) -> bool:
+    """Whether a notification belongs to `subscriptions/listen`, which is modern whatever the session speaks."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and SUBSCRIPTION_ID in meta

@@ -448,6 +448,43 @@ async def test_a_watch_needs_the_scopes_of_what_is_watched() -> None:
             assert reply.status == 403
 
 
+async def test_a_watch_of_more_resources_than_allowed_is_refused_before_each_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(few=access(scopes="use"))
+    server = shelf()
+    looked_up: list[str] = []
+
+    def look_up(uri: str) -> list[str]:
+        looked_up.append(uri)
+        return []
+
+    monkeypatch.setattr(server._service, "standing_for", look_up)
+    app = protected(table, server=server, scopes=SCOPES)
+    async with hosted(app, R2026_07_28) as client:
+        client.headers["authorization"] = "Bearer few"
+        uris: list[JsonValue] = [f"notes://{number}" for number in range(1_001)]
+        wanted: JsonObject = {"notifications": {"resourceSubscriptions": uris}}
+        reply = client.post(client.request("subscriptions/listen", wanted))
+        error = as_object((await reply.json())["error"])
+        assert "Limits.watched_resources" in str(error["message"])
+    assert not looked_up
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+async def test_a_uri_over_the_bound_is_no_internal_error_where_scopes_are_asked_for(revision: Revision) -> None:
+    table = Table(few=access(scopes="use"))
+    async with hosted(protected(table, server=shelf(), scopes=SCOPES), revision) as client:
+        client.headers["authorization"] = "Bearer few"
+        await begin(client)
+        params: JsonObject = {"notifications": {"resourceSubscriptions": ["notes://" + "x" * 65_536]}}
+        method = "subscriptions/listen"
+        if revision is R2025_11_25:
+            method, params = "resources/subscribe", {"uri": "notes://" + "x" * 65_536}
+        error = as_object((await client.post(client.request(method, params)).answer())["error"])
+        assert error["code"] == -32602
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -149,6 +149,30 @@ async def test_a_client_that_must_not_be_is_not_registered(document: JsonObject,
         assert reply.text("error_description").isascii()
 
 
+@pytest.mark.spec("auth.redirect-uri-validate-server")
+@pytest.mark.parametrize("uri", SCHEMES)
+def test_a_configured_client_with_a_redirect_uri_that_none_may_register_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"client 'app' .*redirect URI") as caught:
+        Client.configured("app", redirect_uris=[WEB, uri])
+    assert f"{uri[:200]!a}" in str(caught.value)
+    with pytest.raises(ValueError, match="redirect URI"):
+        attrs.evolve(Client.configured("app", redirect_uris=[WEB]), redirect_uris=(uri,))
+
+
+def test_the_redirect_uris_of_a_configured_client_are_a_list() -> None:
+    with pytest.raises(TypeError, match=r"client 'app'.*redirect_uris.*\['https://app.example/cb'\]"):
+        Client.configured("app", redirect_uris="https://app.example/cb")
+
+
+@pytest.mark.parametrize(
+    "uri", [WEB, LOOPBACK, "http://localhost:8080/cb?tenant=a", "http://[::1]/cb", "https://127.0.0.1/"]
+)
+async def test_a_redirect_uri_is_good_for_a_configured_client_as_for_a_registered_one(uri: str) -> None:
+    assert Client.configured("app", redirect_uris=[uri]).redirect_uris == (uri,)
+    async with world() as it:
+        assert (await it.register({"redirect_uris": [uri]})).status == 201
+
+
 async def test_unknown_grants_are_left_out_of_what_is_registered() -> None:
     async with world() as it:
         grants: list[JsonValue] = [

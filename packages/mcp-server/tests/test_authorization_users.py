@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,8 +138,8 @@ async def test_who_is_removed_is_logged_out() -> None:
     assert "You are not logged in" in (await browser.get("/logout")).words
 
 
-def test_what_one_address_tries_does_not_use_up_what_a_name_has() -> None:
-    limits = LoginLimits(lambda: 0.0)
+async def test_what_one_address_tries_does_not_use_up_what_a_name_has(mock_clock: trio.testing.MockClock) -> None:
+    limits = LoginLimits()
     assert [limits.begin("ada", "10.0.0.1") > 0 for _ in range(200)] == [*[False] * 10, *[True] * 190]
     for address in range(2, 6):
         assert [limits.begin("ada", f"10.0.0.{address}") for _ in range(10)] == [0.0] * 10

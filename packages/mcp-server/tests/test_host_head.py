@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server._host_head import BodyReader, Head, read_common
+from mcp_server._host_head import BodyReader, Head, HeadReader, Refused, read_common
 
 LIMIT = 1_000
 HOST = b"Host: h\r\n"
@@ -223,3 +223,31 @@ def test_a_body_that_ends_early_is_no_body() -> None:
     with pytest.raises(h11.RemoteProtocolError, match="ends after 3 of 5 bytes"):
         reader.next_event()
     assert reader.trailing_data == (b"", True)
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (b"GET / HTTP/1.1\nHost: h\r\n\r\n", "line feed alone"),
+        (b"GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", "line feed alone"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\n", "line feed alone"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n more\r\n\r\n", "goes on in the next line"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\tmore\r\n\r\n", "goes on in the next line"),
+    ],
+)
+def test_a_head_with_other_line_ends_is_refused_wherever_it_is_cut(head: bytes, why: str) -> None:
+    for cut in range(1, len(head)):
+        with pytest.raises(Refused, match=why) as caught:
+            read_in_two(head, cut)
+        assert caught.value.status == 400
+
+
+def read_in_two(data: bytes, cut: int) -> object:
+    reader = HeadReader(LIMIT)
+    return reader.receive_data(data[:cut]) or reader.receive_data(data[cut:])
+
+
+def test_line_feeds_of_a_body_are_no_part_of_the_head() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 8\r\n\r\n"
+    for cut in range(1, len(head)):
+        assert read_in_two(head + b"a\nb\r\n c\n", cut) is not None

@@ -510,7 +510,9 @@ async def test_a_system_without_room_is_asked_again(caplog: pytest.LogCaptureFix
             await client.aclose()
             assert failures == []
             host.stop()
-    assert caplog.text.count("cannot accept a connection: [Errno 24] Too many open files") == 2
+    # Once a minute at most: an attack must not fill the disk.
+    assert caplog.text.count("cannot accept connections: [Errno 24] Too many open files") == 1
+    assert "Limits.connections" in caplog.text
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,22 @@ async def test_initialize_opens_a_session_in_any_legacy_revision(revision: Revis
         assert other.session != client.session
 
 
+async def test_initialize_that_names_a_session_opens_another_one_and_leaves_the_first_alone() -> None:
+    app = Gate().server.asgi()
+    async with session(app) as client:
+        first = client.session
+        params: JsonObject = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "0"},
+        }
+        reply = client.post(client.request("initialize", params))
+        assert "result" in await reply.answer()
+        assert reply.headers["mcp-session-id"] != first
+        assert app.sessions == 2
+        assert text_of(await client.ask("tools/call", {"name": "echo", "arguments": {"text": "hi"}})) == "hi"
+
+
 @pytest.mark.spec("http.notification-202")
 @SESSIONS
 async def test_what_is_owed_no_answer_is_accepted(revision: Revision) -> None:
@@ -419,7 +435,9 @@ async def test_a_question_that_is_no_longer_asked_is_taken_back(autojump_clock: 
         assert text_of(await reply.answer()) == "late"
 
 
-@pytest.mark.parametrize("body", [b'"result":5', b'"error":"no"', b'"result":{"a":NaN}', b'"nothing":1'])
+@pytest.mark.parametrize(
+    "body", [b'"result":5', b'"result":null', b'"error":"no"', b'"result":{"a":NaN}', b'"nothing":1']
+)
 @SESSIONS
 async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(
     revision: Revision, body: bytes
@@ -513,6 +531,15 @@ async def test_a_batch_without_anything_for_handlers_is_answered_at_once(accept:
             assert len(await reply.rest()) == 3
         reply = client.post([{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}])
         assert (await reply.body(), reply.status) == (b"", 202)
+
+
+async def test_member_of_a_batch_without_a_readable_id_is_refused_with_a_null_id() -> None:
+    async with session(Gate().server.asgi(), R2025_03_26) as client:
+        unreadable: list[JsonValue] = [{"jsonrpc": "2.0"}, 7]
+        for broken in unreadable:
+            batch: list[JsonValue] = [broken, client.request("ping", id="p")]
+            answers = json.loads(await client.post(batch).body())
+            assert [answer["id"] for answer in answers] == [None, "p"]
 
 
 async def test_a_cancelled_member_of_a_batch_is_left_out() -> None:
@@ -678,22 +705,27 @@ async def test_a_stream_whose_store_fails_goes_on_without_ids(
 
 async def test_a_record_says_what_another_process_has_to_know() -> None:
     saved: list[SessionRecord] = []
+    changes: list[str] = []
 
     class Watched(MemoryStore):
         async def save(self, record: SessionRecord) -> None:
             saved.append(record)
             await super().save(record)
 
+        async def subscribe(self, session: str, uri: str) -> None:
+            changes.append(f"+{uri}")
+            await super().subscribe(session, uri)
+
+        async def unsubscribe(self, session: str, uri: str) -> None:
+            changes.append(f"-{uri}")
+            await super().unsubscribe(session, uri)
+
     async with session(Gate().server.asgi(store=Watched(), identify=identify)) as client:
         await client.ask("resources/subscribe", {"uri": "memo://x"})
         await client.ask("logging/setLevel", {"level": "error"})
         await client.ask("resources/unsubscribe", {"uri": "memo://x"})
-        assert [(each.subscriptions, each.log_level) for each in saved] == [
-            ((), None),
-            (("memo://x",), None),
-            (("memo://x",), "error"),
-            ((), "error"),
-        ]
+        assert [each.log_level for each in saved] == [None, "error"]
+        assert changes == ["+memo://x", "-memo://x"]
         assert (saved[0].id, saved[0].principal, saved[0].revision) == (client.session, None, "2025-11-25")
         assert as_object(saved[0].client["clientInfo"])["name"] == "raw"
 

@@ -354,6 +354,16 @@ async def test_a_body_that_is_no_message_or_too_large_is_refused(server: Server)
 
 
 @pytest.mark.spec("version.unsupported-error")
+async def test_error_without_id_in_the_refusal_of_a_post_has_the_form_of_the_session(server: Server) -> None:
+    async with connected(make_pair(server)) as client:
+        for revision, null in ((None, True), (R2024_11_05, True), (LEGACY[-1], False)):
+            if revision is not None:
+                await client.open(revision)
+            status, said = await post(client.pair, b"{", client.target())
+            assert status == 400
+            assert ("id" in json.loads(said)) is null
+
+
 async def test_modern_requests_are_refused_by_name(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         meta: JsonObject = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
@@ -413,6 +423,28 @@ async def test_the_handlers_end_with_the_stream(server: Server) -> None:
         await cancelled.wait()
 
 
+async def test_second_initialize_on_one_stream_begins_a_new_session(server: Server) -> None:
+    begun, cancelled = trio.Event(), trio.Event()
+
+    @server.tool
+    async def hang() -> str:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with connected(make_pair(server)) as client:
+        await client.open()
+        await client.post({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "hang"}})
+        await begun.wait()
+        assert (await client.open(R2025_03_26))["protocolVersion"] == "2025-03-26"
+        await cancelled.wait()
+        call: JsonObject = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+        await client.post([call])
+        assert json.loads((await client.event(3)).data) == [{"jsonrpc": "2.0", "id": 9, "result": {}}]
+
+
 async def test_a_host_that_finds_the_client_gone_ends_the_session(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         await client.open()
@@ -463,7 +495,7 @@ async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(
             assert "result" in await client.response(id)
 
 
-@pytest.mark.parametrize("body", ['"result":5', '"error":"no"', '"result":{"a":NaN}', '"nothing":1'])
+@pytest.mark.parametrize("body", ['"result":5', '"result":null', '"error":"no"', '"result":{"a":NaN}', '"nothing":1'])
 async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(server: Server, body: str) -> None:
     pair = make_pair(server)
     async with connected(pair) as client:

@@ -47,7 +47,7 @@ async def sample(_: CreateMessageRequestParams) -> CreateMessageResult:
     return CreateMessageResult(role="assistant", content=TextContent(text="Hello"), model="m")
 
 
-HANDLERS = Handlers(elicit=elicit, sample=sample, roots=(Root(uri="file:///a"),))
+HANDLERS = Handlers(elicit=elicit, sample=sample, roots=(Root(uri="file:///"),))
 
 
 async def said(server: Server, revision: Revision, **arguments: str) -> str:

@@ -13,7 +13,7 @@ from mcp_core.errors import ConnectionEnded, ErrorCode
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2025_03_26, R2025_06_18, R2026_07_28, REVISIONS, Revision
-from mcp_server import Context, Server
+from mcp_server import Context, Server, serve_stream
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
@@ -244,7 +244,15 @@ async def test_a_handler_that_waits_for_the_client_gives_its_slot_back(revision:
 
 
 @pytest.mark.parametrize(
-    "rest", [b'"result":{"roots":NaN}', rb'"result":{"a":"\ud800"}', b'"result":5', b'"error":"no"', b'"what":1']
+    "rest",
+    [
+        b'"result":{"roots":NaN}',
+        rb'"result":{"a":"\ud800"}',
+        b'"result":5',
+        b'"result":null',
+        b'"error":"no"',
+        b'"what":1',
+    ],
 )
 async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(rest: bytes) -> None:
     gate = Gate()
@@ -342,7 +350,7 @@ async def test_a_question_that_is_open_at_the_end_of_input_fails() -> None:
     async with connected(server, R2025_06_18) as client:
         await client.start("tools/call", {"name": "look"})
         await client.wait_for(lambda: len(client.asked) == 1)
-    assert seen == ["the client went away before it answered roots/list"]
+    assert seen == ["the client went away before roots/list was answered"]
 
 
 async def test_the_same_server_serves_many_clients() -> None:
@@ -412,3 +420,39 @@ async def test_a_batch_of_which_nothing_can_be_processed_is_answered_at_once() -
         await client.send([{"jsonrpc": "2.0", "method": 5, "id": 40}, 7])
         answers = await only_batch(client)
         assert [answer["id"] for answer in answers] == [40, None]
+
+
+class Flood:
+    """A client that sends many messages at once, and takes what comes."""
+
+    def __init__(self, *says: bytes) -> None:
+        self.says = list(says)
+        self.answers = b""
+        self.taken: list[int] = []
+        self.turns = 0
+
+    async def receive_some(self) -> bytes:
+        await trio.lowlevel.checkpoint()
+        self.taken.append(self.turns)
+        return self.says.pop(0) if self.says else b""
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        self.answers += bytes(data)
+        await trio.lowlevel.checkpoint()
+
+    async def take_turns(self) -> None:
+        """Another task: counts how often it gets to run."""
+        while True:
+            self.turns += 1
+            await trio.lowlevel.checkpoint()
+
+
+async def test_many_messages_of_one_read_let_other_tasks_run_between_them() -> None:
+    flood = Flood(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 1_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(flood.take_turns)
+        await serve_stream(Gate().server, flood)
+        nursery.cancel_scope.cancel()
+    before, after = flood.taken[:2]
+    assert after - before >= 10
+    assert flood.answers.count(b'"result":{}') == 1_000

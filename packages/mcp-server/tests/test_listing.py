@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Sequence
 
@@ -281,3 +282,17 @@ async def test_pages_are_encoded_once_for_each_revision(monkeypatch: pytest.Monk
     async with connected(server, R2026_07_28) as client:
         assert await walk(client, "tools/list") == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"]]
     assert written == 3
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+async def test_a_cursor_too_long_to_come_back_is_an_internal_error(
+    revision: Revision, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s", version="0", limits=Limits(page_items=1))
+    for letter in "ab":
+        server.add_resource(text, f"{letter}:{'x' * 40_000}", name=letter)
+    async with connected(server, revision) as client:
+        error = as_object((await client.ask("resources/list"))["error"])
+        assert error == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "cursor" in str(record.exc_info)

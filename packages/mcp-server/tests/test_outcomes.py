@@ -26,11 +26,20 @@ from mcp_server._stream import serve_stream
 
 SMALL: Final = Limits(running_requests=2, waiting_requests=2, outgoing_bytes=2_000)
 Memory: TypeAlias = trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]
-TOOLS: Final = ("echo", "wait", "large", "fail", "stubborn", "careless", "look", "look_twice")
+TOOLS: Final = ("echo", "wait", "large", "fail", "stubborn", "careless", "look", "look_twice", "insist")
 
 
-def make_server(limits: Limits) -> Server:
+@attrs.define
+class Pending:
+    """How often handlers asked the client, and how often they learned what came of it."""
+
+    asked: int = 0
+    ended: int = 0
+
+
+def make_server(limits: Limits, pending: Pending | None = None) -> Server:
     """Tools that end in every way there is."""
+    counted = Pending() if pending is None else pending
     server = Server("any", version="0", limits=limits)
 
     @server.tool
@@ -69,16 +78,30 @@ def make_server(limits: Limits) -> Server:
             await trio.sleep(5)
         return "not reached"
 
+    async def ask(context: Context) -> int:
+        counted.asked += 1
+        try:
+            return len(await context.list_roots())
+        finally:
+            counted.ended += 1
+
     @server.tool
     async def look(context: Context) -> str:
-        return str(len(await context.list_roots()))
+        return str(await ask(context))
 
     @server.tool
     async def look_twice(context: Context) -> str:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(context.list_roots)
-            nursery.start_soon(context.list_roots)
+            nursery.start_soon(ask, context)
+            nursery.start_soon(ask, context)
         return "looked"
+
+    @server.tool
+    async def insist(context: Context) -> str:
+        """Takes no cancellation while it waits for the client."""
+        with trio.CancelScope(shield=True):
+            answer = await ask(context)
+        return str(answer)
 
     return server
 
@@ -105,13 +128,18 @@ class Step:
 STEPS: Final = st.lists(
     st.builds(
         Step,
-        kind=st.sampled_from(["call", "call", "call", "batch", "cancel", "reuse"]),
+        kind=st.sampled_from(["call", "call", "call", "batch", "cancel", "reuse", "initialize"]),
         tools=st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3),
         chosen=st.integers(0, 20),
         pause=st.sampled_from([0.0, 0.0, 0.0, 0.5, 4.0]),
     ),
     max_size=12,
 )
+
+
+def _opens(id: JsonValue) -> bool:
+    """Whether it is the id of an `initialize`."""
+    return isinstance(id, str) and id.startswith("session ")
 
 
 class Player:
@@ -125,12 +153,35 @@ class Player:
         self.sent: Counter[JsonValue] = Counter()
         self.answered: Counter[JsonValue] = Counter()
         self.excused: set[JsonValue] = set()
-        """Ids of requests that need not be answered: cancelled, or used again while they might have been in use."""
+        """Ids of requests that need not be answered: cancelled, used again while they might have been in use, or of a
+        session that another one replaced."""
+        self.session = 0
+        self.sent_in: dict[JsonValue, int] = {}
+        """The session in which an id was sent last."""
+        self.open: Counter[tuple[JsonValue, int]] = Counter()
+        """How many answers may come to an id in a session."""
+        self.answered_session = 0
+        """The last session whose `initialize` was answered."""
 
     def request(self, tool: str, id: JsonValue = None) -> JsonObject:
         message = self.raw.request("tools/call", {"name": tool, "arguments": {}}, id=id)
         self.sent[message["id"]] += 1
+        self.sent_in[message["id"]] = self.session
+        self.open[message["id"], self.session] += 1
         return message
+
+    async def initialize(self) -> None:
+        """Opens a session, which ends the one before."""
+        self.excused |= {id for id, count in self.sent.items() if self.answered[id] < count}
+        self.session += 1
+        id = f"session {self.session}"
+        self.sent[id] += 1
+        self.sent_in[id] = self.session
+        self.open[id, self.session] += 1
+        params: JsonObject = {"protocolVersion": self.raw.revision.name, "capabilities": {"roots": {}}}
+        params["clientInfo"] = {"name": "player", "version": "0"}
+        await self.send(self.raw.request("initialize", params, id=id))
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def send(self, message: JsonValue) -> None:
         # After a cut nobody listens any more.
@@ -140,7 +191,7 @@ class Player:
 
     async def play(self, steps: list[Step]) -> None:
         for step in steps:
-            ids = sorted(self.sent, key=str)
+            ids = sorted((id for id in self.sent if not _opens(id)), key=str)
             chosen = ids[step.chosen % len(ids)] if ids else None
             if step.kind == "batch" and self.raw.revision is R2025_03_26:
                 await self.send([self.request(tool) for tool in step.tools])
@@ -149,6 +200,12 @@ class Player:
                 await self.send(
                     {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": chosen}}
                 )
+            elif step.kind == "initialize" and not self.raw.modern:
+                # The next client of a bridge counts from the beginning as well.
+                await self.initialize()
+                if chosen is not None:
+                    self.excused.add(chosen)
+                    await self.send(self.request(step.tools[0], chosen))
             elif step.kind == "reuse" and chosen is not None:
                 self.excused.add(chosen)
                 await self.send(self.request(step.tools[0], chosen))
@@ -173,14 +230,20 @@ class Player:
 
     async def take(self, message: JsonObject) -> None:
         if "method" not in message:
-            self.answered[message["id"]] += 1
+            id = message["id"]
+            if _opens(id):
+                self.answered_session = self.sent_in[id]
+            self.open[id, self.answered_session] -= 1
+            assert self.open[id, self.answered_session] >= 0, f"{id!r} was answered in another session"
+            self.answered[id] += 1
             self.opened.set()
         elif message["method"] == "roots/list":
             await self.send({"jsonrpc": "2.0", "id": message["id"], "result": {"roots": []}})
 
 
-async def play(revision: Revision, steps: list[Step], slowness: float, cut_after: int | None) -> None:
-    server = make_server(SMALL)
+async def play(revision: Revision, steps: list[Step], slowness: float, cut_after: int | None, cut: str) -> None:
+    pending = Pending()
+    server = make_server(SMALL, pending)
     connection = server.connection()
     links: list[Link] = []
     ours, theirs = trio.testing.memory_stream_pair()
@@ -192,12 +255,8 @@ async def play(revision: Revision, steps: list[Step], slowness: float, cut_after
             nursery.start_soon(serve_stream_to_its_end, server, connection, theirs, links)
             nursery.start_soon(player.read)
             if not player.raw.modern:
-                player.sent[0] += 1
-                params: JsonObject = {"protocolVersion": revision.name, "capabilities": {"roots": {}}}
-                params["clientInfo"] = {"name": "player", "version": "0"}
-                await player.send(player.raw.request("initialize", params, id=0))
+                await player.initialize()
                 await player.opened.wait()
-                await player.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
             if cut_after is None:
                 await player.play(steps)
                 # Everything can be answered, and has to be.
@@ -209,11 +268,18 @@ async def play(revision: Revision, steps: list[Step], slowness: float, cut_after
             else:
                 with trio.move_on_after(cut_after):
                     await player.play(steps)
-                await ours.send_stream.aclose()
-                if cut_after % 2:
+                if cut != "output":
+                    await ours.send_stream.aclose()
+                if cut != "input":
                     await ours.receive_stream.aclose()
-                    nursery.cancel_scope.deadline = trio.current_time() + 100
+                if cut == "output":
+                    # The answer is the write that fails at the latest.
+                    await player.send(player.raw.request("ping", id="last"))
     assert all(player.answered[id] <= player.sent[id] for id in player.answered)
+    # Whatever ended it: what was asked of the client has one outcome, and the engine holds nothing of it.
+    assert pending.asked == pending.ended
+    assert connection.asked == {}
+    assert len(links[0]._questions) == 0
 
 
 async def serve_stream_to_its_end(
@@ -233,11 +299,12 @@ async def serve_stream_to_its_end(
     steps=STEPS,
     slowness=st.sampled_from([0.0, 0.3]),
     cut_after=st.none() | st.integers(0, 8),
+    cut=st.sampled_from(["input", "output", "both"]),
 )
 def test_each_request_has_one_outcome_and_leaves_nothing(
-    revision: Revision, steps: list[Step], slowness: float, cut_after: int | None
+    revision: Revision, steps: list[Step], slowness: float, cut_after: int | None, cut: str
 ) -> None:
-    trio.run(play, revision, steps, slowness, cut_after, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(play, revision, steps, slowness, cut_after, cut, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 # --- one by one ------------------------------------------------------------------------------------------------------

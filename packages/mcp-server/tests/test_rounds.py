@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import math
 from typing import Literal
 
@@ -14,6 +15,7 @@ from raw_client import Answer, RawClient, as_list, as_object, connected, text_of
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits import Limits
 from mcp_core.methods import ELICITATION_CREATE, PING
 from mcp_core.revisions import (
     LEGACY,
@@ -25,7 +27,7 @@ from mcp_core.revisions import (
     REVISIONS,
     Revision,
 )
-from mcp_server import Accepted, Context, Declined, Dismissed, InputPolicy, InvalidAnswer, Server
+from mcp_server import Accepted, Context, Declined, Dismissed, InputPolicy, InputRequired, InvalidAnswer, Server
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 WITH_FORMS = pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
@@ -681,20 +683,6 @@ async def test_rounds_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
         assert client.rounds == 3
 
 
-async def test_a_state_that_grows_too_large_is_an_error() -> None:
-    server = Server("s", version="0")
-
-    @server.tool
-    async def hoard(context: Context) -> str:
-        await context.once("much", lambda: "x" * 1_000_000)
-        await context.list_roots()
-        return ""
-
-    async with connected(server, R2026_07_28) as client:
-        error = await client.fail("tools/call", {"name": "hoard"})
-        assert "characters of a requestState" in str(error["message"])
-
-
 async def test_a_client_that_cancels_gets_no_questions() -> None:
     server = Server("s", version="0")
     started = trio.Event()
@@ -756,3 +744,47 @@ async def test_two_side_effects_may_run_at_the_same_time() -> None:
     async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
         assert await client.text("order") == "ok"
         assert done == ["begun", "begun", "short", "long"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "size", "setting"),
+    [(Limits(), 2**20, "InputRequired.state"), (Limits(message_bytes=4_096), 2_000, "Limits.message_bytes")],
+)
+@pytest.mark.parametrize("by_hand", [True, False])
+async def test_a_state_too_large_to_come_back_is_an_internal_error_and_never_sent(
+    limits: Limits, size: int, setting: str, by_hand: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("asks", version="0", limits=limits)
+
+    @server.tool
+    async def keep(context: Context) -> str | InputRequired:
+        if by_hand:
+            return InputRequired({"who": t.ListRootsRequestParams()}, state="secret" + "x" * size)
+        await context.once("much", lambda: "secret" + "x" * size)
+        await context.list_roots()
+        return "never"
+
+    async with connected(server, R2026_07_28) as client:
+        response = await client.response(await client.start("tools/call", {"name": "keep", "arguments": {}}, id="q7"))
+        assert response["error"] == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.levelno == logging.ERROR
+    said = record.getMessage()
+    assert "requestState" in said
+    assert setting in said
+    assert "'q7'" in said
+    assert "secret" not in said
+    assert record.exc_info is None
+
+
+async def test_a_state_that_can_come_back_does() -> None:
+    server = Server("asks", version="0", limits=Limits(message_bytes=8_192))
+
+    @server.tool
+    async def keep(context: Context) -> str:
+        kept = await context.once("much", lambda: "x" * 2_000)
+        roots = await context.list_roots()
+        return f"{len(str(kept))} {len(roots)}"
+
+    async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
+        assert text_of(await client.call("tools/call", {"name": "keep", "arguments": {}})) == "2000 0"

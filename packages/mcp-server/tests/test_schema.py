@@ -58,6 +58,16 @@ def test_each_problem_says_where_and_what() -> None:
     assert str(problems[0]) == '$.a: "x" is not of type "integer"'
 
 
+@pytest.mark.parametrize("wrong", [[1] * 1_001, [[1] * 1_001], {"a": [1] * 1_001}, [[1]] * 501])
+def test_a_large_value_is_reported_by_its_first_problem(wrong: JsonValue) -> None:
+    item: JsonObject = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/all"}]}
+    nested: JsonObject = {"type": ["array", "object"], "items": item, "additionalProperties": item}
+    schema: JsonObject = {"$ref": "#/$defs/all", "$defs": {"all": nested}}
+    (problem,) = compile_schema(schema).validate(wrong)
+    assert problem.path.startswith("$")
+    assert len(problem.message) <= 303
+
+
 def test_no_more_problems_are_reported_than_the_limit() -> None:
     validator = compile_schema({"items": {"type": "string"}}, limits=SchemaLimits(problems=3))
     assert len(validator.validate([1, 2, 3, 4, 5])) == 3

@@ -947,3 +947,42 @@ async def test_notifications_of_the_client_are_read(server: Server, caplog: pyte
 def test_what_is_offered_can_be_had_as_values(server: Server) -> None:
     offered = server.offered()
     assert [len(each) for each in offered.values()] == [4, 1, 1, 1]
+
+
+LONG_URI = "city://" + "x" * 65_536
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "revision"),
+    [
+        ("resources/read", {"uri": LONG_URI}, R2025_06_18),
+        ("resources/read", {"uri": LONG_URI}, R2026_07_28),
+        ("resources/read", {"uri": "city://" + "\u00e9" * 33_000}, R2026_07_28),
+        ("resources/subscribe", {"uri": LONG_URI}, R2025_06_18),
+        ("resources/unsubscribe", {"uri": LONG_URI}, R2025_06_18),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/resource", "uri": LONG_URI}, "argument": {"name": "name", "value": ""}},
+            R2025_06_18,
+        ),
+        ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a:b", LONG_URI]}}, R2026_07_28),
+    ],
+)
+async def test_a_uri_over_the_bound_is_answered_with_invalid_params(
+    server: Server, method: str, params: JsonObject, revision: Revision, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(server, revision) as client:
+        error = as_object((await client.ask(method, params))["error"])
+        assert error["code"] == ErrorCode.INVALID_PARAMS
+        # What is watched is kept, and has a bound of its own.
+        watches = method in {"resources/subscribe", "subscriptions/listen"}
+        assert ("Limits.uri_chars" if watches else "MAX_URI_BYTES") in str(error["message"])
+        assert len(str(error)) < 4_096
+    assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
+
+
+async def test_a_uri_at_the_bound_is_looked_for(server: Server) -> None:
+    async with connected(server, R2025_06_18) as client:
+        uri = "city://" + "x" * (65_536 - 7)
+        error = as_object((await client.ask("resources/read", {"uri": uri}))["error"])
+        assert error["code"] == ErrorCode.RESOURCE_NOT_FOUND

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import difflib
 import enum
-import functools
 import math
 import pathlib
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -32,6 +33,7 @@ from typing import (
 import attrs
 import jsonschema_rs
 import pytest
+from counted_calls import calls_of
 from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
@@ -481,8 +483,107 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_a_flood_of_problems_is_shortened_in_the_text() -> None:
     with pytest.raises(InvalidArguments) as caught:
         one(list[int]).bind({"x": ["a"] * 100})
-    assert len(caught.value.problems) == 100
-    assert "and 80 more" in str(caught.value)
+    assert len(caught.value.problems) == 20
+    assert str(caught.value).endswith("\n- and more")
+
+
+def test_unknown_arguments_by_the_thousand_are_compared_with_known_ones_five_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[str] = []
+    compare = difflib.get_close_matches
+
+    def counted(word: str, names: Iterable[str], n: int) -> list[str]:
+        compared.append(word)
+        return compare(word, list(names), n=n)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    with pytest.raises(InvalidArguments) as caught:
+        parameters(everything, injected=[Context]).bind(
+            {"query": "", **{f"limi{number}": 1 for number in range(9_000)}}
+        )
+    assert len(compared) == 5
+    assert len(str(caught.value)) < 4_096
+    assert caught.value.problems[0] == Problem("limi0", "the name 'limit'", "an unknown name")
+
+
+@attrs.define
+class Wrong:
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (list[int], [""] * 50_000),
+        (list[Wrong], [{}] * 50_000),
+        (list[list[int]], [[""]] * 50_000),
+        (dict[str, int], {str(number): "" for number in range(50_000)}),
+        (list[int | list[int]], [""] * 50_000),
+    ],
+)
+def test_wrong_items_by_the_thousand_are_read_up_to_the_last_one_that_is_reported(
+    kind: object, value: JsonValue
+) -> None:
+    bind = one(kind).bind
+    assert calls_of(lambda: bind({"x": value}), raises=InvalidArguments) < 2_000
+
+
+@attrs.define
+class Plus:
+    left: Plus | Times | int
+    plus: int
+
+
+@attrs.define
+class Times:
+    left: Plus | Times | int
+    times: int
+
+
+def test_deeply_nested_unions_are_read_in_linear_time() -> None:
+    def nested(depth: int) -> JsonValue:
+        value: JsonValue = 0
+        for _ in range(depth):
+            value = {"left": value, "wrong": 0}
+        return value
+
+    bind = one(Plus | Times | int).bind
+    few, many = (calls_of(partial(bind, {"x": nested(depth)}), raises=InvalidArguments) for depth in (6, 12))
+    assert many < 4 * few
+
+
+def test_nested_unions_are_read_by_the_member_that_fits() -> None:
+    value: JsonValue = {"left": {"left": {"left": 1, "plus": 2}, "times": 3}, "plus": 4}
+    found = one(Plus | Times | int).bind({"x": value})
+    assert found == {"x": Plus(Times(Plus(1, 2), 3), 4)}
+
+
+@attrs.define
+class Circle:
+    kind: Literal["circle"]
+    radius: int
+
+
+@attrs.define
+class Square:
+    kind: Literal["square"]
+    side: int
+
+
+def test_an_object_of_a_union_is_told_apart_by_its_choices() -> None:
+    bind = one(Circle | Square).bind
+    assert bind({"x": {"kind": "square", "side": 1}}) == {"x": Square("square", 1)}
+    with pytest.raises(InvalidArguments) as caught:
+        bind({"x": {"kind": "square", "side": "", "radius": 1}})
+    assert [problem.path for problem in caught.value.problems] == ["x.side", "x.radius"]
+
+
+def test_integers_with_one_hash_are_not_put_into_a_set() -> None:
+    modulus = 2**61 - 1
+    with pytest.raises(InvalidArguments, match="an array without duplicates"):
+        one(frozenset[int]).bind({"x": [modulus * number for number in range(5_000)]})
+    assert one(frozenset[int]).bind({"x": [0, modulus]}) == {"x": frozenset({0, modulus})}
 
 
 @pytest.mark.spec("tools.input-schema-object", "tools.input-schema-valid")
@@ -566,10 +667,10 @@ def test_methods_partials_wrappers_and_callables_are_functions() -> None:
 
     def two(x: Point, y: int) -> None: ...
 
-    @functools.wraps(two)
+    @wraps(two)
     def wrapper(*args: object, **kwargs: object) -> None: ...
 
-    for function in (Thing().method, Thing(), functools.partial(two, y=1)):
+    for function in (Thing().method, Thing(), partial(two, y=1)):
         assert parameters(function).bind({"x": {"x": 1}}) == {"x": Point(1)}
     assert parameters(Thing().method).description == "A method."
     assert parameters(wrapper).bind({"x": {"x": 1}, "y": 2}) == {"x": Point(1), "y": 2}

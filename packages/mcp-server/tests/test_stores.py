@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +17,22 @@ from pathlib import Path
 import attrs
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.jsonrpc.messages import RequestId
 from mcp_core.limits import Limits
-from mcp_server import MemoryStore, SessionRecord, SessionStore, SqliteStore, StoredEvent, StoreError
+from mcp_server import (
+    MemoryStore,
+    PendingNotification,
+    SessionRecord,
+    SessionStore,
+    SqliteStore,
+    StoredEvent,
+    StoreError,
+)
 from mcp_server.store_contract import DURABLE_STORE_CHECKS, STORE_CHECKS, StoreCheck
 
 _RECORD = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
@@ -242,18 +252,6 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "sessions.sqlite"
-    await SqliteStore(path).aclose()
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    connection.close()
-    with pytest.raises(
-        StoreError, match="has format 2, and this version of mcp_server reads format 1: use the version"
-    ):
-        SqliteStore(path)
-
-
 @pytest.mark.parametrize(
     "content", [b"this is no database, but a text of some length " * 40, b"SQLite format 3\0broken"]
 )
@@ -345,7 +343,7 @@ def test_a_program_that_forgets_to_close_its_store_ends(tmp_path: Path) -> None:
         f"store = SqliteStore({str(tmp_path / 'sessions.sqlite')!r})\n"
         "async def main():\n"
         "    with trio.move_on_after(0):\n"
-        "        await store.purge(1.0)\n"
+        "        await store.purge(1.0, 1.0)\n"
         "trio.run(main)\n"
     )
     subprocess.run([sys.executable, "-c", code], timeout=30, check=True)
@@ -390,6 +388,16 @@ async def test_the_events_of_all_sessions_together_are_bounded_and_the_oldest_go
     assert await _kept(store, "c") == [1]
 
 
+async def test_events_of_a_small_session_outlast_those_of_larger_ones_that_are_newer() -> None:
+    store = MemoryStore(limits=Limits(stored_bytes=1_000))
+    await _with_events(store, "small", 50, 50)
+    await _with_events(store, "large", 300, 300, 200)
+    await _with_events(store, "new", 200)
+    assert await _kept(store, "small") == [1, 2]
+    assert await _kept(store, "large") == [3]
+    assert await _kept(store, "new") == [1]
+
+
 async def test_where_only_answers_are_left_whole_sessions_go() -> None:
     store = MemoryStore(limits=Limits(stored_bytes=1_000))
     for id in ("a", "b", "c"):
@@ -409,5 +417,96 @@ async def test_what_is_counted_is_what_is_there() -> None:
     assert store._bytes == 150
     await store.delete("b")
     assert store._bytes == 50
-    assert await store.purge(_RECORD.used_at + 1) == 1
+    assert await store.purge(_RECORD.used_at + 1, 9.0) == 1
     assert store._bytes == 0
+
+
+# --- changes that are announced ------------------------------------------------------------------------------------
+
+_TOOLS = PendingNotification("notifications/tools/list_changed")
+
+
+async def test_changes_announced_faster_than_they_are_recorded_do_not_fill_the_queue(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    await store.save(_RECORD)
+    await store.subscribe("a", "test://x")
+    released = threading.Event()
+    store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # what it returns does not matter
+    asked = store.thread.asked
+    updates = [PendingNotification("notifications/resources/updated", f"test://x/{number}") for number in range(3)]
+    for _ in range(10_000):
+        for each in (*updates, _TOOLS):
+            store.record_notification(each)
+    assert store.thread.asked == asked + 1
+    released.set()
+    assert await store.pending_notifications("a") == (*updates, _TOOLS)
+    store.record_notification(_TOOLS)
+    assert store.thread.asked == asked + 3
+    await store.aclose()
+
+
+async def test_change_announced_after_an_event_is_recorded_after_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    await store.save(_RECORD)
+    await store.begin("a", 2, ())
+    released = threading.Event()
+    store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # what it returns does not matter
+    store.record_notification(_TOOLS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.append, "a", [StoredEvent(2, 1, b"{}", notification=_TOOLS)])
+        await trio.testing.wait_all_tasks_blocked()
+        store.record_notification(_TOOLS)
+        released.set()
+    assert await store.pending_notifications("a") == (_TOOLS,)
+    await store.aclose()
+
+
+async def test_change_that_cannot_be_recorded_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    await store.save(_RECORD)
+    for expected in (1, 2):
+        store.thread.connection.execute("PRAGMA query_only = ON")
+        for _ in range(3):
+            store.record_notification(_TOOLS)
+            await store.load("a")
+        assert len(caplog.records) == expected
+        store.thread.connection.execute("PRAGMA query_only = OFF")
+        store.record_notification(_TOOLS)
+        assert await store.pending_notifications("a") == (_TOOLS,)
+    assert "changes are not recorded" in caplog.records[0].getMessage()
+    assert "sessions.sqlite failed: attempt to write a readonly database" in caplog.records[0].getMessage()
+    await store.aclose()
+
+
+class _Deaf(SqliteStore):
+    def record_notification(self, notification: PendingNotification) -> None:
+        pass
+
+
+class _Repeating(SqliteStore):
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await super().append(session, [attrs.evolve(each, notification=None) for each in events])
+
+
+class _Torn(SqliteStore):
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await self.remove_notifications(session, [each.notification for each in events if each.notification])
+        await super().append(session, events)
+
+
+@pytest.mark.parametrize("kind", [_Deaf, _Repeating, _Torn])
+async def test_a_store_that_loses_or_repeats_changes_is_found_out(kind: type[SqliteStore], tmp_path: Path) -> None:
+    broken = []
+    for number, check in enumerate(DURABLE_STORE_CHECKS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+
+        async def open_store(limits: Limits, folder: Path = folder) -> SessionStore:
+            return kind(folder / "sessions.sqlite", limits=limits)
+
+        try:
+            await check(open_store)
+        except AssertionError:
+            broken.append(check)
+    assert broken
+    assert len(broken) < len(DURABLE_STORE_CHECKS)

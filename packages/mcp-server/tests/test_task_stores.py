@@ -212,9 +212,9 @@ class _Broken(MemoryTaskStore):
         await self._fail("unfinished")
         return await super().unfinished()
 
-    async def purge(self, now: float) -> float | None:
+    async def purge(self, expired_by: float, now: float) -> float | None:
         await self._fail("purge")
-        return await super().purge(now)
+        return await super().purge(expired_by, now)
 
 
 @pytest.mark.spec("tasks.internal-error", "tasks.internal-32603")

@@ -735,12 +735,13 @@ async def test_a_task_is_unknown_when_its_time_has_passed(
     async with client_of(make_server(gates, tasks=TaskPolicy(store=store)), revision) as client:
         task = await begin(client, "must")
         await until(client, task, "completed")
-        now = time.time()
+        now, steady = time.time(), time.monotonic()
         monkeypatch.setattr("time.time", lambda: now + 3_601)
+        monkeypatch.setattr("time.monotonic", lambda: steady + 3_601)
         assert (await client.fail("tasks/get", {"taskId": task["taskId"]}))["code"] == -32602
         if not client.modern:
             assert (await client.call("tasks/list"))["tasks"] == []
-    assert await store.purge(now + 3_601) is None
+    assert await store.purge(now + 3_601, now + 3_601) is None
 
 
 async def test_a_task_that_takes_longer_than_it_is_kept_is_ended(
@@ -760,8 +761,9 @@ async def test_what_is_forgotten_is_forgotten_without_being_asked_for(
     gates: Gates, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryTaskStore()
-    began = time.time()
+    began, steady = time.time(), time.monotonic()
     monkeypatch.setattr("time.time", lambda: began + trio.current_time())
+    monkeypatch.setattr("time.monotonic", lambda: steady + trio.current_time())
     async with client_of(make_server(gates, tasks=TaskPolicy(store=store, ttl=5)), R2026_07_28) as client:
         await begin(client, "must")
         await trio.sleep(4)

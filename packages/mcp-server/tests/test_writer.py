@@ -128,14 +128,34 @@ async def test_when_the_writer_is_cancelled_nobody_waits() -> None:
     assert not writer.broken
 
 
-async def test_a_pipe_that_breaks_at_once_is_noticed_by_the_task_that_writes() -> None:
+async def test_writer_whose_first_immediate_write_fails_says_so_at_once_and_writes_nothing_more() -> None:
     sink = Sink(100)
     sink.broken = True
     sink.open.set()
-    writer = JoiningWriter(sink.send_all, 100, sink.write_now)
+    said: list[str] = []
+    writer = JoiningWriter(sink.send_all, 100, sink.write_now, lambda: said.append("broken"))
+    writer.put_nowait(b"a")
+    assert said == ["broken"]
+    assert writer.broken
+    assert isinstance(writer.failure, OSError)
+    writer.put_nowait(b"b")
+    await writer.put(b"c")
+    assert not writer.offer(b"d")
+    await writer.run()
+    assert said == ["broken"]
+    assert sink.writes == []
+
+
+async def test_writer_whose_stream_breaks_says_so_once() -> None:
+    sink = Sink()
+    sink.broken = True
+    sink.open.set()
+    said: list[str] = []
+    writer = JoiningWriter(sink.send_all, 100, on_broken=lambda: said.append("broken"))
     writer.put_nowait(b"a")
     await writer.run()
-    assert writer.broken
+    assert said == ["broken"]
+    assert isinstance(writer.failure, trio.BrokenResourceError)
 
 
 async def test_what_nobody_waits_for_is_counted() -> None:

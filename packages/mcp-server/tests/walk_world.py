@@ -166,7 +166,7 @@ class Party:
             outgoing = connection.progress(id, 1)
             if outgoing is not None:
                 await self.client._link.transport.send(outgoing.message)
-        return [t.Root(uri="file:///home/ada")]
+        return [t.Root(uri="file:///")]
 
 
 def _taker(take: Callable[[], None]) -> Callable[[object], None]:

@@ -20,7 +20,7 @@ from mcp_server._cache_hint import CacheHint
 from mcp_server._context import Context
 from mcp_server._depends import Depends
 from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
-from mcp_server._errors import NotRunning, RegistrationError, ToolError
+from mcp_server._errors import NotRunning, OutputBroken, RegistrationError, ToolError
 from mcp_server._host_timeouts import HostTimeouts
 from mcp_server._http_endpoint import HttpEndpoint
 from mcp_server._input_required import Answer, InputRequired, Question
@@ -37,7 +37,14 @@ from mcp_server._signals import stopped_by_signals
 from mcp_server._signature import Param
 from mcp_server._store_memory import MemoryStore
 from mcp_server._store_sqlite import SqliteStore
-from mcp_server._stores import SessionRecord, SessionStore, StoredEvent, StoredStream, StoreError
+from mcp_server._stores import (
+    PendingNotification,
+    SessionRecord,
+    SessionStore,
+    StoredEvent,
+    StoredStream,
+    StoreError,
+)
 from mcp_server._task_policy import TaskPolicy
 from mcp_server._task_store_memory import MemoryTaskStore
 from mcp_server._task_store_sqlite import SqliteTaskStore
@@ -69,7 +76,9 @@ __all__ = [
     "MemoryStore",
     "MemoryTaskStore",
     "NotRunning",
+    "OutputBroken",
     "Param",
+    "PendingNotification",
     "PromptOptions",
     "Question",
     "RegistrationError",

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import NotificationReceived, Outgoing
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.errors import LimitExceeded
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
     from mcp_server._gate import Identity
@@ -107,6 +109,10 @@ class Call:
     """What it counts for while it waits for others to end, in bytes."""
     identity: Identity | None = None
     """Who sent it; `None` for a pipe."""
+    charge: MemoryCharge | None = None
+    """Its memory, where it outlives what it came in."""
+    dropped: LimitExceeded | None = None
+    """Why it was ended to make room for others, after its client had left."""
 
 
 class Line(ABC):
@@ -167,6 +173,11 @@ class Line(ABC):
         """Lets the connection go that the answer to `call` was to come by, where the client can come back for it."""
         await trio.lowlevel.checkpoint()
 
+    @property
+    def session_audience(self) -> Audience:
+        """The target of notifications that concern the legacy session alone, such as the status of its tasks."""
+        raise LocalProtocolError("no legacy session is open on this connection")
+
     # --- for those who run calls -----------------------------------------------------------------------------------
 
     async def _run(self, call: Call) -> Outgoing | None:
@@ -180,12 +191,16 @@ class Line(ABC):
             outcome = await self._outcome(call)
         if call.scope.cancelled_caught:
             # By the client, or by the handler itself: it has a question that only the next round can answer.
-            outcome = self._service.input_required(call)
+            if call.dropped is None:
+                outcome = self._service.input_required(call)
+            else:
+                outcome = RequestFailed(f"ended, since its client had left: {call.dropped.message}")
         if outcome is None:
             return None
         if call.pace is not None:
             await call.pace.flush()
-        return self._finish(call.request.id, outcome)
+        # A session that ended while the handler ran has another line, on which nothing is sent.
+        return call.link._finish(call.request.id, outcome)  # noqa: SLF001  # of the same class
 
     async def _outcome(self, call: Call) -> object:
         """The result of the handler, or the error to be sent."""
@@ -245,7 +260,8 @@ class _Waiter:
     """A task that waits for the answer to a request of ours."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
-    outcome: object = None
+    outcome: AnswerReceived | FailureReceived | str = ""
+    """The answer, or why none will come."""
 
 
 class Questions:
@@ -304,7 +320,8 @@ class Questions:
         if isinstance(waiter.outcome, FailureReceived):
             raise waiter.outcome.error
         self._connection.forget(id)
-        raise ClientLeft(f"the client went away before it answered {row.name}")
+        why = waiter.outcome or "the client went away"
+        raise ClientLeft(f"{why} before {row.name} was answered")
 
     def settle(self, event: AnswerReceived | FailureReceived) -> None:
         """An answer came."""
@@ -317,16 +334,18 @@ class Questions:
         """How many answers are waited for."""
         return len(self._waiting)
 
-    def end(self) -> None:
-        """No answer comes any more."""
+    def end(self, why: str = "the client went away") -> None:
+        """Fail all that wait, since no answer comes any more. `why` begins the message of the error."""
         for waiter in self._waiting.values():
+            waiter.outcome = why
             waiter.done.set()
+        self._waiting.clear()
 
 
-def encoded(answer: Answer) -> tuple[Answer, bytes]:
-    """An answer in JSON. Gives another one, an error, where JSON cannot say it; and its bytes."""
+def encoded(answer: Answer, *, null_id: bool = False) -> tuple[Answer, bytes]:
+    """Return an answer and its bytes; of another one, an error, where JSON cannot say it. `null_id`: see `encode`."""
     try:
-        return answer, encode(answer, null_id=False)
+        return answer, encode(answer, null_id=null_id)
     except LocalProtocolError:
         # JSON cannot say it, as half of a surrogate pair. Nothing was sent, so that the error can be.
         _log.exception("the result of request %r cannot be sent", answer.id)

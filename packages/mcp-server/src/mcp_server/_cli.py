@@ -20,6 +20,7 @@ from mcp_core.convert import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
 from mcp_server import _cli_auth_server, _cli_http
+from mcp_server._errors import OutputBroken
 from mcp_server._serve import serve_stdio
 from mcp_server._server import Server
 
@@ -36,6 +37,9 @@ _DEFAULT: Final = "server"
 
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
+_OUTPUT_BROKEN: Final = 74
+"""The status when stdout cannot be written: `EX_IOERR` of sysexits.h."""
+
 _EPILOG: Final = """\
 TARGET is where the server stands:
   package.module:name      a name in a module, found from the current folder as well
@@ -44,7 +48,8 @@ The name may be left out, it is then `server`. It stands for a Server, or for a 
 makes one.
 
 status: 0 the client ended the connection, or over HTTP the server was told to stop; 1 the server failed; 2 the target or
-an option cannot be used; 130 interrupted.
+an option cannot be used; 74 stdout cannot be written, as when the client closes it before the end of its requests; 130
+interrupted.
 """
 
 
@@ -137,6 +142,9 @@ def _status(run: Callable[[], None]) -> int:
     except (_cli_auth_server.AuthServerError, _cli_http.OptionError) as error:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
+    except OutputBroken as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return _OUTPUT_BROKEN
     except KeyboardInterrupt:
         return 130
     except BaseExceptionGroup as group:

@@ -12,8 +12,8 @@ import trio
 from mcp_core.errors import McpError
 from mcp_core.oauth.urls import parse_url
 from mcp_server._bind import listen
-from mcp_server._serve_http import tls_context
 from mcp_server._signals import stopped_by_signals
+from mcp_server._tls import tls_context
 
 if TYPE_CHECKING:
     import argparse

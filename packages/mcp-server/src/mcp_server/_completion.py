@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.excerpts import quoted
 from mcp_core.methods import COMPLETION_COMPLETE
 from mcp_core.types import (
     MAX_COMPLETION_VALUES,
@@ -121,7 +122,7 @@ class Completions:
             known = ()  # a resource without variables has nothing to be completed
         if params.argument.name not in known:
             raise RequestFailed(
-                f"{name!r} has no argument {params.argument.name!r}; it has {', '.join(known) or 'none'}",
+                f"{quoted(name)} has no argument {quoted(params.argument.name)}; it has {', '.join(known) or 'none'}",
                 code=ErrorCode.INVALID_PARAMS,
             )
         entry = self._entries.get((is_prompt, name, params.argument.name))

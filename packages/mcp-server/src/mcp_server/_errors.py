@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mcp_core.errors import McpError
+from mcp_core.errors import ConnectionEnded, McpError
 
-__all__ = ["InvalidResult", "NotRunning", "RegistrationError", "ToolError"]
+__all__ = ["InvalidResult", "NotRunning", "OutputBroken", "RegistrationError", "ToolError"]
 
 
 class RegistrationError(McpError):
@@ -22,6 +22,10 @@ class NotRunning(McpError):
             f"the server {server!r} is not running: serve it with serve_stdio, serve_http or serve_stream; a host that"
             " mounts its endpoint either sends it the life-span events of ASGI, or runs `async with server.running():`"
         )
+
+
+class OutputBroken(ConnectionEnded):
+    """The stdout of a server cannot be written any more, so that no answer reaches the client. The message says why."""
 
 
 class ToolError(McpError):

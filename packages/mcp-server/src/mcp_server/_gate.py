@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 import attrs
 
 from mcp_core.errors import AccessDenied, ErrorCode
+from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.responses import Refusal, Responses, id_of
 from mcp_core.oauth.principal import Principal
@@ -108,7 +109,7 @@ class NamedGate:
             challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
             return Denial(status=denied.status, message=denied.message, headers=challenges)
         except Exception:  # noqa: BLE001 -- whatever the author's function raises: logged, and told in general
-            _log.exception("it cannot be told who sends %s %s", http.method, http.path)
+            _log.exception("identify failed for %s %s", http.method, shown(http.path))
             return INTERNAL
         return Identity(principal=Principal(subject=who) if isinstance(who, str) else who)
 

@@ -14,17 +14,22 @@ it keep or wait for, and a stop that breaks off nothing.
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
 import socket
 import time
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.memory_budget import MemoryBudget
 from mcp_server._host_connection import Connection
 from mcp_server._host_pipe import SocketPipe, StreamPipe
+from mcp_server._host_response import plain_response
 from mcp_server._host_timeouts import HostTimeouts, Housekeeper
 
 if TYPE_CHECKING:
@@ -42,6 +47,12 @@ __all__ = ["Host"]
 
 _log: Final = logging.getLogger("mcp_server")
 
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""There are as many open files as the process or the system may have."""
+
+_WARN_PAUSE: Final = 60.0
+"""Seconds between two warnings of that."""
+
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds before the next try when there is no room for another connection: there will be once some end."""
 
@@ -52,6 +63,7 @@ class Host:
     Args:
         app: The application. Only scopes of type `http` are made; no lifespan.
         limits: `connections`, `header_bytes` and `message_bytes` count here.
+        budget: What heads and output are charged to. `None`: a budget of the host alone, of `Limits.total_bytes`.
         timeouts: How long it waits for clients.
         tls: Makes it HTTPS.
     """
@@ -63,7 +75,10 @@ class Host:
         limits: Limits = SERVER_LIMITS,
         timeouts: HostTimeouts | None = None,
         tls: ssl.SSLContext | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
+        self.budget: Final = MemoryBudget(limits.total_bytes) if budget is None else budget
+        """The memory that clients occupy."""
         self.app: Final = app
         """The application."""
         self.limits: Final = limits
@@ -80,6 +95,7 @@ class Host:
         self._one_ended = trio.Event()
         # How many of the connections have nobody at the other end.
         self._abandoned = 0
+        self._warned_at = -math.inf
         self._date = b""
         self._date_of = 0
 
@@ -190,22 +206,41 @@ class Host:
                 try:
                     sock, address = await listener.socket.accept()
                 except OSError as error:
-                    # Too many open files, as a rule; or the client has gone already.
-                    _log.warning("cannot accept a connection: %s", error)
+                    self._accept_failed(error)
                     await trio.sleep(_ACCEPT_PAUSE)
                     continue
                 self._begin(sock, (str(address[0]), int(address[1])))
 
+    def _accept_failed(self, error: OSError) -> None:
+        if error.errno not in _NO_DESCRIPTORS:
+            _log.debug("cannot accept a connection: %s", error)  # as a rule the client has gone already
+            return
+        # Other parts of the process, or of the system, have more files open than was foreseen.
+        self._evict()
+        now = trio.current_time()
+        if now - self._warned_at >= _WARN_PAUSE:
+            self._warned_at = now
+            _log.warning(
+                "cannot accept connections: %s; %d are open. Raise the limit on open files (ulimit -n) or lower"
+                " Limits.connections",
+                error,
+                self.connections,
+            )
+
     async def _wait_for_room(self) -> None:
-        """Somebody wants to connect: what is idle for longest has to make room, if there is such a connection."""
+        """Make room for a client that connects, at the cost of the connection that can best be spared."""
         while self.is_full:
-            for connection in self._connections:
-                if connection.idle:
-                    connection.hurry()
-                    break
-            # Or another one becomes idle, which nobody is told.
+            self._evict()
+            # Where no connection can be spared, one may become idle, which is not reported here.
             with trio.move_on_after(_ACCEPT_PAUSE):
                 await self._one_ended.wait()
+
+    def _evict(self) -> None:
+        """Drop the connection that can best be spared, if there is one."""
+        now = trio.current_time()
+        candidates = [(key, each) for each in self._connections if (key := each.evictable(now)) is not None]
+        if candidates:
+            min(candidates, key=lambda candidate: candidate[0])[1].evict()
 
     def _begin(self, sock: trio.socket.SocketType, client: Address) -> None:
         try:
@@ -222,4 +257,9 @@ class Host:
             return
         # It shakes hands when it is first read from, within what a new connection has for its first request.
         stream = trio.SSLStream(trio.SocketStream(sock), self._tls, server_side=True, https_compatible=True)
-        self.start(self._connection(StreamPipe(stream, self.timeouts.linger), "https", client, server))
+        pipe = StreamPipe(stream, self.timeouts.linger, refusal=partial(self._refuse_plain, client))
+        self.start(self._connection(pipe, "https", client, server))
+
+    def _refuse_plain(self, client: Address) -> bytes:
+        _log.debug("refused a request of %s: it is plain HTTP, and the port speaks HTTPS", client)
+        return plain_response(400, "this port speaks HTTPS: use https:// in the URL", date=self.date())

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.errors import LimitExceeded
 from mcp_server._host_exchange import PROMPT, Exchange
 from mcp_server._host_head import HeadReader, Refused, read_common, refusal
 from mcp_server._host_response import plain_response
 
 if TYPE_CHECKING:
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_server._host import Host
     from mcp_server._host_head import BodyReader, Head
     from mcp_server._host_pipe import Pipe
@@ -29,6 +31,18 @@ if TYPE_CHECKING:
 __all__ = ["Address", "Connection"]
 
 _log: Final = logging.getLogger("mcp_server")
+
+_PIECE: Final = 64 * 1024
+"""Bytes that are read at once."""
+
+_UNREAD: Final = 16 * 1024
+"""Bytes of output up to which nothing is charged: refusals have to get out when the memory is exhausted."""
+
+_HELD: Final = 3
+"""Times the size of a response that it takes in memory while it is written: the result, its JSON, and what is sent."""
+
+_SPARED: Final = 0.5
+"""Seconds for which a connection is not dropped for another client once a request has begun."""
 
 Address = tuple[str, int]
 """Host and port, as ASGI has them."""
@@ -50,6 +64,9 @@ class Connection:
 
     __slots__ = (
         "_leaving",
+        "_output",
+        "_output_bytes",
+        "_output_due",
         "_patience",
         "_pipe",
         "_read_until",
@@ -66,6 +83,7 @@ class Connection:
         "lost",
         "scheme",
         "server",
+        "waiting_since",
         "writing",
     )
 
@@ -95,6 +113,8 @@ class Connection:
         """The request that runs."""
         self.idle = False
         """It waits for a request, and nothing of one has come."""
+        self.waiting_since: float | None = None
+        """Since when there was no whole head of a request, by trio's clock; `None` while a request runs."""
         self.expired = False
         """The client kept us waiting for too long."""
         self.lost = False
@@ -109,6 +129,10 @@ class Connection:
         """A task waits in `write`; another one must not write meanwhile."""
         self._read_until = math.inf
         self._write_until = math.inf
+        # The memory of a response that the client does not read, and when it will be charged.
+        self._output: MemoryCharge | None = None
+        self._output_bytes = 0
+        self._output_due = math.inf
         # What `write_now` could not write.
         self._rest = b""
 
@@ -121,7 +145,9 @@ class Connection:
                 while await self._serve_one():
                     pass
         finally:
-            if self.exchange is None or not self.exchange.handed_over:
+            # The two refer to each other, and large arguments would stay until they are found and collected.
+            exchange, self.exchange = self.exchange, None
+            if exchange is None or not exchange.handed_over:
                 if self.lost:
                     self._pipe.abort()
                 await self._pipe.aclose()
@@ -150,6 +176,7 @@ class Connection:
             _log.exception("the application failed in %s", exchange)
             failed = True
         if exchange.handed_over:
+            exchange.forget()
             return False
         await exchange.end()
         if not await self._ended_well(exchange, failed=failed):
@@ -172,20 +199,30 @@ class Connection:
         found = read_common(data, self.host.limits.header_bytes) or await self._read_other_head(data, now)
         if found is None:
             return None
+        self.waiting_since = None
         self.look_by(now + PROMPT)
         return (*found, now)
 
     async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
         """The same for any request. `now` is when its beginning came."""
+        self.waiting_since = now
         reader = HeadReader(self.host.limits.header_bytes)
         until = now + self.host.timeouts.head
-        while (found := reader.receive_data(data)) is None:
-            more = await self.read(until=until)
-            if more is None and self.expired:
-                raise Refused(408, "the head of the request took too long; the setting is HostTimeouts.head")
-            if not more:
-                return None
-            data = more
+        charge = self.host.budget.droppable(self.client or self)
+        charge.on_drop = self._pipe.abort
+        try:
+            while (found := reader.receive_data(data)) is None:
+                charge.resize(charge.size + len(data))
+                more = await self.read(until=until)
+                if more is None and self.expired:
+                    raise Refused(408, "the head of the request took too long; the setting is HostTimeouts.head")
+                if not more:
+                    return None
+                data = more
+        except LimitExceeded as excess:
+            raise Refused(503, excess.message) from excess
+        finally:
+            charge.release()
         return found
 
     async def _first_bytes(self) -> bytes:
@@ -198,7 +235,8 @@ class Connection:
         # RFC 9112 section 2.2: an empty line before a request is ignored.
         data = data.lstrip(b"\r\n")
         if not data and not self.host.stopping:
-            until = trio.current_time() + self._patience
+            self.waiting_since = trio.current_time()
+            until = self.waiting_since + self._patience
             self.idle = True
             while not data and (more := await self.read(until=until)):
                 data = more.lstrip(b"\r\n")
@@ -271,11 +309,12 @@ class Connection:
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 
-    async def read(self, *, until: float | None) -> bytes | None:
+    async def read(self, *, until: float | None, most: int = _PIECE) -> bytes | None:
         """Waits for bytes.
 
         Args:
             until: How long, by trio's clock; `None` for ever.
+            most: How many.
 
         Returns:
             Them; empty at the end of input; `None` when it broke or took too long, which `expired` tells.
@@ -284,7 +323,7 @@ class Connection:
             self._read_until = until
             self.look_by(until)
         try:
-            return await self._pipe.receive_some()
+            return await self._pipe.receive_some(most)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return None
         finally:
@@ -303,7 +342,7 @@ class Connection:
             try:
                 sent = self._pipe.send_now(data)
                 if sent < len(data):
-                    await self._write_rest(memoryview(data)[sent:])
+                    await self._write_rest(memoryview(data)[sent:], sent)
                     return
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._lose()
@@ -340,25 +379,49 @@ class Connection:
         """Ends the waiting of whoever reads."""
         self._pipe.interrupt()
 
-    async def _write_rest(self, rest: memoryview) -> None:
+    async def _write_rest(self, rest: memoryview, sent: int) -> None:
         stall = self.host.timeouts.stall
         self.writing = True
         # Whoever is cancelled in the middle leaves a part that cannot be completed.
         whole = False
+        if len(rest) > _UNREAD:
+            self._output_bytes = _HELD * (len(rest) + sent)
+            if self._pipe.prompt:
+                # The system has taken as much as it keeps for a client that does not read.
+                self._charge_output()
+            else:
+                self._output_due = trio.current_time() + PROMPT
+                self.look_by(self._output_due)
         try:
             while rest:
                 self._write_until = trio.current_time() + stall
                 self.look_by(self._write_until)
-                sent = 0
-                while not sent:
-                    sent = await self._pipe.send_some(rest)
-                rest = rest[sent:]
+                taken = 0
+                while not taken:
+                    taken = await self._pipe.send_some(rest)
+                rest = rest[taken:]
             whole = True
         finally:
-            self._write_until = math.inf
+            if self._output is not None:
+                self._output.release()
+            self._output_due = self._write_until = math.inf
             self.writing = False
             if not whole:
                 self._lose()
+
+    def _charge_output(self) -> None:
+        """Charge a response that the client has not read for a moment."""
+        self._output = self.host.budget.droppable(self.client or self)
+        self._output.on_drop = self._drop_output
+        try:
+            self._output.resize(self._output_bytes)
+        except LimitExceeded as excess:
+            self._drop_output(excess)
+
+    def _drop_output(self, why: LimitExceeded | None = None) -> None:
+        """Drop the connection with what its client does not read: there is no memory for it."""
+        _log.warning("dropped the connection of %s, which does not read: %s", self.client, why or "Limits.total_bytes")
+        self._pipe.abort()
 
     def _lose(self) -> None:
         self.lost = True
@@ -380,6 +443,9 @@ class Connection:
             _log.debug("dropped %s: it takes nothing; the setting is HostTimeouts.stall", self.client)
             self._write_until = math.inf
             self._pipe.abort()
+        if self._output_due <= now:
+            self._output_due = math.inf
+            self._charge_output()
         if self._read_until <= now:
             self._read_until = math.inf
             self.expired = True
@@ -390,9 +456,30 @@ class Connection:
                 self.look_by(exchange.began + PROMPT)
             else:
                 exchange.look()
-        self.look_by(min(self._read_until, self._write_until))
+        self.look_by(min(self._read_until, self._write_until, self._output_due))
 
     def hurry(self) -> None:
         """The host stops: ends the connection if it is idle; else it ends with the response that is being made."""
         if self.idle:
             self._pipe.interrupt()
+
+    def evictable(self, now: float) -> tuple[int, float] | None:
+        """Return how well the connection can be spared for another client, or `None` if it cannot.
+
+        The smallest value is the first to go: idle connections before unfinished heads before unfinished bodies, and of
+        each kind the oldest. What has just begun is spared, since an honest client is about to send the rest.
+        """
+        if self.waiting_since is not None:
+            if self.idle:
+                return 0, self.waiting_since
+            return (1, self.waiting_since) if now - self.waiting_since >= _SPARED else None
+        exchange = self.exchange
+        if exchange is None or exchange.body_complete or exchange.response.begun or now - exchange.began < _SPARED:
+            return None
+        return 2, exchange.began
+
+    def evict(self) -> None:
+        """Drop the connection: another client needs its place."""
+        _log.debug("dropped %s: another client needs its place; the setting is Limits.connections", self.client)
+        self.lost = True
+        self._pipe.abort()

@@ -27,7 +27,14 @@ _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 # Neither has two ways to match anything, so that nobody can make them try many.
 _START: Final = re.compile(rb"(%b) (/[!-~]*) HTTP/1\.1(?=\r\n)" % _TOKEN)
 _FIELD: Final = re.compile(rb"\r\n(%b):([ \t!-~\x80-\xff]*)(?=\r\n)" % _TOKEN)
+_QUOTATION: Final = re.compile(r""":?\s*(?:bytearray\(|\bb['"])""")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+
+_CLIENT_HELLO: Final = b"\x16\x03"
+"""The beginning of TLS (RFC 8446 section 5.1)."""
+
+_BARE: Final = re.compile(rb"(?<!\r)\n")
+_FOLD: Final = re.compile(rb"\r\n[ \t]")
 
 _UNCOMMON: Final = frozenset({b"transfer-encoding", b"upgrade", b"expect"})
 """Headers by which the connection or the body become something else."""
@@ -87,13 +94,14 @@ class SizedBody:
         received: What was received of it, and behind it.
     """
 
-    __slots__ = ("_expected", "_left", "_received")
+    __slots__ = ("_left", "_received", "length")
 
     they_are_waiting_for_100_continue: Final = False
     their_state: Final = h11.DONE
 
     def __init__(self, size: int, received: bytes) -> None:
-        self._expected: Final = size
+        self.length: Final = size
+        """The bytes that were declared."""
         self._left = size
         self._received: bytes | None = received
 
@@ -112,8 +120,8 @@ class SizedBody:
         if not self._left:
             return _END
         if data is None:
-            had = self._expected - self._left
-            raise h11.RemoteProtocolError(f"the body ends after {had} of {self._expected} bytes")
+            had = self.length - self._left
+            raise h11.RemoteProtocolError(f"the body ends after {had} of {self.length} bytes")
         if not data:
             return h11.NEED_DATA
         part = data[: self._left] if len(data) > self._left else data
@@ -168,12 +176,14 @@ class HeadReader:
         limit: The bytes that a head may have.
     """
 
-    __slots__ = ("_limit", "_parser", "_received")
+    __slots__ = ("_limit", "_parser", "_received", "_tail")
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self._parser: Final = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
         self._received = 0
+        # What a line end may begin with that the next bytes complete.
+        self._tail = b""
 
     def receive_data(self, data: bytes) -> tuple[Head, BodyReader] | None:
         """Takes more of the request. Returns its head, and what reads the body, once the head is whole.
@@ -182,6 +192,8 @@ class HeadReader:
             Refused: It is no request, or its head is too large.
         """
         parser, limit = self._parser, self._limit
+        if not self._received and data.startswith(_CLIENT_HELLO):
+            raise Refused(400, "this is TLS, and the port speaks plain HTTP: use http:// in the URL")
         self._received += len(data)
         try:
             parser.receive_data(data)
@@ -190,12 +202,25 @@ class HeadReader:
             # What is quoted is what the client sent.
             raise refusal(error, limit) from error
         if not isinstance(request, h11.Request):
+            self._check_lines(data)
             return None  # nothing else comes before a request
-        if self._received > limit and (size := self._received - len(parser.trailing_data[0])) > limit:
+        behind = len(parser.trailing_data[0])
+        if (size := self._received - behind) > limit:
             raise Refused(431, f"the head has {size} bytes; the limit is {limit}, by Limits.header_bytes")
+        self._check_lines(data[: len(data) - behind])
         _check(request)
         headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
         return Head(request.method, request.target, request.http_version, headers), parser
+
+    def _check_lines(self, data: bytes) -> None:
+        """Refuse line ends that the parser takes and another program may not (RFC 9112 sections 2.2 and 5.2)."""
+        behind = len(self._tail)
+        seen = self._tail + data
+        self._tail = seen[-2:]
+        if _BARE.search(seen, behind):
+            raise Refused(400, "a line of the head ends with a line feed alone")
+        if _FOLD.search(seen):
+            raise Refused(400, "a header goes on in the next line")
 
 
 def _check(request: h11.Request) -> None:
@@ -218,4 +243,6 @@ def refusal(error: h11.RemoteProtocolError, limit: int) -> Refused:
     status = error.error_status_hint
     if status == 431:
         return Refused(431, f"the head has more than {limit} bytes; the limit is Limits.header_bytes")
-    return Refused(status, f"this is no request of HTTP/1.1: {str(error)[:_QUOTED]}")
+    # What h11 quotes is what the client sent, which may be its credentials.
+    said = _QUOTATION.split(str(error), maxsplit=1)[0]
+    return Refused(status, f"this is no request of HTTP/1.1: {said[:_QUOTED]}")

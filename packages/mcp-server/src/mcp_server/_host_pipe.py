@@ -7,6 +7,7 @@ housekeeper does when a deadline has passed.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Pipe", "SocketPipe", "StreamPipe"]
 
@@ -31,8 +32,8 @@ class Pipe(Protocol):
     prompt: bool
     """Most of what is sent can be sent without waiting."""
 
-    async def receive_some(self) -> bytes:
-        """Waits for bytes; empty at the end."""
+    async def receive_some(self, most: int = _PIECE) -> bytes:
+        """Waits for bytes, `most` at most; empty at the end."""
 
     def send_now(self, data: bytes) -> int:
         """Writes what can be written without waiting, and says how much."""
@@ -69,13 +70,13 @@ class SocketPipe:
         self.prompt = True
         self._sock: Final = sock
 
-    async def receive_some(self) -> bytes:
+    async def receive_some(self, most: int = _PIECE) -> bytes:
         """See `Pipe`."""
         while True:
             self._check_open()
             await trio.lowlevel.wait_readable(self._sock)
             try:
-                return self._sock.recv(_PIECE)
+                return self._sock.recv(most)
             except BlockingIOError:  # the system was wrong, as it may be
                 continue
             except OSError as error:
@@ -133,12 +134,14 @@ class StreamPipe:
     Args:
         stream: The stream. It is closed here.
         patience: Seconds that closing may take.
+        refusal: Makes the answer to a client that speaks plain HTTP where TLS is expected.
     """
 
-    __slots__ = ("_aborted", "_patience", "_stream", "_waits", "prompt")
+    __slots__ = ("_aborted", "_patience", "_refusal", "_stream", "_waits", "prompt")
 
-    def __init__(self, stream: trio.abc.Stream, patience: float) -> None:
+    def __init__(self, stream: trio.abc.Stream, patience: float, *, refusal: Callable[[], bytes] | None = None) -> None:
         self.prompt = False
+        self._refusal: Final = refusal
         self._stream: Final = stream
         self._patience: Final = patience
         self._waits: Final[set[trio.CancelScope]] = set()
@@ -153,12 +156,22 @@ class StreamPipe:
             finally:
                 self._waits.discard(scope)
 
-    async def receive_some(self) -> bytes:
+    async def receive_some(self, most: int = _PIECE) -> bytes:
         """See `Pipe`."""
         if not self._aborted:
             with self._interruptible():
-                return bytes(await self._stream.receive_some())
+                try:
+                    return bytes(await self._stream.receive_some(most))
+                except trio.BrokenResourceError as error:
+                    await self._refuse_plain(error.__cause__)
+                    raise
         raise trio.ClosedResourceError("interrupted")
+
+    async def _refuse_plain(self, cause: BaseException | None) -> None:
+        """Answer a client that speaks plain HTTP: else it would see a connection that ends without a word."""
+        is_plain = isinstance(cause, ssl.SSLError) and cause.reason == "HTTP_REQUEST"
+        if is_plain and self._refusal is not None and isinstance(self._stream, trio.SSLStream):
+            await self._stream.transport_stream.send_all(self._refusal())
 
     def send_now(self, data: bytes) -> int:  # noqa: ARG002  # a stream cannot say how much
         """See `Pipe`."""

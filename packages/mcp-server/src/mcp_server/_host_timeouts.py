@@ -45,10 +45,9 @@ class HostTimeouts:
     """For the start line and the headers, from their first byte. A new connection has as long for that byte to come, and
     for the TLS handshake before it."""
     body: float = attrs.field(default=10.0, validator=_seconds)
-    """For the body, spent waiting for it; what arrives earns more, by `body_rate`."""
+    """For the body, beside the time that its bytes take at `body_rate`. So many seconds without a byte end the wait."""
     body_rate: float = attrs.field(default=512.0, validator=_seconds)
-    """Bytes per second: each of so many bytes of a body earns a second more. Whoever sends a byte a second is cut off,
-    a slow line is not."""
+    """Bytes per second that a client has to reach while it sends a body. Data that is sent early buys no time."""
     idle: float = attrs.field(default=75.0, validator=_seconds)
     """For the next request on a connection that is kept."""
     stall: float = attrs.field(default=30.0, validator=_seconds)

@@ -89,6 +89,10 @@ class Attendance:
             # The request is over, or the host stops. A write that waits for a client must not keep it from that.
             response.abort()
             raise
+        finally:
+            # Each refers to the other, and the request with its arguments would stay until both are found and collected.
+            if stream.wake == self.wake:
+                stream.wake = None
         stream.left(response)
         if self._gone is not None:
             self._gone()

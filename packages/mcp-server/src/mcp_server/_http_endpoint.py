@@ -11,22 +11,27 @@ Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-htt
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import attrs
 import trio
 
-from mcp_core.errors import ErrorCode
+from mcp_core.errors import ErrorCode, LimitExceeded
+from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpHead
-from mcp_core.http.responses import Refusal, Responses
+from mcp_core.http.responses import Refusal, Responses, id_of
 from mcp_core.http.server import ServerExchange
 from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
-from mcp_core.methods import INITIALIZE
+from mcp_core.memory_budget import parsed_size
+from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
+from mcp_server._allocator import return_free_memory
 from mcp_server._errors import NotRunning
 from mcp_server._gate import NOBODY, Identity, refused, without_credentials
+from mcp_server._http_body import memory_owner, receive_body
 from mcp_server._http_exchange import Exchange
 from mcp_server._http_listening import Herald, Subscription
 from mcp_server._http_response import Exchanged, Response
@@ -36,7 +41,7 @@ from mcp_server._places import Peers
 from mcp_server._stores import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.messages import HttpRequest
@@ -56,6 +61,11 @@ _log: Final = logging.getLogger("mcp_server")
 
 _Route: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[Subscription | None]]"
 """Answers a request, but for what is returned, which goes on."""
+
+_TOTAL: Final = "Limits.total_bytes"
+
+_TURNS: Final = 3
+"""Turns of the event loop in which a cancelled request ends: its handler, its stream, its connection."""
 
 _GRACE: Final = 10.0
 """Seconds that calls have to finish when a host ends that does not say how long."""
@@ -106,16 +116,22 @@ class HttpEndpoint:
     ) -> None:
         self.policy: Final = policy
         """What it allows and prefers."""
+        self.budget: Final = service.budget
+        """The memory that clients occupy."""
         self._service: Final = service
         self._template: Final = template
         self._revisions: Final = frozenset(revisions)
         self._limits: Final = limits
         self._gate: Final = gate
-        self._sessions: Final = Sessions(service, self._engine, store, policy, limits)
+        self._sessions: Final = Sessions(service, self._engine, store, policy, limits, budget=service.budget)
+        service.recorders.add(self._sessions)
         self._exchanges: Final[set[Exchange | Subscription]] = set()
         self._peers: Final = Peers(limits)
         self._herald: Final = Herald()
         self._running = 0
+        self._streams = 0
+        self._streams_allowed = 0
+        self.bound_streams(limits.connections)
         self._draining = False
         self._idle = trio.Event()
         self._pair: Final = pair
@@ -144,6 +160,32 @@ class HttpEndpoint:
         """How many requests are being answered."""
         return self._running
 
+    def bound_streams(self, connections: int) -> None:
+        """Set how many streams may be open that only wait for notifications: three of four connections.
+
+        The others are left for requests, which end. Otherwise the clients that wait could lock out those that ask.
+
+        Args:
+            connections: How many connections the host allows.
+        """
+        self._streams_allowed = max(1, connections * 3 // 4)
+
+    @contextmanager
+    def _streaming(self) -> Iterator[None]:
+        """Count a stream that only waits for notifications. Raises `LimitExceeded` when there are as many as may be."""
+        if self._streams >= self._streams_allowed:
+            raise LimitExceeded(
+                "streams that wait for notifications",
+                observed=self._streams + 1,
+                allowed=self._streams_allowed,
+                setting="Limits.connections",
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request. See ASGI 3.0."""
         if scope["type"] == "lifespan":
@@ -161,11 +203,14 @@ class HttpEndpoint:
                 try:
                     await subscription.run()
                 finally:
+                    self._streams -= 1
                     self._exchanges.discard(subscription)
         finally:
             self._running -= 1
             if not self._running:
                 self._idle.set()
+            if self.budget.has_receded():
+                return_free_memory()
 
     def _route(self, scope: Scope) -> _Route:
         path = str(scope["path"])
@@ -197,7 +242,8 @@ class HttpEndpoint:
         if isinstance(identity, Refusal):
             refusal = identity
         elif refusal is None:
-            exchanged = Exchanged(exchange, without_credentials(http), response, receive, scope, identity)
+            charge = self.budget.droppable(memory_owner(identity.key, exchange.session_id, scope))
+            exchanged = Exchanged(exchange, without_credentials(http), response, receive, scope, charge, identity)
             try:
                 # Nothing else is admitted.
                 if http.method == "POST":
@@ -206,14 +252,17 @@ class HttpEndpoint:
                         return outcome
                     refusal = outcome
                 elif http.method == "GET":
-                    refusal = await self._sessions.get(exchanged)
+                    with self._streaming():
+                        refusal = await self._sessions.get(exchanged)
                 else:
                     refusal = await self._sessions.delete(exchanged)
-            except StoreError:
-                _log.exception("%s %s failed, since the store does", http.method, http.path)
+            except LimitExceeded as excess:
+                refusal = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
+            except StoreError as error:
+                self._sessions.failures.failed(f"{http.method} {shown(http.path)} is refused", error)
                 refusal = exchange.refuse(503, "sessions are not to be had at present", code=ErrorCode.INTERNAL_ERROR)
         if refusal is not None and not (response.begun or response.lost):
-            _log.debug("refused %s %s: %s", http.method, http.path, refusal.reason)
+            _log.debug("refused %s %s: %s", shown(http.method), shown(http.path), refusal.reason)
             await response.refuse(refusal)
         return None
 
@@ -230,17 +279,56 @@ class HttpEndpoint:
 
     def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Refusal | None:
         """Refuses a message that must not be sent by whom sent it."""
+        if self._gate is not None and (excess := self._too_many_named(message)) is not None:
+            # The engine would refuse it too, but only after the gate has looked at each of them.
+            return responses.refuse(400, excess.message, id=id_of(message))
         denial = None if self._gate is None else self._gate.check(identity, message, self._service.standing_for)
         return None if denial is None else refused(denial, responses, message)
 
+    def _too_many_named(self, message: Message | Batch) -> LimitExceeded | None:
+        """The excess of a subscription that names more resources than may be watched."""
+        if not isinstance(message, Request) or message.method != SUBSCRIPTIONS_LISTEN.name:
+            return None
+        wanted = (message.params or {}).get("notifications")
+        named = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
+        allowed = self._limits.watched_resources
+        if not isinstance(named, list) or len(named) <= allowed:
+            return None
+        return LimitExceeded(
+            "watched resources of a connection",
+            observed=len(named),
+            allowed=allowed,
+            setting="Limits.watched_resources",
+        )
+
     async def _post(self, exchanged: Exchanged) -> Refusal | Subscription | None:
-        exchange, principal = exchanged.exchange, exchanged.identity.key
-        body = await self._body(exchanged)
+        """Receive a message, and answer it. Whatever it makes this server keep is charged until it was answered."""
+        outcome: Refusal | Subscription | None = None
+        try:
+            outcome = await self._receive(exchanged)
+        finally:
+            if isinstance(outcome, Subscription):
+                outcome.charge = exchanged.charge
+            else:
+                exchanged.charge.release()
+        return outcome
+
+    async def _receive(self, exchanged: Exchanged) -> Refusal | Subscription | None:
+        exchange, charge = exchanged.exchange, exchanged.charge
+        body = await receive_body(exchanged.receive, charge, exchange, self._limits)
+        if body is None:
+            exchanged.response.lost = True
         if not isinstance(body, bytes):
             return body
         if self._draining:
             return _stopping(exchange)
+        if charge.keep(parsed_size(body)):
+            # What was dropped for it is freed by its own tasks, before this message is parsed.
+            for _ in range(_TURNS):
+                await trio.lowlevel.checkpoint()
         post = exchange.read(body, self._service.designated, names=self._template().names)
+        # Most of the memory of a large message is in its objects.
+        del body
         if isinstance(post, Refusal):
             if post.answers is not None:
                 await self._sessions.refuse(post.answers, exchanged)
@@ -255,41 +343,31 @@ class HttpEndpoint:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
                 return await self._sessions.open(message, exchanged)
             return await self._sessions.post(post, exchanged)
+        return await self._answer_modern(message, post.size, exchanged)
+
+    async def _answer_modern(self, message: Message | Batch, size: int, exchanged: Exchanged) -> Subscription | None:
+        principal = exchanged.identity.key
         places = self._peers.places(principal) if isinstance(message, Request) else None
         line = Exchange(
             self._service, self._engine(), exchanged, policy=self.policy, herald=self._herald, places=places
         )
-        if isinstance(message, Request):
-            self._exchanges.add(line)
-            try:
-                subscription = await line.serve(message, post.size)
-            finally:
-                self._exchanges.discard(line)
-                self._peers.forget(principal)
-            if subscription is not None:
-                self._exchanges.add(subscription)
-            return subscription
-        line.notify(cast("Notification", message))  # nothing else is modern
-        await exchanged.response.complete(exchange.empty_head())
-        return None
-
-    async def _body(self, exchanged: Exchanged) -> bytes | Refusal | None:
-        """The body; `None` when the client left before its end."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await exchanged.receive()
-            if message["type"] == "http.disconnect":
-                exchanged.response.lost = True
-                return None
-            part = message.get("body", b"")
-            if isinstance(part, bytes) and part:
-                parts.append(part)
-                size += len(part)
-                if size > self._limits.message_bytes:
-                    return exchanged.exchange.too_large(size)
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not isinstance(message, Request):
+            line.notify(cast("Notification", message))  # nothing else is modern
+            await exchanged.response.complete(exchanged.exchange.empty_head())
+            return None
+        self._exchanges.add(line)
+        try:
+            with self._streaming() if message.method == SUBSCRIPTIONS_LISTEN.name else nullcontext():
+                subscription = await line.serve(message, size)
+                if subscription is not None:
+                    # Until its end.
+                    self._streams += 1
+        finally:
+            self._exchanges.discard(line)
+            self._peers.forget(principal)
+        if subscription is not None:
+            self._exchanges.add(subscription)
+        return subscription
 
     # --- the other routes ------------------------------------------------------------------------------------------
 
@@ -300,7 +378,11 @@ class HttpEndpoint:
             await Response(send).refuse(identity)
         else:
             root = str(scope.get("root_path") or "").rstrip("/")
-            await pair.serve_stream(http, receive, send, identity=identity, root_path=root)
+            try:
+                with self._streaming():
+                    await pair.serve_stream(http, receive, send, identity=identity, root_path=root)
+            except LimitExceeded as excess:
+                await Response(send).refuse(Responses(http, self.policy, self._limits).busy(excess))
 
     async def _serve_post(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
         http = request_of(scope)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -25,11 +26,13 @@ from mcp_core.framing.sse import encode_comment, encode_event
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.types import SubscriptionsListenResult
 from mcp_server._asgi_types import WRITE_NOW
+from mcp_server._pending_changes import bounded_change
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_core.methods import NotificationRow
     from mcp_server._answering import Service
     from mcp_server._asgi_types import WriteNow
@@ -40,7 +43,7 @@ __all__ = ["Herald", "Subscription"]
 _log: Final = logging.getLogger("mcp_server")
 
 _AT_ONCE: Final = 64
-"""Subscriptions that are told without letting others run, which takes about two milliseconds."""
+"""Notifications that are written without letting others run, which takes about two milliseconds."""
 
 _COMMENT: Final = encode_comment("still here")
 
@@ -67,10 +70,11 @@ class Herald:
         trio.lowlevel.current_trio_token().run_sync_soon(self._tell)
 
     def _tell(self) -> None:
-        for _ in range(min(_AT_ONCE, len(self._due))):
+        written = 0
+        while self._due and written < _AT_ONCE:
             subscription = self._due.popleft()
             try:
-                subscription.tell()
+                written += max(1, subscription.tell())
             except Exception:  # noqa: BLE001  # whatever a host may raise: it would end the program here
                 _log.exception("%s cannot be told of a change", subscription)
         if self._due:
@@ -104,7 +108,11 @@ class Subscription:
         "_service",
         "_until",
         "_write_now",
+        "charge",
     )
+
+    charge: MemoryCharge | None
+    """The memory of the request, which is kept as long as the subscription; released at its end."""
 
     def __init__(
         self,
@@ -134,6 +142,7 @@ class Subscription:
         self._finishing = False
         # What the task waits in; `None` while it is busy, and looks by itself before it waits again.
         self._pause: trio.CancelScope | None = None
+        self.charge = None
         service.connected(self)
 
     def __repr__(self) -> str:
@@ -143,29 +152,38 @@ class Subscription:
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
         """See `Audience.publish`."""
-        self._notices[row.name, key] = (row, params)
+        notices = self._notices
+        if len(notices) >= self._connection.limits.watched_resources and (row.name, key) not in notices:
+            params, key = bounded_change(self._connection, params, key, len(notices))
+        notices[row.name, key] = (row, params)
         if self._pause is not None and not self._called:
             self._herald.call(self)
             self._called = True
 
-    def tell(self) -> None:
-        """Writes what waits if that is possible without waiting, and else has the task do it."""
+    def tell(self) -> int:
+        """Writes what waits if that is possible without waiting, and else has the task do it. Returns how much that was."""
         self._called = False
         if self._pause is None:
-            return
+            return 0
         if self._write_now is None or self._rest or not self._response.open:
             self._pause.cancel()
-        elif data := self._events():
+            return 0
+        count = min(len(self._notices), _AT_ONCE)
+        if data := self._events():
             self._response.written_at = trio.current_time()
             if not self._write_now(data):
                 self._rest = True
                 self._pause.cancel()
+        if self._notices and not self._called and not self._rest:
+            self._herald.call(self)
+            self._called = True
+        return count
 
     def _events(self) -> bytes:
-        """Takes what waits, as it is written."""
+        """Takes what waits, as it is written: as much as may be written without letting others run."""
         events: list[bytes] = []
-        notices, self._notices = self._notices, {}
-        for row, params in notices.values():
+        for key in tuple(islice(self._notices, _AT_ONCE)):
+            row, params = self._notices.pop(key)
             try:
                 events += [_event(outgoing) for outgoing in self._connection.publish(row, params)]
             except LocalProtocolError as error:
@@ -193,6 +211,8 @@ class Subscription:
     def close(self) -> None:
         """It is told nothing more."""
         self._service.disconnected(self)
+        if self.charge is not None:
+            self.charge.release()
         if self._called:
             self._called = False
             self._herald.forget(self)
@@ -205,6 +225,7 @@ class Subscription:
             if data or self._rest:
                 self._rest = False
                 await response.write(data)
+                await trio.lowlevel.checkpoint()
         if trio.current_time() >= response.written_at + self._keep_alive:
             await response.write(_COMMENT)
 

@@ -16,16 +16,25 @@ from mcp_core.framing.sse import encode_event
 from mcp_core.http.event_log import event_id
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
-from mcp_server._stores import StoredEvent, StoreError
+from mcp_core.methods import (
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_UPDATED,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+)
+from mcp_core.types import ResourceUpdatedNotificationParams
+from mcp_server._stores import PendingNotification, StoredEvent, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.methods import NotificationRow
     from mcp_server._http_stream import EventStream
+    from mcp_server._store_failures import StoreFailures
     from mcp_server._stores import SessionStore
 
-__all__ = ["Item", "Log", "is_standing", "written"]
+__all__ = ["RECORDED", "Item", "Log", "is_standing", "pending_notification", "written"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -33,8 +42,26 @@ _RESTARTED: Final = ErrorObject(
     int(ErrorCode.INTERNAL_ERROR), "the server was restarted while it worked on this request, which it did not finish"
 )
 
-Item = tuple[bytes, "RequestId | None"]
-"""One JSON message, and the request that it answers."""
+Item = tuple[bytes, "RequestId | None", "PendingNotification | None"]
+"""One JSON message, the request that it answers, and the pending change that it notifies of."""
+
+RECORDED: Final[Mapping[str, NotificationRow[object]]] = {
+    row.name: row
+    for row in (
+        NOTIFICATIONS_TOOLS_LIST_CHANGED,
+        NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+        NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+        NOTIFICATIONS_RESOURCES_UPDATED,
+    )
+}
+"""The notifications that are recorded until the client of a session has had them, by their methods."""
+
+
+def pending_notification(row: NotificationRow[object], params: object) -> PendingNotification | None:
+    """Return what a store records of a notification; `None` for one that is not recorded."""
+    if row.name not in RECORDED:
+        return None
+    return PendingNotification(row.name, params.uri if isinstance(params, ResourceUpdatedNotificationParams) else "")
 
 
 def is_standing(stream: int) -> bool:
@@ -53,17 +80,22 @@ class Log:
 
     Args:
         store: Keeps the events.
+        failures: Logs that it fails.
         session: The session id.
         priming: Whether streams begin with an event that has only an id, and may be let go before they are over.
     """
 
-    __slots__ = ("_last", "_session", "_store", "live", "priming")
+    __slots__ = ("_failures", "_last", "_session", "_store", "is_stored", "live", "priming")
 
+    is_stored: bool
+    """Whether the store has the session: a store takes no streams of a session that it does not have, and does not say so."""
     live: dict[int, EventStream]
     """The streams that are not over, by their numbers."""
 
-    def __init__(self, store: SessionStore, session: str, *, priming: bool) -> None:
+    def __init__(self, store: SessionStore, failures: StoreFailures, session: str, *, priming: bool) -> None:
         self._store: Final = store
+        self._failures: Final = failures
+        self.is_stored = True
         self._session: Final = session
         self.priming: Final = priming
         self.live = {}
@@ -91,19 +123,26 @@ class Log:
                 _log.warning(
                     "%d requests of a session were not answered before the server was started anew", len(each.owed)
                 )
-                answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id) for id in each.owed]
+                answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in each.owed]
                 await self.append(each.stream, each.last, answers)
 
     async def begin(self, stream: int, owed: Collection[RequestId]) -> bool:
-        """A stream begins. False when it cannot be resumed: the store has no room, or fails."""
+        """Begin a stream.
+
+        Returns:
+            False when it cannot be resumed: the store has no room for it, does not have the session, or fails.
+        """
+        if not self.is_stored:
+            return False
         try:
             await self._store.begin(self._session, stream, tuple(owed))
         except LimitExceeded as excess:
             _log.warning("a stream of a session cannot be resumed: %s", excess)
             return False
-        except StoreError:
-            _log.exception("a stream of a session cannot be resumed: its store fails")
+        except StoreError as error:
+            self._failures.failed("a stream cannot be resumed", error)
             return False
+        self._failures.worked()
         return True
 
     async def append(self, stream: int, last: int, items: Sequence[Item]) -> bool:
@@ -114,20 +153,24 @@ class Log:
             last: The number of its last event.
             items: What follows.
         """
-        events = [StoredEvent(stream, number, data, answers) for number, (data, answers) in enumerate(items, last + 1)]
+        events = [StoredEvent(stream, number, *item) for number, item in enumerate(items, last + 1)]
         try:
             await self._store.append(self._session, events)
-        except (StoreError, LocalProtocolError):
-            _log.exception("events of a session are not kept: its store fails")
+        except LimitExceeded as excess:
+            _log.warning("a stream of a session cannot be resumed: %s", excess)
             return False
+        except (StoreError, LocalProtocolError) as error:
+            self._failures.failed("events of a stream are not kept", error)
+            return False
+        self._failures.worked()
         return True
 
     async def delivered(self, stream: int) -> None:
         """A stream is over, and its client had all of it."""
         try:
             await self._store.delivered(self._session, stream)
-        except StoreError:
-            _log.exception("the end of a stream is not kept: its store fails")
+        except StoreError as error:
+            self._failures.failed("the end of a stream is not kept", error)
 
     async def events(self, stream: int, after: int) -> Sequence[StoredEvent]:
         """What followed an event. Raises `StoreError`."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_core.http.messages import Headers, HttpHead, HttpRequest
     from mcp_core.http.responses import Refusal
     from mcp_core.http.server import ServerExchange
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_server._asgi_types import Receive, Scope, Send
     from mcp_server._gate import Identity
 
@@ -167,5 +168,7 @@ class Exchanged:
     """Tells that the client has left; the body was read."""
     scope: Scope
     """What the host said of it."""
+    charge: MemoryCharge
+    """Its memory."""
     identity: Identity = NOBODY
     """Who sent it."""

@@ -10,7 +10,9 @@ Spec: basic/transports#streamable-http (2025-03-26 to 2025-11-25)
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, cast
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import attrs
 import trio
@@ -26,10 +28,14 @@ from mcp_core.engine.events import (
     Opened,
     RequestReceived,
 )
-from mcp_core.errors import ConnectionEnded, LocalProtocolError
+from mcp_core.engine.interests import subscription_bytes
+from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
+from mcp_core.excerpts import shown
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch
+from mcp_core.jsonrpc.text import write
+from mcp_core.memory_budget import parsed_size
 from mcp_core.methods import (
     NOTIFICATIONS_PROGRESS,
     NOTIFICATIONS_TASKS_STATUS,
@@ -37,37 +43,51 @@ from mcp_core.methods import (
     RESOURCES_UNSUBSCRIBE,
 )
 from mcp_core.revisions import Era
+from mcp_core.types import ResourceUpdatedNotificationParams, SubscribeRequestParams
 from mcp_server._answering import Call, ClientLeft, Line, Questions
 from mcp_server._http_companion import Attendance, accompanied
+from mcp_server._http_log import RECORDED, pending_notification
 from mcp_server._http_standing import Standing
 from mcp_server._http_stream import EventStream
+from mcp_server._pending_changes import bounded_change
 from mcp_server._places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.http.responses import Post, Refusal
-    from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
+    from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.revisions import Revision
     from mcp_core.types import SubscriptionFilter
-    from mcp_server._answering import Service
+    from mcp_server._answering import Audience, Service
     from mcp_server._http_log import Log
     from mcp_server._http_response import Exchanged
+    from mcp_server._stores import PendingNotification
 
-__all__ = ["Session"]
+__all__ = ["Keeper", "Session"]
 
 _log: Final = logging.getLogger("mcp_server")
 
-_REMEMBERED: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
-"""What changes the record of a session, when it succeeds."""
+_SUBSCRIBING: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
+"""The methods that change what a session watches, when they succeed."""
 
 _FLEETING: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
 """What is told of tasks: it does not wait for a stream, since clients ask by themselves."""
+
+
+_SESSION_BYTES: Final = 4 * 1024
+"""Memory of a session beside what its client sent: engine, tables, record and standalone stream, in bytes."""
+
+
+def session_bytes(connection: ServerConnection) -> int:
+    """Return the memory of a session that is open on an engine, in bytes, as estimated."""
+    return _SESSION_BYTES + parsed_size(write(connection.handshake)) + connection.watched_bytes
 
 
 @attrs.define(eq=False)
@@ -86,6 +106,19 @@ class _Begun:
     """Why one of its requests has no room."""
 
 
+class Keeper(Protocol):
+    """What keeps a session for another process. None of it fails: what cannot be kept is logged."""
+
+    async def save(self, session: Session) -> None:
+        """Keep what is to be known of a session."""
+
+    async def keep_subscription(self, session: Session, uri: str) -> None:
+        """Keep whether a session watches a resource."""
+
+    async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
+        """Remove pending changes of the session `id`, of which its client was notified, or never has to be."""
+
+
 class Session(Line):
     """The trio side of one session.
 
@@ -94,24 +127,24 @@ class Session(Line):
         connection: Its engine, on which the session is open.
         principal: Whom it belongs to; `None` where nobody is told apart.
         id: The session id.
-        client: What the client said in `initialize`.
         log: Where its streams keep their events; `None` where the revision has no resumption.
         policy: The settings of the endpoint.
-        save: Keeps what is to be known of it by another process.
+        keeper: Keeps it for another process.
+        charge: Its memory; see `session_bytes`. It is released at the end of the session.
     """
 
     __slots__ = (
         "_calls",
+        "_keeper",
         "_log",
         "_places",
         "_policy",
         "_questions",
-        "_save",
         "changed",
-        "client",
+        "charge",
         "ended",
         "id",
-        "saved_at",
+        "save_due",
         "standing",
     )
 
@@ -119,8 +152,8 @@ class Session(Line):
     """Something that its record says is not so any more."""
     ended: bool
     """It is over."""
-    saved_at: float
-    """When its record was kept, in seconds since the epoch."""
+    save_due: float
+    """When its record has to be kept anew, by trio's clock."""
 
     def __init__(
         self,
@@ -129,24 +162,24 @@ class Session(Line):
         *,
         principal: str | None,
         id: str,
-        client: JsonObject,
         log: Log | None,
         policy: EndpointPolicy,
-        save: Callable[[Session], Awaitable[None]],
+        keeper: Keeper,
+        charge: MemoryCharge,
     ) -> None:
         super().__init__(service, connection, principal)
         self.id: Final = id
         """The session id."""
-        self.client: Final = client
-        """What the client said in `initialize`."""
+        self.charge: Final = charge
+        """Its memory."""
         self.changed = False
         self.ended = False
         self._log: Final = log
-        self.standing: Final = Standing(log, policy)
+        self.standing: Final = Standing(log, policy, partial(keeper.remove_notifications, id))
         """Its standalone stream."""
         self._policy: Final = policy
-        self._save: Final = save
-        self.saved_at = 0.0
+        self._keeper: Final = keeper
+        self.save_due = math.inf
         self._calls: dict[RequestId, tuple[Call, EventStream]] = {}
         self._places: Final = Places(connection.limits)
         # Most sessions never ask.
@@ -167,6 +200,21 @@ class Session(Line):
         if self._log is not None:
             await self._log.recover()
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the store has all that another process has to know of it."""
+        return self.save_due != -math.inf
+
+    def stored(self, until: float) -> None:
+        """Note that the store has it. `until`: when it has to be kept anew, by trio's clock."""
+        self.save_due = until
+        if self._log is not None:
+            self._log.is_stored = self.is_stored
+
+    def not_stored(self) -> None:
+        """Note that something of it could not be kept. It is tried again with the next request."""
+        self.stored(-math.inf)
+
     # --- POST ------------------------------------------------------------------------------------------------------
 
     async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
@@ -184,7 +232,7 @@ class Session(Line):
         if calls:
             await accompanied(
                 exchanged.scope,
-                lambda: self._attend(stream, exchanged),
+                lambda: self._attend(stream, calls, exchanged),
                 lambda: self._serve_all(calls, stream, exchanged),
             )
         return None
@@ -215,15 +263,34 @@ class Session(Line):
     def _start(self, call: Call, begun: _Begun, exchanged: Exchanged) -> None:
         """A handler will answer a request, unless too many others wait."""
         id = call.request.id
-        full = self._places.claim(call.size)
-        if full is None:
+        try:
+            self._reserve(call)
+        except LimitExceeded as full:
+            self.connection.withdraw(id)
+            own = full.setting != "Limits.total_bytes" or self.principal is not None
+            begun.refusal = exchanged.exchange.busy(full, id=id, own=own)
+            begun.answers.append(cast("Answer", begun.refusal.error))  # it has one
+        else:
             begun.calls.append(call)
             begun.stream.owe(id)
             self._calls[id] = (call, begun.stream)
-        else:
-            self.connection.withdraw(id)
-            begun.refusal = exchanged.exchange.busy(full, id=id, own=True)
-            begun.answers.append(cast("Answer", begun.refusal.error))  # it has one
+
+    def _reserve(self, call: Call) -> None:
+        """Reserve the place in the queue that a call needs, and the memory of what it adds. Raises `LimitExceeded`."""
+        params = call.request.params
+        if isinstance(params, SubscribeRequestParams):
+            self.charge.resize(self.charge.size + subscription_bytes(params.uri))
+        full = self._places.claim(call.size)
+        if full is not None:
+            self._settle_memory(call)
+            raise full
+
+    def _settle_memory(self, call: Call) -> None:
+        """Charge what the session watches now that a call has ended, whether it added a subscription or not."""
+        if call.request.row in _SUBSCRIBING and not self.ended:
+            others = [each for each, _ in self._calls.values() if each.request.row is RESOURCES_SUBSCRIBE]
+            if not others:
+                self.charge.resize(session_bytes(self.connection))
 
     def refuse(self, unreadable: Answer) -> None:
         """An answer came that cannot be read: takes what stands for it."""
@@ -243,6 +310,8 @@ class Session(Line):
             self._service.opened(self)
         elif isinstance(event, LogLevelSet):
             self.changed = True
+        elif isinstance(event, Ignored):
+            _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
             _log.debug("survived: %s", note)
         reply = reaction.reply
@@ -251,11 +320,21 @@ class Session(Line):
     def _cancel(self, event: CancelReceived) -> None:
         entry = self._calls.get(event.id)
         if entry is not None:
-            _log.debug("request %r was cancelled: %s", event.id, event.reason)
+            _log.debug("request %r was cancelled: %s", event.id, shown(event.reason or "no reason was given"))
             entry[0].scope.cancel()
 
-    async def _attend(self, stream: EventStream, exchanged: Exchanged) -> None:
-        await Attendance(stream, exchanged.response, exchanged.receive, self._policy).run()
+    async def _attend(self, stream: EventStream, calls: list[Call], exchanged: Exchanged) -> None:
+        charge = exchanged.charge
+
+        def drop() -> None:
+            for call in calls:
+                call.dropped = charge.dropped
+                call.scope.cancel()
+
+        # The calls go on when the client leaves, until other clients need their memory.
+        await Attendance(
+            stream, exchanged.response, exchanged.receive, self._policy, gone=partial(charge.abandon, drop)
+        ).run()
 
     async def _serve_all(self, calls: list[Call], stream: EventStream, exchanged: Exchanged) -> None:
         if len(calls) == 1:
@@ -273,11 +352,16 @@ class Session(Line):
             # Before it is answered: a client may use the id again once it has the answer.
             del self._calls[id]
             self.connection.withdraw(id)
+            self._settle_memory(call)
         # See `Exchange.serve`.
         call.asking = None
         if outgoing is not None:
-            if call.request.row in _REMEMBERED:
-                await self._remember()
+            if call.request.row is RESOURCES_UNSUBSCRIBE:
+                self.standing.unsubscribed(self.connection.watched)
+            if call.request.row in _SUBSCRIBING:
+                # As the client wrote it, whatever middleware made of it: so the engine has it. And before the client gets
+                # its answer, so that it can rely on it.
+                await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
             await stream.answer(cast("Answer", outgoing.message))  # the engine gives an answer
         else:
             gone = exchanged.exchange.unknown_session() if self.ended else None
@@ -286,7 +370,7 @@ class Session(Line):
     async def _remember(self) -> None:
         """Has the record kept anew, before the client is told that it has changed."""
         self.changed = False
-        await self._save(self)
+        await self._keeper.save(self)
 
     async def _outcome(self, call: Call) -> object:
         await self._places.enter(call.size)
@@ -359,17 +443,46 @@ class Session(Line):
         """There are no subscriptions by request in this era: raises `LocalProtocolError`."""
         raise LocalProtocolError(f"{call.request.method} does not exist in revision {self.revision}")
 
+    @property
+    def session_audience(self) -> Audience:
+        """See `Line.session_audience`."""
+        return self
+
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
         """See `Line.publish`. Notices wait until there is a standalone stream."""
         if row in _FLEETING and self.standing.stream is None:
             return
+        waiting = self.standing.waiting
+        if row.name in RECORDED and (row.name, key) in waiting:
+            # A notification says that something changed, not how often.
+            return
+        params, key = bounded_change(self.connection, params, key, len(waiting))
+        self._publish(row, params, key, pending_notification(row, params))
+
+    def _publish(
+        self, row: NotificationRow[object], params: object, key: str, pending: PendingNotification | None
+    ) -> bool:
+        """Have the client notified, if it wants to know. Returns whether it does."""
         try:
             outgoing = self.connection.publish(row, params)
         except LocalProtocolError as error:
             _log.debug("not published: %s", error)
-        else:
-            for each in outgoing:
-                self.standing.tell((row.name, key), each.message)
+            return False
+        for each in outgoing:
+            self.standing.tell((row.name, key if pending is None else pending.uri), each.message, pending)
+        return bool(outgoing)
+
+    async def take_up(self, notifications: Sequence[PendingNotification]) -> None:
+        """Have the client notified of what was announced when no process had the session."""
+        unwanted: list[PendingNotification] = []
+        for each in notifications:
+            row = RECORDED.get(each.method)
+            params = ResourceUpdatedNotificationParams(uri=each.uri) if each.is_update else None
+            if row is None or not self._publish(row, row.params() if params is None else params, each.uri, each):
+                unwanted.append(each)
+        if unwanted:
+            # The server may not offer any more what changed.
+            await self._keeper.remove_notifications(self.id, unwanted)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -387,6 +500,7 @@ class Session(Line):
     async def end(self) -> None:
         """It is over: handlers are cancelled, with what they wait for, and streams end."""
         self.ended = True
+        self.charge.release()
         self._service.disconnected(self)
         self.connection.end()
         self.stop()

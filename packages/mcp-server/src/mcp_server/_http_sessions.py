@@ -11,6 +11,7 @@ Spec: basic/transports#session-management (2025-03-26 to 2025-11-25)
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from contextlib import contextmanager
@@ -23,24 +24,28 @@ from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.http.sessions import SessionTable
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.logging import LOGGING_LEVELS
-from mcp_server._http_log import Log
-from mcp_server._http_session import Session
+from mcp_server._clock import StampClock
+from mcp_server._http_log import Log, pending_notification
+from mcp_server._http_session import Session, session_bytes
 from mcp_server._http_stream import EventStream
+from mcp_server._store_failures import StoreFailures
 from mcp_server._stores import SessionRecord, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.http.responses import Post, Refusal
-    from mcp_core.jsonrpc.messages import JsonObject, Request
+    from mcp_core.jsonrpc.messages import Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
+    from mcp_core.memory_budget import MemoryBudget
+    from mcp_core.methods import NotificationRow
     from mcp_server._answering import Service
     from mcp_server._http_response import Exchanged
-    from mcp_server._stores import SessionStore
+    from mcp_server._stores import PendingNotification, SessionStore
 
 __all__ = ["Sessions"]
 
@@ -63,6 +68,7 @@ class Sessions:
         store: Keeps what another process shall know of them.
         policy: The settings of the endpoint.
         limits: The bounds: `sessions`.
+        budget: The memory that the sessions are charged to.
     """
 
     def __init__(
@@ -72,14 +78,20 @@ class Sessions:
         store: SessionStore,
         policy: EndpointPolicy,
         limits: Limits,
+        *,
+        budget: MemoryBudget,
     ) -> None:
+        self._budget: Final = budget
         self._service: Final = service
         self._engine: Final = engine
         self._store: Final = store
         self._policy: Final = policy
         self._table: Final = SessionTable[Session](limits, idle=policy.session_idle)
         self._loading: Final = dict[str, trio.Event]()
-        self._purged_at = 0.0
+        self._purged_at = -math.inf
+        self._clock: Final = StampClock()
+        self.failures: Final = StoreFailures()
+        """Logs that the store fails."""
 
     def __len__(self) -> int:
         """How many are in use here."""
@@ -99,14 +111,17 @@ class Sessions:
         id = None
         if connection.session is not None:
             id = secrets.token_urlsafe(_ID_BYTES)
-            session = self._session(connection, exchanged.identity.key, id, message.params or {})
             await self._sweep()
+            session = None
             try:
+                session = self._session(connection, exchanged.identity.key, id)
                 await self._add(session)
             except LimitExceeded as excess:
-                _log.warning("no session is opened: %s", excess)
+                if session is not None:
+                    session.charge.release()
+                _log.warning("session not opened: %s", excess)
                 return exchange.busy(excess)
-            await self._save(session)
+            await self.save(session)
         stream = EventStream(exchange, response, Era.LEGACY, session_id=id)
         await stream.give((answer,), refused=isinstance(reaction.event, Ignored))
         return None
@@ -168,8 +183,8 @@ class Sessions:
         """The session of that id, if it is the principal's."""
         await self._sweep()
         session = self._table.find(id, principal, trio.current_time()) or await self._load(id, principal)
-        if session is not None and time.time() - session.saved_at > self._policy.session_idle / _SAVED_TIMES:
-            await self._save(session)
+        if session is not None and trio.current_time() >= session.save_due:
+            await self.save(session)
         return None if session is None or session.ended else session
 
     async def _load(self, id: str, principal: str | None) -> Session | None:
@@ -187,7 +202,7 @@ class Sessions:
                 return None
             # It may have been used after its record was kept.
             patience = self._policy.session_idle * (1 + 1 / _SAVED_TIMES)
-            return None if record.used_at + patience < time.time() else await self._reopen(record)
+            return None if self._clock.age(record.used_at) > patience else await self._reopen(record)
         finally:
             del self._loading[id]
             loading.set()
@@ -203,34 +218,64 @@ class Sessions:
                 record.client,
                 revision,
                 log_level=level,
-                subscriptions=record.subscriptions,
+                subscriptions=await self._store.subscriptions(record.id),
                 # Any number that was not used: a process does not ask a client more than once in a microsecond.
                 last_id=time.time_ns() // 1000,
             )
-            session = self._session(connection, record.principal, record.id, record.client)
-            await session.recover()
-            await self._add(session)
+            session = self._session(connection, record.principal, record.id)
+            await self._take_up(session)
         except (InvalidValue, LimitExceeded) as bad:
             _log.warning("a stored session cannot go on: %s", bad)
             return None
-        session.saved_at = record.used_at
+        # Its record is kept anew at once: by what the clock says now.
+        session.stored(trio.current_time())
         _log.debug("a session goes on that another process had")
         return session
 
+    async def _take_up(self, session: Session) -> None:
+        """Continue a session. Raises `StoreError` and `LimitExceeded`; nothing of it is left then."""
+        # First it is notified of changes, and then those are read that were announced before, so that none is missed. It
+        # is in the table only then, so that no request can be served in between and none is delivered twice.
+        self._service.connected(session)
+        try:
+            await session.recover()
+            await session.take_up(await self._store.pending_notifications(session.id))
+            await self._add(session)
+        except BaseException:
+            self._service.disconnected(session)
+            session.charge.release()
+            raise
+
+    # --- changes ---------------------------------------------------------------------------------------------------
+
+    def record(self, row: NotificationRow[object], params: object) -> None:
+        """Record a change for the sessions that are not in use here, or have no stream. Never waits."""
+        notification = pending_notification(row, params)
+        if notification is not None:
+            self._store.record_notification(notification)
+
+    async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
+        """See `Keeper.remove_notifications`."""
+        with self._survived("a change may be notified twice"):
+            await self._store.remove_notifications(id, notifications)
+
     # --- keeping ---------------------------------------------------------------------------------------------------
 
-    def _session(self, connection: ServerConnection, principal: str | None, id: str, client: JsonObject) -> Session:
+    def _session(self, connection: ServerConnection, principal: str | None, id: str) -> Session:
+        """Make a session of an engine on which one is open. Raises `LimitExceeded`."""
         revision = cast("ClientPeer", connection.session).revision  # of a server; it is open
-        log = Log(self._store, id, priming=revision.priming_event) if revision.resumable else None
+        log = Log(self._store, self.failures, id, priming=revision.priming_event) if revision.resumable else None
         return Session(
             self._service,
             connection,
             principal=principal,
             id=id,
-            client=client,
             log=log,
             policy=self._policy,
-            save=self._save,
+            keeper=self,
+            charge=self._budget.charge(
+                ("session", id) if principal is None else ("principal", principal), session_bytes(connection)
+            ),
         )
 
     async def _add(self, session: Session) -> None:
@@ -240,21 +285,40 @@ class Sessions:
             _log.info("a session was ended: %s", departed.reason.value)
             await self._end(departed.value)
 
-    async def _save(self, session: Session) -> None:
-        """Keeps the record of a session."""
-        session.saved_at = time.time()
+    async def save(self, session: Session) -> None:
+        """See `Keeper.save`."""
         peer = session.peer
         record = SessionRecord(
             id=session.id,
             principal=session.principal,
             revision=peer.revision.name,
-            client=session.client,
+            client=session.connection.handshake,
             log_level=peer.log_level,
-            subscriptions=session.connection.watched,
-            used_at=session.saved_at,
+            used_at=time.time(),
         )
-        with _survived("a session is not kept"):
+        # Other requests need not keep it, too.
+        session.stored(trio.current_time() + self._policy.session_idle / _SAVED_TIMES)
+        try:
             await self._store.save(record)
+            # What failed to be kept before, or what the store dropped with the session when it had too many.
+            stored = await self._store.subscriptions(session.id)
+        except StoreError as error:
+            session.not_stored()
+            self.failures.failed("a session is not kept", error)
+            return
+        self.failures.worked()
+        for uri in stored.symmetric_difference(session.connection.watched):
+            await self.keep_subscription(session, uri)
+
+    async def keep_subscription(self, session: Session, uri: str) -> None:
+        """See `Keeper.keep_subscription`."""
+        # Decided in the same step in which the store is called: of two calls the later one knows the latest state.
+        keep = self._store.subscribe if uri in session.connection.watched else self._store.unsubscribe
+        try:
+            await keep(session.id, uri)
+        except StoreError as error:
+            session.not_stored()
+            self.failures.failed("a subscription is not kept", error)
 
     async def _sweep(self) -> None:
         """Ends the sessions whose time is over."""
@@ -262,22 +326,21 @@ class Sessions:
             _log.info("a session was ended: %s", departed.reason.value)
             await self._end(departed.value)
         idle = self._policy.session_idle
-        now = time.time()
+        now = trio.current_time()
         if now - self._purged_at > idle:
             self._purged_at = now
-            with _survived("old sessions are not forgotten"):
-                await self._store.purge(now - 2 * idle)
+            with self._survived("old sessions are not forgotten"):
+                await self._store.purge(self._clock.earliest() - 2 * idle, time.time())
 
     async def _end(self, session: Session) -> None:
         await session.end()
-        with _survived("the end of a session is not kept"):
+        with self._survived("the end of a session is not kept"):
             await self._store.delete(session.id)
 
-
-@contextmanager
-def _survived(what: str) -> Iterator[None]:
-    """A store that fails must not fail the request."""
-    try:
-        yield
-    except StoreError:
-        _log.exception("%s: the store fails", what)
+    @contextmanager
+    def _survived(self, what: str) -> Iterator[None]:
+        """A store that fails must not fail the request."""
+        try:
+            yield
+        except StoreError as error:
+            self.failures.failed(what, error)

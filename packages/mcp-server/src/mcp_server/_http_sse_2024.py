@@ -16,16 +16,20 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
 import trio
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.excerpts import shown
 from mcp_core.framing.sse import encode_comment
 from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.jsonrpc.codec import encode
+from mcp_core.memory_budget import parsed_size
 from mcp_server._gate import NOBODY, Identity, without_credentials
+from mcp_server._http_body import memory_owner, receive_body
 from mcp_server._http_response import Response
-from mcp_server._link import Link
+from mcp_server._link import CallMemory, Link
 from mcp_server._writer import JoiningWriter
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Batch, Message, RequestId
     from mcp_core.limits import Limits
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_server._asgi_types import Receive, Send
     from mcp_server._service import ServerService
 
@@ -52,6 +57,12 @@ STREAM_PATH: Final = "/sse"
 POST_PATH: Final = "/messages"
 """Where messages are posted to; clients learn it from the stream."""
 
+_SESSION_BYTES: Final = 64 * 1024
+"""Memory of a session: five tasks, an engine and a queue, in bytes."""
+
+_UNREAD: Final = 64 * 1024
+"""Bytes of output up to which nothing is charged beside the session: a client that reads has less than that to read."""
+
 _LAST_WRITE: Final = 1.0
 """Seconds that a client has to take what was still to be written when the server stops."""
 
@@ -59,23 +70,47 @@ _LAST_WRITE: Final = 1.0
 class _Session:
     """One client: its stream, and the link behind it. It is an `Outlet`."""
 
-    def __init__(self, connection: ServerConnection, response: Response, keep_alive: float, until: float) -> None:
+    def __init__(
+        self,
+        connection: ServerConnection,
+        response: Response,
+        keep_alive: float,
+        until: float,
+        charge: MemoryCharge,
+    ) -> None:
         self.connection: Final = connection
+        self.charge: Final = charge
         self.over: Final = trio.Event()
         self.grace: float | None = None
         self._response: Final = response
         self._keep_alive: Final = keep_alive
         self._until = until
-        self._writer: Final = JoiningWriter(self._write, connection.limits.outgoing_bytes)
+        self._writer: Final = JoiningWriter(self._write, connection.limits.outgoing_bytes, on_broken=self._end_now)
+        self._stop: Callable[[], None] | None = None
         self._posts: Final[set[trio.CancelScope]] = set()
 
     # --- out -------------------------------------------------------------------------------------------------------
 
     async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002  # one stream for all
-        await self._writer.put(self._event(message), more=more)
+        event = self._event(message)
+        if self._charge_output(len(event)):
+            await self._writer.put(event, more=more)
 
     def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:  # noqa: ARG002
-        self._writer.put_nowait(self._event(message))
+        event = self._event(message)
+        if self._charge_output(len(event)):
+            self._writer.put_nowait(event)
+
+    def _charge_output(self, size: int) -> bool:
+        """Charge what waits for the client to read. False ends the session: there is no memory for more."""
+        waiting = self._writer.waiting_bytes + size
+        try:
+            self.charge.resize(_SESSION_BYTES + self.connection.watched_bytes + (waiting if waiting > _UNREAD else 0))
+        except LimitExceeded as excess:
+            _log.warning("HTTP+SSE session ended, since its client does not read: %s", excess)
+            self.over.set()
+            return False
+        return True
 
     def _event(self, message: Message | Batch) -> bytes:
         return message_event(encode(message, null_id=self.connection.error_ids_are_null))
@@ -88,13 +123,13 @@ class _Session:
     # --- in --------------------------------------------------------------------------------------------------------
 
     async def deliver(
-        self, link: Link, message: Message | Batch, size: int, http: HttpRequest, identity: Identity
+        self, link: Link, message: Message | Batch, size: int, http: HttpRequest, identity: Identity, *, memory: int
     ) -> bool:
         """Takes a message, and waits while the client does not read. False when the session ends meanwhile."""
         with trio.CancelScope() as scope:
             self._posts.add(scope)
             try:
-                link.deliver(message, size, without_credentials(http), identity)
+                link.deliver(message, size, without_credentials(http), identity, memory)
                 await self._writer.wait_while_overdue()
             finally:
                 self._posts.remove(scope)
@@ -104,8 +139,14 @@ class _Session:
 
     async def run(self, link: Link, nursery: trio.Nursery, receive: Receive) -> None:
         """Serves until the client leaves, or until `over` is set."""
+
+        def stop() -> None:
+            link.end()
+            nursery.cancel_scope.cancel()
+
+        self._stop = stop
         try:
-            nursery.start_soon(self._run_writer)
+            nursery.start_soon(self._writer.run)
             nursery.start_soon(self._stay_alive)
             nursery.start_soon(self._expire)
             nursery.start_soon(self._watch, receive)
@@ -124,9 +165,11 @@ class _Session:
             await self._response.end()
         nursery.cancel_scope.cancel()
 
-    async def _run_writer(self) -> None:
-        await self._writer.run()
+    def _end_now(self) -> None:
+        """Cancel the handlers and begin no further one: what they answer cannot be written."""
         self.over.set()
+        if self._stop is not None:
+            self._stop()
 
     def prolong(self, until: float) -> None:
         """Its client has shown that it may use it for longer."""
@@ -178,6 +221,7 @@ class SsePair:
         stream_path: str = STREAM_PATH,
         post_path: str = POST_PATH,
     ) -> None:
+        self._budget: Final = service.budget
         self.stream_path: Final = stream_path
         self.post_path: Final = post_path
         self._service: Final = service
@@ -217,10 +261,17 @@ class SsePair:
             await _refuse(response, request, refusal)
             return
         id = secrets.token_urlsafe(32)
+        owner = memory_owner(identity.key, id, {})
+        try:
+            charge = self._budget.charge(owner, _SESSION_BYTES)
+        except LimitExceeded as excess:
+            await _refuse(response, request, responses.busy(excess, own=identity.key is not None))
+            return
         connection = self._connection()
-        session = _Session(connection, response, self._policy.keep_alive, identity.until)
+        session = _Session(connection, response, self._policy.keep_alive, identity.until, charge)
         async with trio.open_nursery() as nursery:
-            link = Link(self._service, connection, session, nursery, identity.key, pushes_back=False)
+            memory = CallMemory(self._budget, owner)
+            link = Link(self._service, connection, session, nursery, identity.key, memory=memory)
             # Before the client is told of it: it may post at once.
             self._sessions[id] = session, link
             self._service.connected(link)
@@ -228,6 +279,7 @@ class SsePair:
                 await response.begin(responses.stream_head(), endpoint_event(root_path + self.post_path, id))
                 await session.run(link, nursery, receive)
             finally:
+                charge.release()
                 self._service.disconnected(link)
                 del self._sessions[id]
                 self._ended.set()
@@ -299,27 +351,30 @@ class SsePair:
         session, link = self._sessions.get(id or "", (None, None))
         if session is None or link is None or link.principal != identity.key:
             return responses.unknown_session()
-        body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
+        incoming = self._budget.droppable(memory_owner(identity.key, id, {}))
+        try:
+            body = await receive_body(receive, incoming, responses, self._limits)
+            if body is None:
                 return responses.refuse(400, "the client left before the end of its message")
-            part = message.get("body", b"")
-            body += part if isinstance(part, bytes) else b""
-            if len(body) > self._limits.message_bytes:
-                return responses.too_large(len(body))
-            more = bool(message.get("more_body", False))
-        content = read_post(bytes(body), self._limits)
+            if isinstance(body, Refusal):
+                return body
+            size = parsed_size(body)
+            incoming.keep(size)
+        except LimitExceeded as excess:
+            return responses.busy(excess, own=identity.key is not None)
+        finally:
+            # A request that it holds is charged to the session, by the link.
+            incoming.release()
+        content = read_post(body, self._limits)
         if isinstance(content, Refusal):
             if content.answers is not None:
                 link.deliver(content.answers)
-            return content
+            return attrs.evolve(content, null_id=content.null_id and link.connection.error_ids_are_null)
         forbidden = None if check is None else check(identity, responses, content)
         if forbidden is not None:
             return forbidden
         session.prolong(identity.until)
-        if session.over.is_set() or not await session.deliver(link, content, len(body), request, identity):
+        if session.over.is_set() or not await session.deliver(link, content, len(body), request, identity, memory=size):
             return responses.unknown_session()
         return None
 
@@ -333,5 +388,5 @@ def _only(method: str, request: HttpRequest, responses: Responses) -> Refusal | 
 
 
 async def _refuse(response: Response, request: HttpRequest, refusal: Refusal) -> None:
-    _log.debug("refused %s %s: %s", request.method, request.path, refusal.reason)
+    _log.debug("refused %s %s: %s", shown(request.method), shown(request.path), refusal.reason)
     await response.refuse(refusal)

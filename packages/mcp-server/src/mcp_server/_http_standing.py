@@ -9,10 +9,12 @@ Spec: basic/transports#listening-for-messages-from-the-server, #resumability-and
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.engine.interests import covers
 from mcp_core.http.event_log import parse_event_id
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.revisions import Era
@@ -21,13 +23,19 @@ from mcp_server._http_log import is_standing, written
 from mcp_server._http_stream import EventStream
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
     from mcp_core.http.policy import EndpointPolicy
     from mcp_core.http.responses import Refusal
     from mcp_core.jsonrpc.messages import Message
     from mcp_server._http_log import Log
     from mcp_server._http_response import Exchanged
+    from mcp_server._stores import PendingNotification
 
 __all__ = ["Standing"]
+
+_AT_ONCE: Final = 64
+"""Notifications that are encoded without letting others run, which takes about two milliseconds."""
 
 
 class Standing:
@@ -36,14 +44,21 @@ class Standing:
     Args:
         log: Where the session's streams keep their events; `None` where the revision has no resumption.
         policy: The settings of the endpoint.
+        settle: Has pending changes removed, of which the client was notified by a stream that keeps no events.
     """
 
-    __slots__ = ("_attendance", "_log", "_notices", "_policy", "_stream")
+    __slots__ = ("_attendance", "_log", "_notices", "_policy", "_settle", "_stream")
 
-    def __init__(self, log: Log | None, policy: EndpointPolicy) -> None:
+    def __init__(
+        self,
+        log: Log | None,
+        policy: EndpointPolicy,
+        settle: Callable[[Sequence[PendingNotification]], Awaitable[None]],
+    ) -> None:
         self._log: Final = log
         self._policy: Final = policy
-        self._notices: dict[tuple[str, str], Message] = {}
+        self._settle: Final = settle
+        self._notices: dict[tuple[str, str], tuple[Message, PendingNotification | None]] = {}
         self._stream: EventStream | None = None
         self._attendance: Attendance | None = None
 
@@ -121,16 +136,42 @@ class Standing:
 
     # --- notices ---------------------------------------------------------------------------------------------------
 
-    def tell(self, key: tuple[str, str], notice: Message) -> None:
-        """A notice is to be sent, once there is a stream. Another one with the same key takes its place. Never waits."""
-        self._notices[key] = notice
+    @property
+    def waiting(self) -> Collection[tuple[str, str]]:
+        """The notifications that wait for a stream, by their keys."""
+        return self._notices.keys()
+
+    def tell(self, key: tuple[str, str], notice: Message, pending: PendingNotification | None = None) -> None:
+        """A notice is to be sent, once there is a stream. Another one with the same key takes its place. Never waits.
+
+        Args:
+            key: Tells notices apart.
+            notice: The notice.
+            pending: What the store has recorded of it.
+        """
+        self._notices[key] = (notice, pending)
         if self._attendance is not None:
             self._attendance.wake()
 
+    def unsubscribed(self, watched: Collection[str]) -> None:
+        """Drop the notices of resources that are not watched any more.
+
+        Args:
+            watched: The resources that still are.
+        """
+        self._notices = {
+            key: (notice, pending)
+            for key, (notice, pending) in self._notices.items()
+            if pending is None or not pending.is_update or covers(watched, pending.uri)
+        }
+
     async def _flush(self) -> None:
         while self._notices and (stream := self.stream) is not None:
-            notices, self._notices = self._notices, {}
-            await stream.send(*[encode(notice, null_id=False) for notice in notices.values()])
+            # No more than can be encoded without keeping others from running for long.
+            notices = [self._notices.pop(key) for key in tuple(islice(self._notices, _AT_ONCE))]
+            if not await stream.notify([(encode(each, null_id=False), pending) for each, pending in notices]):
+                await self._settle([pending for _, pending in notices if pending is not None])
+            await trio.lowlevel.checkpoint()
 
     async def end(self, retry: float | None = None) -> None:
         """Ends the stream.

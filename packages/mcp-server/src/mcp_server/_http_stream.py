@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Era
     from mcp_server._http_log import Item, Log
     from mcp_server._http_response import Response
+    from mcp_server._stores import PendingNotification
 
 __all__ = ["EventStream"]
 
@@ -143,11 +144,21 @@ class EventStream:
     async def send(self, *messages: bytes) -> None:
         """Sends messages that answer nothing. They go nowhere when the client takes no stream."""
         if self.reaches:
-            await self._joined().put(*[(message, None) for message in messages])
+            await self._joined().put(*[(message, None, None) for message in messages])
+
+    async def notify(self, notices: Sequence[tuple[bytes, PendingNotification | None]]) -> bool:
+        """Send notifications of changes, as `send` does.
+
+        Returns:
+            Whether the log has them: they are not pending any more.
+        """
+        if self.reaches:
+            await self._joined().put(*[(message, None, notification) for message, notification in notices])
+        return self._log is not None
 
     def leave(self, message: bytes) -> None:
         """Puts a message down that goes with the next one, or soon. Never waits."""
-        self._joined().leave((message, None))
+        self._joined().leave((message, None, None))
         if self.wake is not None:
             self.wake()
 
@@ -161,10 +172,10 @@ class EventStream:
         """Sends the answer to a request that is owed one; with the last one the response is complete."""
         answer, data = encoded(answer)
         if self.committed or self._exchange.prefers_stream:
-            await self._joined().put((data, answer.id))
+            await self._joined().put((data, answer.id, None))
             return
         self._owed.pop(cast("RequestId", answer.id), None)  # of a request
-        self._answers.append((data, answer.id))
+        self._answers.append((data, answer.id, None))
         if not self._owed:
             await self._complete(200 if self._batch else status_of(answer, self._era))
 
@@ -176,7 +187,8 @@ class EventStream:
             refused: They refuse their requests.
         """
         # They are not what the log holds on to: a client that asks for nonsense has them, or can do without.
-        self._answers = [(encoded(answer)[1], None) for answer in answers]
+        # Only a batch has members without a readable id, and the revision that has batches has a null id for them.
+        self._answers = [(encoded(answer, null_id=self._batch)[1], None, None) for answer in answers]
         if self._owed:
             return
         if self._exchange.accepts_json:
@@ -312,7 +324,7 @@ class EventStream:
             return
         data = b"" if self.committed else await self._commit()
         data += await self._put_down(items)
-        for _, answers in items:
+        for _, answers, _ in items:
             if answers is not None:
                 self._owed.pop(answers, None)
         await self._write(data, last=not (self._owed or self._standing))
@@ -330,7 +342,8 @@ class EventStream:
     async def _complete(self, status: int) -> None:
         """Answers in JSON."""
         self.over = True
-        members = [data for data, _ in self._answers]
+        members = [data for data, _, _ in self._answers]
+        self._answers = []
         body = b"[%b]" % b",".join(members) if self._batch else members[0]
         if self.response is not None and not self.response.lost:
             await self.response.complete(self._exchange.json_head(status, session_id=self._session_id), body)
@@ -343,7 +356,7 @@ class EventStream:
             # Nobody knows an id to come back with.
             self._log = self.response = None
         if self._log is not None:
-            owed = [*self._owed, *(answers for _, answers in answered if answers is not None)]
+            owed = [*self._owed, *(answers for _, answers, _ in answered if answers is not None)]
             self._number = self._log.number(standing=self._standing)
             if await self._log.begin(self._number, owed):
                 self._log.live[self._number] = self
@@ -361,8 +374,8 @@ class EventStream:
             self._log = None
         self._last += len(items)
         if self._log is None:
-            return b"".join([encode_event(data, event="message") for data, _ in items])
-        return b"".join([written(self._number, number, data) for number, (data, _) in enumerate(items, first)])
+            return b"".join([encode_event(data, event="message") for data, _, _ in items])
+        return b"".join([written(self._number, number, data) for number, (data, _, _) in enumerate(items, first)])
 
     def _farewell(self, retry: float) -> bytes:
         return encode_event(id=event_id(self._number, self._last), retry=round(retry * 1000))

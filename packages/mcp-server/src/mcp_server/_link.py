@@ -13,37 +13,47 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+import attrs
 import trio
 
 from mcp_core.engine.events import (
     AnswerReceived,
     CancelReceived,
     FailureReceived,
+    Ignored,
     NotificationReceived,
     Opened,
     Outgoing,
     RequestReceived,
+    SessionReplaced,
 )
-from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
+from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
+from mcp_core.excerpts import shown
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode, stand_in
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
+from mcp_core.revisions import Era
 from mcp_core.types import SubscriptionsListenResult
-from mcp_server._answering import Call, Line, Questions, Service
+from mcp_server._answering import Call, ClientLeft, Line, Questions, Service
+from mcp_server._pending_changes import bounded_change
 from mcp_server._workers import Workers
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from mcp_core.engine.events import Reaction
     from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import MalformedMessage
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message, RequestId
+    from mcp_core.memory_budget import MemoryBudget
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
+    from mcp_server._answering import Audience
     from mcp_server._gate import Identity
 
-__all__ = ["Call", "Link", "Outlet", "Service"]
+__all__ = ["Call", "CallMemory", "Link", "Outlet", "Service"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -58,6 +68,16 @@ class Outlet(Protocol):
         """Sends what must not wait: refusals, answers to pings and handshakes."""
 
 
+@attrs.frozen
+class CallMemory:
+    """Where the requests of a connection are charged, on which no reader can be stopped."""
+
+    budget: MemoryBudget
+    """The memory of all clients."""
+    owner: Hashable
+    """Who is charged."""
+
+
 class Link(Line):
     """One connection alive, over a pipe for all its messages.
 
@@ -67,7 +87,8 @@ class Link(Line):
         outlet: Where messages go.
         nursery: Where handlers run; who owns it ends them.
         principal: Who the peer was established to be, by `Principal.key`; `None` where nobody is told apart.
-        pushes_back: The reader stops while it is crowded. Else what is beyond the room is refused.
+        memory: Charges requests, where each message has a request of its own: what is beyond the queue or the budget is refused.
+            `None`: the reader stops while the queue is full.
     """
 
     def __init__(
@@ -78,11 +99,11 @@ class Link(Line):
         nursery: trio.Nursery,
         principal: str | None = None,
         *,
-        pushes_back: bool = True,
+        memory: CallMemory | None = None,
     ) -> None:
         super().__init__(service, connection, principal)
         self._outlet: Final = outlet
-        self._pushes_back: Final = pushes_back
+        self._memory: Final = memory
         self._nursery: Final = nursery
         self._calls: dict[RequestId, Call] = {}
         self._workers: Final = Workers(nursery, connection.limits, self._serve)
@@ -90,6 +111,7 @@ class Link(Line):
         self._questions: Final = Questions(connection, lambda cancellation, _: self._send_nowait(cancellation))
         self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
         self._publishing = False
+        self._session_audience: _SessionAudience | None = None
         self._ended = False
         self._idle = trio.Event()
 
@@ -101,6 +123,7 @@ class Link(Line):
         size: int = 0,
         http: HttpRequest | None = None,
         identity: Identity | None = None,
+        memory: int = 0,
     ) -> None:
         """Takes a message of the peer.
 
@@ -109,11 +132,12 @@ class Link(Line):
             size: Its bytes, counted while it waits to be started.
             http: The HTTP request that it came in.
             identity: Who sent that.
+            memory: Its memory, in bytes, as estimated; charged to `CallMemory` until a request has ended.
         """
         if isinstance(message, Batch):
-            self._deliver_batch(message, size, http, identity)
+            self._deliver_batch(message, size, http, identity, memory)
         else:
-            self._react(self.connection.receive(message), size, http, identity)
+            self._react(self.connection.receive(message), size, http, identity, memory)
 
     def refuse(self, malformed: MalformedMessage) -> None:
         """Bytes came that are no message: answers, where an answer is right."""
@@ -133,7 +157,9 @@ class Link(Line):
         """Returns when another message may be read. The reader calls it when it is crowded."""
         await self._workers.wait_for_room()
 
-    def _deliver_batch(self, batch: Batch, size: int, http: HttpRequest | None, identity: Identity | None) -> None:
+    def _deliver_batch(
+        self, batch: Batch, size: int, http: HttpRequest | None, identity: Identity | None, memory: int
+    ) -> None:
         refusal = self.connection.refuse_batch()
         if refusal is not None:
             self._outlet.send_nowait(refusal, None)
@@ -143,17 +169,23 @@ class Link(Line):
             self._outlet.send_nowait(reply.immediate, None)
         for id in reply.owed:
             self._batches[id] = reply
+        count = len(batch.members)
         for member in reply.messages:
-            self._react(self.connection.receive(member), size // len(batch.members), http, identity)
+            self._react(self.connection.receive(member), size // count, http, identity, memory // count)
 
     def _react(
-        self, reaction: Reaction, size: int, http: HttpRequest | None = None, identity: Identity | None = None
+        self,
+        reaction: Reaction,
+        size: int,
+        http: HttpRequest | None = None,
+        identity: Identity | None = None,
+        memory: int = 0,
     ) -> None:
         event, reply = reaction.event, reaction.reply
         if reply is not None:
             self._send_nowait(reply)
         if isinstance(event, RequestReceived):
-            self._start(Call(event, self, http=http, identity=identity), size)
+            self._start(Call(event, self, http=http, identity=identity), size, memory)
         elif isinstance(event, (AnswerReceived, FailureReceived)):
             self._questions.settle(event)
         elif isinstance(event, CancelReceived):
@@ -162,25 +194,34 @@ class Link(Line):
             self._service.notified(self, event)
         elif isinstance(event, Opened):
             self._service.opened(self)
+        elif isinstance(event, SessionReplaced):
+            self._replace_session(event)
+        elif isinstance(event, Ignored):
+            _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
             _log.debug("survived: %s", note)
 
     # --- handlers --------------------------------------------------------------------------------------------------
 
-    def _start(self, call: Call, size: int) -> None:
+    def _start(self, call: Call, size: int, memory: int) -> None:
         id = call.request.id
         # A subscription holds no place: it does nothing but wait, and there may be many.
         if call.request.row is SUBSCRIPTIONS_LISTEN:
             self._calls[id] = call
             self._nursery.start_soon(self._serve, call)
             return
-        full = None if self._pushes_back else self._workers.excess(size)
-        if full is None:
-            self._calls[id] = call
-            self._workers.submit(call, size)
-        else:
-            refused = self.connection.fail(id, RequestFailed(full.message, code=ErrorCode.INTERNAL_ERROR))
-            self._send_nowait(cast("Outgoing", refused))  # it was owed an answer
+        if self._memory is not None:
+            try:
+                full = self._workers.excess(size)
+                if full is not None:
+                    raise full
+                call.charge = self._memory.budget.charge(self._memory.owner, memory)
+            except LimitExceeded as excess:
+                refused = self.connection.fail(id, RequestFailed(excess.message, code=ErrorCode.INTERNAL_ERROR))
+                self._send_nowait(cast("Outgoing", refused))  # it was owed an answer
+                return
+        self._calls[id] = call
+        self._workers.submit(call, size)
 
     async def _serve(self, call: Call) -> None:
         """Runs the handler and sends its outcome."""
@@ -194,6 +235,8 @@ class Link(Line):
             if self._calls.get(id) is call:
                 self._withdraw(id)
                 del self._calls[id]
+            if call.charge is not None:
+                call.charge.release()
             if not self._calls:
                 self._idle.set()
 
@@ -218,11 +261,39 @@ class Link(Line):
         call = self._calls.get(event.id)
         if call is None:
             return
-        _log.debug("request %r was cancelled: %s", event.id, event.reason)
+        _log.debug("request %r was cancelled: %s", event.id, shown(event.reason or "no reason was given"))
         call.scope.cancel()
         if self._workers.drop(call):
+            if call.charge is not None:
+                call.charge.release()
             del self._calls[event.id]
             self._withdraw(event.id)
+
+    def _replace_session(self, event: SessionReplaced) -> None:
+        """End what belongs to the legacy session before: handlers are cancelled, and whatever they send goes nowhere.
+
+        Modern requests belong to no session and go on.
+        """
+        stale = {id: call for id, call in self._calls.items() if call.request.peer.revision.era is Era.LEGACY}
+        _log.info("session replaced by a second initialize: %d requests are cancelled", len(stale))
+        ended = _EndedSession(self._service, event.ended, self.principal)
+        ended.tasks, self.tasks = self.tasks, None
+        ended.log_allowance, self.log_allowance = self.log_allowance, None
+        if self._session_audience is not None:
+            self._session_audience.link = None
+            self._session_audience = None
+        # Notifications of tasks are for that session alone; changes of lists concern the next one, too.
+        self._notices = {key: notice for key, notice in self._notices.items() if notice[0].filter_member is not None}
+        self._batches.clear()
+        # Before they are cancelled, so that those who are shielded learn why.
+        self._questions.end("the session ended")
+        for waiting in self._workers.drop_all(set(stale.values())):
+            if waiting.charge is not None:
+                waiting.charge.release()
+        for id, call in stale.items():
+            del self._calls[id]
+            call.link = ended
+            call.scope.cancel()
 
     def _withdraw(self, id: RequestId) -> None:
         """Nothing more is sent for a request. It may have been answered, then there is nothing left to do."""
@@ -287,10 +358,19 @@ class Link(Line):
         """See `Line.publish`."""
         if self._ended:
             return
+        if (row.name, key) not in self._notices:
+            params, key = bounded_change(self.connection, params, key, len(self._notices))
         self._notices[row.name, key] = (row, params)
         if not self._publishing:
             self._publishing = True
             self._nursery.start_soon(self._publish)
+
+    @property
+    def session_audience(self) -> Audience:
+        """See `Line.session_audience`."""
+        if self._session_audience is None:
+            self._session_audience = _SessionAudience(self)
+        return self._session_audience
 
     async def _publish(self) -> None:
         try:
@@ -323,4 +403,43 @@ class Link(Line):
         self._ended = True
         self.connection.end()
         self._batches.clear()
+        self._questions.end()
         self._workers.stop()
+        for call in self._calls.values():
+            if call.charge is not None:
+                call.charge.release()
+
+
+@attrs.define(eq=False)
+class _SessionAudience:
+    """One legacy session of a link, as long as it lasts. An `Audience`."""
+
+    link: Link | None
+    """`None` once the session has ended."""
+
+    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+        """See `Audience.publish`."""
+        if self.link is not None:
+            self.link.publish(row, params, key)
+
+
+class _EndedSession(Line):
+    """The line of handlers that still run although their legacy session has ended. Nothing is sent."""
+
+    async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
+        """See `Line.send`."""
+        await trio.lowlevel.checkpoint()
+
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
+        """See `Line.ask`. Raises `ClientLeft`."""
+        await trio.lowlevel.checkpoint()
+        raise ClientLeft(f"the session ended before {row.name} was asked")
+
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+        """See `Line.listen`. Raises `LocalProtocolError`: no legacy session has such subscriptions."""
+        raise LocalProtocolError(f"{call.request.method} cannot begin: the session ended")
+
+    @property
+    def session_audience(self) -> Audience:
+        """See `Line.session_audience`."""
+        return _SessionAudience(None)

@@ -24,7 +24,7 @@ import orjson
 
 from mcp_core.convert import converter
 from mcp_core.engine.input_rounds import binding
-from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
 from mcp_core.jsonrpc.text import write
 from mcp_core.types import PaginatedRequestParams
 
@@ -239,7 +239,16 @@ class Listing:
 
     def _seal(self, call: Call, source: str, place: JsonValue) -> str:
         plain = orjson.dumps([time.time() + _CURSOR_SECONDS, source, place])
-        return self._shelf.keys.seal(plain, _bound_to(call))
+        cursor = self._shelf.keys.seal(plain, _bound_to(call))
+        if len(cursor) > _CURSOR_CHARS:
+            # It could not come back. The name is that of the author, or of a mounted server.
+            raise LimitExceeded(
+                f"characters of the cursor behind a {self._kind} with a long name",
+                observed=len(cursor),
+                allowed=_CURSOR_CHARS,
+                setting="the length of names",
+            )
+        return cursor
 
     def _open(self, call: Call, cursor: str) -> tuple[str, JsonValue]:
         """What a cursor says. Raises `RequestFailed`."""

@@ -9,8 +9,11 @@ Spec: server/tools#tool-result, server/tools#output-schema. The return annotatio
 | `Image`, `Audio`, `File`, `bytes`, content blocks, lists of them | the blocks                | none                    |
 | dataclass, attrs class, `TypedDict`, `NamedTuple`, `dict[str, T]` | the JSON                 | the object              |
 | any other: numbers, truth values, lists, unions                | the JSON                    | `{"result": value}`     |
-| none, `object`, `Any`                                          | by the value                | none                    |
+| none, `object`, `Any`, and lists of these: `list`, `list[Any]` | by the value                | none                    |
 | `CallToolResult`                                               | as it is                    | as it is                |
+
+By the value: content blocks, media and `bytes`, alone or in a list, are blocks; anything else is the text or the JSON. `list`,
+`tuple`, `Sequence` and `Iterable` without a type of their items say no more than no annotation does.
 
 The wrapping is the same in every revision, although only the legacy ones require an object.
 """
@@ -248,13 +251,25 @@ def _is_content(hint: object) -> bool:
         return any(_is_content(argument) for argument in arguments)
     if isinstance(hint, type) and issubclass(hint, (*_BLOCKS, *_MEDIA, CallToolResult)):
         return True
+    if _unsubscripted(hint) in _LISTS:
+        return True
     if isinstance(origin, type) and issubclass(origin, _LISTS) and not issubclass(origin, dict):
-        return any(_is_block(argument) for argument in arguments)
+        items = [argument for argument in arguments if argument is not Ellipsis]
+        return any(_is_block(item) for item in items) or (bool(items) and all(map(_is_unknown, items)))
     return False
 
 
+def _unsubscripted(hint: object) -> object:
+    """The class that an alias of `typing` without arguments stands for, as `typing.List`; else the annotation itself."""
+    return hint if get_args(hint) else get_origin(hint) or hint
+
+
+def _is_unknown(hint: object) -> bool:
+    return hint in (MISSING, object, typing.Any)
+
+
 def _is_block(hint: object) -> bool:
-    return hint not in (MISSING, object, typing.Any) and _is_content(hint)
+    return not _is_unknown(hint) and _is_content(hint)
 
 
 def results(function: Function) -> Results:

@@ -59,6 +59,9 @@ _inside_once: Final[ContextVar[bool]] = ContextVar("inside_once", default=False)
 _PLAN: Final = "\0plan"
 """Under what the questions of a handler that asks by hand are kept; no key of `once` that anybody would choose."""
 
+_SHARE_OF_STATE: Final = 0.5
+"""How much of the largest message a state may fill: the request comes with it, and the answers."""
+
 _STEPS: Final = 3
 """How many turns of the scheduler the other tasks of a handler get to reach their questions: they may, for instance,
 report progress before."""
@@ -247,15 +250,32 @@ class InRounds:
         """See `Asking.result`."""
         if not self._ledger.pending:
             return None
+        request = self._call.request
         try:
             state = self._ledger.next_round(self._policy.rounds)
-            sealed = seal_state(
-                self._sealer, state, bound_to=self._bound_to, expires=time.time() + self._policy.seconds
-            )
         except LimitExceeded as limit:
-            _log.warning("%s (request %r)", limit, self._call.request.id)
+            _log.warning("%s (request %r)", limit, request.id)
             return RequestFailed(limit.message, code=ErrorCode.INVALID_REQUEST)
+        try:
+            sealed = self._sealed(state)
+        except LimitExceeded as limit:
+            # The client could do nothing about it, and what it sent back could not be read.
+            _log.error(
+                "the state of the next round of %s is too large (request %r): %s", request.method, request.id, limit
+            )
+            return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
         return InputRequiredResult(input_requests=self._ledger.pending, request_state=sealed)
+
+    def _sealed(self, state: State) -> str:
+        """The state as the client gets it. Raises `LimitExceeded` if it could not come back."""
+        expires = time.time() + self._policy.seconds
+        sealed = seal_state(self._sealer, state, bound_to=self._bound_to, expires=expires)
+        allowed = int(self._call.link.connection.limits.message_bytes * _SHARE_OF_STATE)
+        if len(sealed) > allowed:
+            raise LimitExceeded(
+                "characters of a requestState", observed=len(sealed), allowed=allowed, setting="Limits.message_bytes"
+            )
+        return sealed
 
 
 def read_answer(revision: Revision, row: Method[object, object], answer: JsonObject) -> object:

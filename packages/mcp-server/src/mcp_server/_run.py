@@ -167,8 +167,16 @@ class Runner:
         # Not abandoned on cancellation: the thread would go on unbounded, and `trio.from_thread.check_cancelled` tells
         # the function that nobody waits any more.
         return await trio.to_thread.run_sync(
-            functools.partial(self._function, **arguments), abandon_on_cancel=False, limiter=self._host.limiter
+            functools.partial(_unless_cancelled, self._function, arguments),
+            abandon_on_cancel=False,
+            limiter=self._host.limiter,
         )
+
+
+def _unless_cancelled(function: Function, arguments: dict[str, object]) -> object:
+    """Call a function in its worker thread, unless the request was cancelled while the thread was being started."""
+    trio.from_thread.check_cancelled()
+    return function(**arguments)
 
 
 def _lone_error(group: BaseExceptionGroup[BaseException]) -> McpError | None:

@@ -17,9 +17,10 @@ from urllib.parse import unquote
 import attrs
 
 from mcp_core.errors import LimitExceeded, McpError
+from mcp_core.excerpts import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import jsonschema_rs
 
@@ -52,6 +53,9 @@ _DATA: Final = frozenset({"const", "default", "enum", "examples"})
 _MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 
 _MESSAGE_CHARACTERS: Final = 300
+
+_FEW_VALUES: Final = 1_000
+"""Values in a value of which all problems are collected."""
 
 
 class InvalidSchema(McpError):
@@ -117,15 +121,43 @@ class Validator:
     _limits: SchemaLimits
 
     def validate(self, value: JsonValue) -> tuple[SchemaProblem, ...]:
-        """What is wrong with `value`: nothing when it is valid, `SchemaLimits.problems` of the problems otherwise."""
+        """Return what is wrong with `value`: nothing when it is valid, else `SchemaLimits.problems` of the problems.
+
+        Of a value with more than 1,000 values in it only the first problem is reported.
+        """
         try:
             if self._compiled.is_valid(value):
                 return ()
-            errors = itertools.islice(self._compiled.iter_errors(value), self._limits.problems)
+            errors = itertools.islice(self._errors(value), self._limits.problems)
             return tuple(SchemaProblem(_json_path(error.instance_path), _shorten(error.message)) for error in errors)
         except (ValueError, OverflowError) as error:
             # A lone surrogate or a number out of range: JSON can write it, the validator cannot hold it.
             return (SchemaProblem("$", _shorten(f"cannot be validated: {error}")),)
+
+    def _errors(self, value: JsonValue) -> Iterable[jsonschema_rs.ValidationError]:
+        if _has_few_values(value):
+            return self._compiled.iter_errors(value)
+        import jsonschema_rs  # lazy: see compile_schema
+
+        # All problems are collected before the first one is given: 15 seconds for an array of 99,000 wrong items.
+        try:
+            self._compiled.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return (error,)
+        return ()
+
+
+def _has_few_values(value: JsonValue) -> bool:
+    """Whether a value has so few values in it that all of its problems can be collected."""
+    waiting, count = [value], 0
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, dict | list):
+            if count + len(waiting) + len(each) > _FEW_VALUES:
+                return False
+            waiting += each.values() if isinstance(each, dict) else each
+    return True
 
 
 def compile_schema(schema: JsonObject, *, limits: SchemaLimits | None = None) -> Validator:
@@ -291,7 +323,7 @@ def _fragment(path: list[str | int]) -> str:
 
 
 def _json_path(path: list[str | int]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{shown(step)}" for step in path)
 
 
 def _shorten(text: str) -> str:

@@ -94,7 +94,7 @@ class KeyRing:
                 "characters of a requestState",
                 observed=len(text),
                 allowed=MAX_STATE_CHARS,
-                setting="the size of the answers and of the results of Context.once",
+                setting="the size of the answers, of the results of Context.once and of InputRequired.state",
             )
         return text
 

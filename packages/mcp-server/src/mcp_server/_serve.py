@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_server import _stdio, _stream
+from mcp_server._errors import OutputBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +43,10 @@ async def serve_stdio(server: Server) -> None:
     Args:
         server: What to serve.
 
+    Raises:
+        OutputBroken: stdout cannot be written: the client closed its end of it, or the disk is full. Handlers are
+            cancelled at the first write that fails, and no further request is begun.
+
     *Closing.* Returns at the end of input, after the handlers that run had a second to finish; cancel it to stop. A
     plain function in a worker thread cannot be interrupted, so one that never returns is waited for: let it look at
     `trio.from_thread.check_cancelled()` now and then.
@@ -49,7 +54,17 @@ async def serve_stdio(server: Server) -> None:
     service = server._service  # noqa: SLF001  # one package
     async with server.running():
         with _told(service) as on_link:
-            await _stdio.serve_over_stdio(service, server.connection(), on_link)
+            failure = await _stdio.serve_over_stdio(service, server.connection(), on_link)
+    if failure is not None:
+        raise OutputBroken(_reason(failure)) from failure
+
+
+def _reason(failure: Exception) -> str:
+    """Why stdout cannot be written, with what the system says."""
+    said = failure if isinstance(failure, OSError) else failure.__cause__
+    if isinstance(said, BrokenPipeError) or not isinstance(said, OSError):
+        return "stdout was closed by the client before the end of its requests; the running ones were cancelled"
+    return f"stdout cannot be written ({said.strerror}); the running requests were cancelled"
 
 
 async def serve_stream(server: Server, stream: ByteStream) -> None:
@@ -59,7 +74,8 @@ async def serve_stream(server: Server, stream: ByteStream) -> None:
         server: What to serve.
         stream: Newline-delimited messages, in both directions. It is not closed here.
 
-    *Closing.* Returns when the client ends its output, or the stream breaks; cancel it to stop.
+    *Closing.* Returns when the client ends its output, or a write fails, which cancels the handlers at once; cancel it
+    to stop.
     """
     service = server._service  # noqa: SLF001  # one package
     async with server.running():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
 import attrs
 import trio
 
 from mcp_server._bind import are_loopback, listen, urls
+from mcp_server._open_files import connections_allowed
+from mcp_server._tls import tls_context
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
     from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.limits import Limits
     from mcp_server._asgi_types import Application
     from mcp_server._gate import Identify
     from mcp_server._host_timeouts import HostTimeouts
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_server._stores import SessionStore
     from mcp_server.auth import ResourceServer
 
-__all__ = ["Beside", "HttpOptions", "Site", "UnknownNames", "gracefully", "serve_http", "tls_context"]
+__all__ = ["Beside", "HttpOptions", "Site", "UnknownNames", "gracefully", "serve_http"]
 
 _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
@@ -73,7 +76,8 @@ class HttpOptions(TypedDict, total=False):
     legacy_sse: bool
     """Serve clients of 2024-11-05 too."""
     tls_cert: str | Path | None
-    """A file with the certificate, and those between it and the root, in PEM. It makes the server HTTPS."""
+    """A file with the certificate, and those between it and the root, in PEM. It makes the server HTTPS. When the file
+    changes, new connections get the new certificate."""
     tls_key: str | Path | None
     """A file with its key, if that is another one."""
     grace: float
@@ -110,7 +114,7 @@ async def serve_http(
 
     async with server.running():
         site = await Site.open(server, bind, options)
-        host = Host(site.app, limits=server.limits, timeouts=timeouts, tls=site.tls)
+        host = Host(site.app, limits=site.limits, timeouts=timeouts, tls=site.tls, budget=site.endpoint.budget)
 
         async def run(task_status: trio.TaskStatus[object]) -> None:
             await host.run(site.listeners, task_status=task_status)
@@ -130,6 +134,8 @@ class Site:
     """The sockets, open."""
     urls: tuple[str, ...]
     """The URLs of the endpoint."""
+    limits: Limits
+    """The bounds of the server, with as many connections as there is room for."""
     tls: ssl.SSLContext | None
     """For HTTPS."""
     grace: float
@@ -167,8 +173,16 @@ class Site:
                 " policy=EndpointPolicy(allowed_hosts=None) to take any",
             )
         scheme = "http" if tls is None else "https"
+        connections = connections_allowed(server.limits.connections)
+        endpoint.bound_streams(connections)
         return cls(
-            endpoint=endpoint, app=app, listeners=listeners, urls=urls(listeners, scheme, path), tls=tls, grace=grace
+            endpoint=endpoint,
+            app=app,
+            listeners=listeners,
+            urls=urls(listeners, scheme, path),
+            limits=attrs.evolve(server.limits, connections=connections),
+            tls=tls,
+            grace=grace,
         )
 
 
@@ -184,25 +198,6 @@ def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
     if isinstance(hosts, str):
         raise TypeError(f"allowed_hosts has to be several names, or one in a list: [{hosts!r}]")
     return attrs.evolve(policy, allowed_hosts=tuple(hosts)), True
-
-
-def tls_context(cert: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
-    """For HTTPS with a certificate; `None` without. Raises `ValueError` and `OSError` as `serve_http` does."""
-    if cert is None:
-        if key is not None:
-            raise ValueError("tls_key needs tls_cert: a key is for a certificate")
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(cert, key)
-    except OSError as error:
-        # What the system says of it names no file.
-        files = str(cert) if key is None else f"{cert} and {key}"
-        raise OSError(
-            error.errno, f"the certificate cannot be used, from {files}: {error.strerror or error}"
-        ) from error
-    return context
 
 
 async def gracefully(

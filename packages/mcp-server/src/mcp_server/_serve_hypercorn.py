@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 import trio
 
 from mcp_server._bind import BACKLOG
+from mcp_server._host_timeouts import HostTimeouts
+from mcp_server._request_guard import RequestGuard
 from mcp_server._serve_http import Site, gracefully
+from mcp_server._tls import tls_context
 
 if TYPE_CHECKING:
+    import ssl
+
     import hypercorn
     from hypercorn.typing import Framework
 
@@ -25,9 +30,6 @@ _log: Final = logging.getLogger("mcp_server")
 _REQUESTS: Final = 1 << 60
 """Requests on one connection: hypercorn ends it after a thousand, in the middle of what a client has under way."""
 
-_IDLE: Final = 75.0
-"""Seconds that an idle connection is kept, as the embedded host does; hypercorn's five are less than a user thinks."""
-
 _MARGIN: Final = 1.0
 """Seconds that the last answers have beyond the grace."""
 
@@ -36,6 +38,7 @@ async def serve_hypercorn(
     server: Server,
     bind: str = "127.0.0.1:8000",
     *,
+    timeouts: HostTimeouts | None = None,
     task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
     **options: Unpack[HttpOptions],
 ) -> None:
@@ -46,6 +49,8 @@ async def serve_hypercorn(
     Args:
         server: What to serve.
         bind: Where: `HOST:PORT`. With port 0 the system chooses one.
+        timeouts: How long it waits for clients. `head` bounds the TLS handshake only, and hypercorn has no setting for
+            `stall` and `linger`.
         task_status: Told the URLs of the endpoint, one for each address of the host, once it can be reached.
         **options: See `HttpOptions`.
 
@@ -66,10 +71,12 @@ async def serve_hypercorn(
     async with server.running():
         site = await Site.open(server, bind, options)
         stopping = trio.Event()
+        timeouts = timeouts or HostTimeouts()
+        app = RequestGuard(site.app, limits=server.limits, timeouts=timeouts)
         serve = partial(
             hypercorn.trio.serve,
-            cast("Framework", site.app),  # it is an ASGI application, with types that say less than theirs
-            _config(site, server, options),
+            cast("Framework", app),  # it is an ASGI application, with types that say less than theirs
+            _config(site, server, timeouts, options),
             shutdown_trigger=stopping.wait,
             mode="asgi",
         )
@@ -80,10 +87,15 @@ async def serve_hypercorn(
         await gracefully(run, site, stopping.set, task_status)
 
 
-def _config(site: Site, server: Server, options: HttpOptions) -> hypercorn.Config:
+def _config(site: Site, server: Server, timeouts: HostTimeouts, options: HttpOptions) -> hypercorn.Config:
     import hypercorn  # lazy: an extra
 
-    config = hypercorn.Config()
+    class Config(hypercorn.Config):
+        def create_ssl_context(self) -> ssl.SSLContext | None:
+            # Its own reads the certificate once.
+            return tls_context(self.certfile, self.keyfile, alpn=self.alpn_protocols, ciphers=self.ciphers)
+
+    config = Config()
     # It closes them. They are open, so that port 0 and the errors are ours.
     config.bind = [f"fd://{listener.socket.detach()}" for listener in site.listeners]
     if site.tls is not None:
@@ -91,7 +103,9 @@ def _config(site: Site, server: Server, options: HttpOptions) -> hypercorn.Confi
         config.keyfile = str(options.get("tls_key") or options["tls_cert"])
     config.backlog = BACKLOG
     config.keep_alive_max_requests = _REQUESTS
-    config.keep_alive_timeout = _IDLE
+    # Also until the head of the first request is complete.
+    config.keep_alive_timeout = timeouts.idle
+    config.ssl_handshake_timeout = timeouts.head
     config.h11_max_incomplete_size = config.h2_max_header_list_size = server.limits.header_bytes
     config.include_server_header = False
     # What is still there when calls have had their time has been cancelled.

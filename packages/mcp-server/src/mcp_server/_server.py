@@ -263,7 +263,7 @@ class Server(Registration):
             path=path,
             policy=policy,
             limits=self.limits,
-            store=store or MemoryStore(limits=self.limits),
+            store=store or MemoryStore(limits=self.limits, budget=self._service.budget),
             gate=gate,
             healthz=healthz,
             pair=pair,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
+from weakref import WeakSet
 
 import attrs
 import trio
 
+from mcp_core.errors import LimitExceeded
+from mcp_core.memory_budget import MemoryBudget
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -31,12 +34,14 @@ from mcp_server._completion import Completions
 from mcp_server._context import Context
 from mcp_server._errors import InvalidResult, RegistrationError
 from mcp_server._mount import Mounts
+from mcp_server._named_uris import check_uris
 from mcp_server._prompts import Prompts
 from mcp_server._resources import Resources
 from mcp_server._rounds import asking
 from mcp_server._run import new_limiter
 from mcp_server._seal import InputPolicy, KeyRing
 from mcp_server._tools import Tools
+from mcp_server._uri_match import check_length
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import NotificationReceived
@@ -67,6 +72,22 @@ C = TypeVar("C", bound=CacheableResult)
 
 Handler: TypeAlias = Callable[[Call], Awaitable[object]]
 """Answers a method: gives the result, as an instance of its class or in its wire form, or raises `RequestFailed`."""
+
+
+class Recorder(Protocol):
+    """Records changes for clients that are not connected."""
+
+    def record(self, row: NotificationRow[object], params: object, /) -> None:
+        """Record a change. Never waits."""
+
+
+def _in_worker_thread() -> bool:
+    """Return whether this is a thread of `trio.to_thread`. What is registered before the server runs is no change."""
+    try:
+        trio.from_thread.check_cancelled()
+    except RuntimeError:
+        return False
+    return True
 
 
 class ServerService:
@@ -102,9 +123,13 @@ class ServerService:
         self._task_policy: Final = task_policy
         self.keys: KeyRing = KeyRing(policy.keys)
         self.limits: Limits = limits
+        self.budget: Final = MemoryBudget(limits.total_bytes)
+        """The memory that the HTTP clients of this server occupy."""
         self.guard: Guard = guard
         self._hint: Final = hint
         self._links: Final[set[Audience]] = set()
+        self.recorders: Final[WeakSet[Recorder]] = WeakSet()
+        """Who records changes for clients that are not connected."""
         self.limiter: trio.CapacityLimiter = new_limiter()
         self.overrides: dict[Function, Provider] = {}
         self.registered = 0
@@ -159,7 +184,14 @@ class ServerService:
         return self.tools.designated(tool) or self.mounts.headers(tool)
 
     def standing_for(self, uri: str) -> list[str]:
-        """What a URI may be read by: the URIs and templates that it matches, here and on what is mounted."""
+        """What a URI may be read by: the URIs and templates that it matches, here and on what is mounted.
+
+        Nothing for a URI that is too long: what names it is refused by `answer`.
+        """
+        try:
+            check_length(uri)
+        except LimitExceeded:
+            return []
         found = self.resources.standing_for(uri)
         return found + [name for _, name in self.mounts.decided_by(uri)]
 
@@ -173,6 +205,7 @@ class ServerService:
         """See `Service.answer`."""
         # The engine lets only methods through that are offered, and those have a handler.
         handler, request = self.handlers[call.request.method], call.request
+        check_uris(request.params)
         result = await (self._around(handler, call) if self._middleware else handler(call))
         # A subscription may go on by itself. Of anything else the client would never hear again.
         if result is None and request.row is not SUBSCRIPTIONS_LISTEN:
@@ -294,11 +327,11 @@ class ServerService:
             if key:
                 # A resource keeps its URI; the lists are told of by themselves.
                 other.publish(row, params, key)
-        if not self._links:
+        if not (self._links or self.recorders):
             return
         if trio.lowlevel.in_trio_run():
             self._publish(row, params, key)
-        else:
+        elif self._links or _in_worker_thread():
             # A plain function, in its worker thread. The connections belong to the thread of trio.
             trio.from_thread.run_sync(self._publish, row, params, key)
 
@@ -308,6 +341,8 @@ class ServerService:
             return
         for link in tuple(self._links):
             link.publish(row, params, key)
+        for recorder in self.recorders:
+            recorder.record(row, params)
 
     def tell(self, audience: Audience | None, row: NotificationRow[object], params: WireObject, key: str) -> None:
         """Tells one audience of a change; `None`: every client that wants to know."""

@@ -7,8 +7,10 @@ default is the default.
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from types import NoneType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -18,21 +20,30 @@ from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_server._schema import SchemaProblem
 
 __all__ = [
     "ALL_KINDS",
+    "FAULTS_KEPT",
     "Dump",
+    "Fault",
     "InvalidArguments",
+    "JsonScalar",
     "Load",
     "Mismatch",
     "Param",
     "Problem",
     "Shape",
+    "UnknownName",
     "describe",
     "describe_object",
     "kind_of",
 ]
+
+JsonScalar: TypeAlias = str | int | float | bool | None
+"""A JSON value that is neither an array nor an object."""
 
 Load: TypeAlias = Callable[[JsonValue], object]
 """Reads a value, or raises `Mismatch`."""
@@ -56,6 +67,9 @@ ALL_KINDS: Final = frozenset(_KINDS.values())
 _SHOWN_CHARACTERS: Final = 60
 _SHOWN_MEMBERS: Final = 6
 _SHOWN_PROBLEMS: Final = 20
+_SUGGESTIONS: Final = 5
+"""Unknown names for which a similar one is looked for: each is compared with all names that there are."""
+
 _EXACT_DIGITS: Final = 10**20
 
 
@@ -111,35 +125,70 @@ class InvalidArguments(McpError):
     """Arguments that a function does not take. The message is written for a model, so that it can correct itself."""
 
     def __init__(self, problems: Iterable[Problem | SchemaProblem]) -> None:
-        self.problems: tuple[Problem | SchemaProblem, ...] = tuple(problems)
-        """Everything that is wrong."""
-        shown = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
-        if len(self.problems) > len(shown):
-            shown.append(f"and {len(self.problems) - len(shown)} more")
+        found = tuple(islice(problems, _SHOWN_PROBLEMS + 1))
+        self.problems: tuple[Problem | SchemaProblem, ...] = found[:_SHOWN_PROBLEMS]
+        """What is wrong: the first 20 problems."""
+        shown = [str(problem) for problem in self.problems]
+        if len(found) > len(shown):
+            shown.append("and more")
         super().__init__("\n- ".join(["invalid arguments:", *shown]))
         self.sentence: str = f"invalid arguments: {'; '.join(shown)}"
         """The same in one line: the message of an error is one sentence."""
 
 
+@attrs.frozen
+class UnknownName:
+    """What is expected in place of a name that an object must not have.
+
+    A similar name is looked for only when the problem is shown: a peer can send 100,000 names.
+    """
+
+    name: str
+    """The name."""
+    known: Collection[str]
+    """The names that the object may have."""
+
+    def describe(self, *, suggest: bool) -> str:
+        """Return the similar name, or all names if none is similar."""
+        close = difflib.get_close_matches(self.name, self.known, n=1) if suggest else []
+        if close:
+            return f"the name {close[0]!r}"
+        return f"one of the names {', '.join(self.known)}" if self.known else "no members at all"
+
+
+Fault: TypeAlias = tuple[tuple[str | int, ...], str | UnknownName, str]
+"""One thing that is wrong: the path to it, what is expected there, what is there."""
+
+FAULTS_KEPT: Final = _SHOWN_PROBLEMS + 1
+"""Reading of items or members stops after so many faults: one more than is shown."""
+
+
 class Mismatch(Exception):
     """A value does not fit its shape. Internal: it becomes `InvalidArguments` or `InvalidResult`."""
 
-    def __init__(self, faults: list[tuple[tuple[str | int, ...], str, str]]) -> None:
+    def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
-        self.faults = faults
+        self.faults = faults[:FAULTS_KEPT]
 
     @classmethod
     def of(cls, expected: str, got: str) -> Mismatch:
         """The value itself is wrong."""
         return cls([((), expected, got)])
 
-    def under(self, step: str | int) -> list[tuple[tuple[str | int, ...], str, str]]:
+    def under(self, step: str | int) -> list[Fault]:
         """The faults as those of a member."""
         return [((step, *path), expected, got) for path, expected, got in self.faults]
 
     def problems(self) -> list[Problem]:
         """The faults with readable paths."""
-        return [Problem(_path(path), expected, got) for path, expected, got in self.faults]
+        found: list[Problem] = []
+        suggestions = 0
+        for path, expected, got in self.faults:
+            if isinstance(expected, UnknownName):
+                suggestions += 1
+                expected = expected.describe(suggest=suggestions <= _SUGGESTIONS)  # noqa: PLW2901  # the text of the same
+            found.append(Problem(_path(path), expected, got))
+        return found
 
 
 def _path(steps: tuple[str | int, ...]) -> str:
@@ -170,6 +219,8 @@ class Shape:
     """The members, if it is a union."""
     choices: tuple[tuple[JsonValue, object], ...] = ()
     """The values in JSON and in Python, if it is a choice."""
+    tags: Mapping[str, frozenset[JsonScalar]] = attrs.field(factory=dict)
+    """The required members that are choices, with their values in JSON, if it is an object."""
 
 
 def kind_of(value: JsonValue) -> str:

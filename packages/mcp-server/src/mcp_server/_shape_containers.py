@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_server._shape import ALL_KINDS, Mismatch, Shape, describe, describe_object, kind_of
+from mcp_server._shape import ALL_KINDS, FAULTS_KEPT, Fault, Mismatch, Shape, describe, describe_object, kind_of
 from mcp_server._shape_scalars import SCALARS
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_server._shape import JsonScalar
 
 __all__ = ["any_shape", "array_shape", "mapping_shape", "tuple_shape", "union_shape"]
 
 T = TypeVar("T")
-_Faults = list[tuple[tuple[str | int, ...], str, str]]
+
+_NAME_CHARS: Final = 80
+"""Characters of a member's name that a problem repeats."""
+
+_COLLISIONS: Final = 1_000
+"""Items of a set that may have the hash of another one. Integers with one hash are easily found, and a set of them takes
+quadratic time to make."""
+
+_Faults = list[Fault]
 
 
 def _each(convert: Callable[[T], object], items: Iterable[T]) -> list[object]:
-    """Every item converted; raises `Mismatch` with the faults of all."""
+    """Every item converted; raises `Mismatch` with the first faults."""
     converted: list[object] = []
     faults: _Faults = []
     for index, item in enumerate(items):
@@ -27,6 +37,8 @@ def _each(convert: Callable[[T], object], items: Iterable[T]) -> list[object]:
             converted.append(convert(item))
         except Mismatch as mismatch:
             faults += mismatch.under(index)
+            if len(faults) >= FAULTS_KEPT:
+                break
     if faults:
         raise Mismatch(faults)
     return converted
@@ -57,6 +69,8 @@ def array_shape(item: Shape, kind: type) -> Shape:
         if kind is list:
             return items
         try:
+            if unique and len({hash(item) for item in items}) + _COLLISIONS < len(items):
+                raise Mismatch.of("an array without duplicates", describe(value))
             made: object = kind(items)
         except TypeError:
             raise Mismatch.of("an array of single values", describe(value)) from None
@@ -133,7 +147,9 @@ def mapping_shape(key: Shape, item: Shape) -> Shape:
             try:
                 members[name if plain else key.load(name)] = item.load(member)
             except Mismatch as mismatch:
-                faults += mismatch.under(name)
+                faults += mismatch.under(name[:_NAME_CHARS])
+                if len(faults) >= FAULTS_KEPT:
+                    break
         if faults:
             raise Mismatch(faults)
         return members
@@ -172,23 +188,27 @@ def union_shape(members: Sequence[Shape]) -> Shape:
     """The shape of a choice between types.
 
     A value is read by the members that take its JSON type, in their order. Only when there is none, by those that would
-    take it leniently.
+    take it leniently. Of several objects, that one reads it whose `Shape.tags` the value has, if there is one.
     """
     flat = tuple(inner for member in members for inner in (member.members or (member,)))
     expected = " or ".join(dict.fromkeys(member.expected for member in flat))
+    # Members that refer to themselves know their kinds only later, so that this is found out when it is needed.
+    by_kind: dict[str, Sequence[Shape]] = {}
 
     def load(value: JsonValue) -> object:
         kind = kind_of(value)
-        candidates = [member for member in flat if kind in member.kinds] or [m for m in flat if kind in m.lenient]
+        candidates = by_kind.get(kind)
+        if candidates is None:
+            taken = [member for member in flat if kind in member.kinds] or [m for m in flat if kind in m.lenient]
+            candidates = by_kind[kind] = taken
+        if type(value) is dict and len(candidates) > 1:
+            tagged = [member for member in candidates if _has_tags(value, member.tags)]
+            candidates = tagged if len(tagged) == 1 else candidates
         if len(candidates) == 1:
             return candidates[0].load(value)
-        mismatches: list[Mismatch] = []
-        for member in candidates:
-            try:
-                return member.load(value)
-            except Mismatch as mismatch:
-                mismatches.append(mismatch)
-        raise _closest(mismatches, expected, value)
+        if type(value) is dict or type(value) is list:
+            return _tries.first(by_kind, value, candidates, expected)
+        return _first(value, candidates, expected)
 
     def dump(value: object) -> JsonValue:
         exact = [member for member in flat if type(value) in member.types]
@@ -211,6 +231,62 @@ def union_shape(members: Sequence[Shape]) -> Shape:
         hashable=all(member.hashable for member in flat),
         members=flat,
     )
+
+
+def _has_tags(value: JsonObject, tags: Mapping[str, frozenset[JsonScalar]]) -> bool:
+    """Whether the members of an object that are choices have one of their values."""
+    for name, allowed in tags.items():
+        found = value.get(name)
+        if isinstance(found, list | dict) or found not in allowed:
+            return False
+    return True
+
+
+def _first(value: JsonValue, candidates: Sequence[Shape], expected: str) -> object:
+    """What the first shape reads that can. Raises `Mismatch`."""
+    mismatches: list[Mismatch] = []
+    for member in candidates:
+        try:
+            return member.load(value)
+        except Mismatch as mismatch:
+            mismatches.append(mismatch)
+    raise _closest(mismatches, expected, value)
+
+
+class _Tries(threading.local):
+    """What came of the unions within the union that is being read.
+
+    Two members of a union may contain the same union again, as the nodes of a tree do. Each of them would read what it
+    contains, and each level of the tree would double the time. So each value is read once for each union.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[object, Mismatch | None]] | None = None
+
+    def first(self, union: object, value: JsonValue, candidates: Sequence[Shape], expected: str) -> object:
+        """See `_first`. `union` is known by its identity, and so is the value, which is a part of one that is held."""
+        known = self._known
+        if known is None:
+            self._known = {}
+            try:
+                return _first(value, candidates, expected)
+            finally:
+                self._known = None
+        key = (id(union), id(value))
+        outcome = known.get(key)
+        if outcome is None:
+            try:
+                outcome = (_first(value, candidates, expected), None)
+            except Mismatch as mismatch:
+                outcome = (None, mismatch)
+            known[key] = outcome
+        found, failed = outcome
+        if failed is not None:
+            raise Mismatch(failed.faults)
+        return found
+
+
+_tries: Final = _Tries()
 
 
 def _closest(mismatches: Sequence[Mismatch], expected: str, value: JsonValue) -> Mismatch:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, ForwardRef, NotRequired, Required, get_args, get_origin, is_typeddict
 
@@ -12,7 +12,7 @@ import attrs
 
 from mcp_server._docstring import parse_docstring
 from mcp_server._hints import Scope, annotations_of
-from mcp_server._shape import Load, Mismatch, Shape, describe, describe_object
+from mcp_server._shape import FAULTS_KEPT, Fault, Load, Mismatch, Shape, UnknownName, describe, describe_object
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
@@ -21,6 +21,9 @@ __all__ = ["MISSING", "Member", "Record", "dump_members", "load_members", "plan"
 
 MISSING: Final = inspect.Parameter.empty
 """Stands for a default that is not there."""
+
+_NAME_CHARS: Final = 80
+"""Characters of an unknown name that a problem repeats."""
 
 _SIMPLE: Final = (list, dict, set, tuple, frozenset)
 """Factories whose value is always the same, so that it can be told as a default."""
@@ -201,7 +204,7 @@ def load_members(plan: Mapping[str, tuple[Load, bool, bool]], value: JsonValue, 
     if type(value) is not dict:
         raise Mismatch.of(expected, describe(value))
     members: dict[str, object] = {}
-    faults: list[tuple[tuple[str | int, ...], str, str]] = []
+    faults: list[Fault] = []
     known = 0
     for name, (load, required, null_is_default) in plan.items():
         if name in value:
@@ -216,17 +219,11 @@ def load_members(plan: Mapping[str, tuple[Load, bool, bool]], value: JsonValue, 
         elif required:
             faults.append(((name,), "a value, because it is required", "nothing"))
     if known < len(value):
-        faults += [((name[:80],), _instead(name, plan), "an unknown name") for name in value if name not in plan]
+        unknown = itertools.islice((name[:_NAME_CHARS] for name in value if name not in plan), FAULTS_KEPT)
+        faults += [((name,), UnknownName(name, plan), "an unknown name") for name in unknown]
     if faults:
         raise Mismatch(faults)
     return members
-
-
-def _instead(name: str, names: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name[:80], names, n=1)
-    if close:
-        return f"the name {close[0]!r}"
-    return f"one of the names {', '.join(names)}" if names else "no members at all"
 
 
 def dump_members(
@@ -236,7 +233,7 @@ def dump_members(
     if not record.is_value(value):
         raise Mismatch.of(expected, describe_object(value))
     written: dict[str, JsonValue] = {}
-    faults: list[tuple[tuple[str | int, ...], str, str]] = []
+    faults: list[Fault] = []
     for name, (shape, required) in shapes.items():
         item = record.read(value, name)
         if item is MISSING:

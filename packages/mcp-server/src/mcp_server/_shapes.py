@@ -15,7 +15,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_server._errors import RegistrationError
 from mcp_server._hints import Scope, Unresolvable
 from mcp_server._schema_refs import Ref, embed
-from mcp_server._shape import ALL_KINDS, Mismatch, Param, Shape, describe
+from mcp_server._shape import ALL_KINDS, JsonScalar, Mismatch, Param, Shape, describe
 from mcp_server._shape_constraints import annotate, check, constrain
 from mcp_server._shape_containers import any_shape, array_shape, mapping_shape, tuple_shape, union_shape
 from mcp_server._shape_records import MISSING, Member, dump_members, load_members, plan, record_of
@@ -232,6 +232,7 @@ class Compiler:
                 dump=lambda value: dump_members(record, shapes, value, expected),
                 types=(kind,),
                 hashable=getattr(kind, "__hash__", None) is not None,
+                tags=_tags(shapes),
             )
 
         return self._define(hint, kind.__name__, build, kinds=frozenset({"object"}), types=(kind,))
@@ -310,7 +311,7 @@ class Compiler:
             built.members,
             built.choices,
         )
-        entry.expected = built.expected
+        entry.expected, entry.tags = built.expected, built.tags
         return entry
 
     def _of_value(self, value: object) -> Shape:
@@ -351,6 +352,15 @@ def _substitute(member: Member, variables: Mapping[object, object]) -> Member:
     elif parameters and not isinstance(hint, type):
         hint = hint[tuple(variables.get(parameter, parameter) for parameter in parameters)]  # type: ignore[index]  # a generic alias
     return attrs.evolve(member, hint=hint)
+
+
+def _tags(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, frozenset[JsonScalar]]:
+    """The members that distinguish an object from others."""
+    return {
+        name: frozenset([written for written, _ in shape.choices if not isinstance(written, list | dict)])
+        for name, (shape, required) in members.items()
+        if required and shape.choices
+    }
 
 
 def _with_default(schema: JsonObject, shape: Shape, default: object) -> JsonObject:

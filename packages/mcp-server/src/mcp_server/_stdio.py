@@ -27,10 +27,10 @@ __all__ = ["serve_over_stdio"]
 
 async def serve_over_stdio(
     service: Service, connection: ServerConnection, on_link: Callable[[Link], None] | None = None
-) -> None:
-    """Serves until the end of input. See `serve_stream`."""
+) -> Exception | None:
+    """Serves until the end of input, or until stdout breaks. See `serve_stream`."""
     with _private_descriptors() as stream:
-        await serve_stream(service, connection, stream, write_now=stream.write_now, on_link=on_link)
+        return await serve_stream(service, connection, stream, write_now=stream.write_now, on_link=on_link)
 
 
 def _private_descriptors() -> DescriptorStream:

@@ -9,8 +9,9 @@ import trio
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.limits import Limits
+from mcp_core.methods import NOTIFICATIONS_TOOLS_LIST_CHANGED
 from mcp_server._store_check_words import RECORD, ROOMY, TEN, events, numbers, opened, refused, same, true
-from mcp_server._stores import StoredEvent, StoredStream
+from mcp_server._stores import PendingNotification, StoredEvent, StoredStream
 
 if TYPE_CHECKING:
     from mcp_server._store_check_words import OpenStore
@@ -153,17 +154,23 @@ async def a_closed_store_says_so(open_store: OpenStore) -> None:
     await refused(trio.ClosedResourceError, store.load("a"), "to load from a closed store")
     await refused(trio.ClosedResourceError, store.save(RECORD), "to save in a closed store")
     await refused(trio.ClosedResourceError, store.append("a", ()), "to append in a closed store")
-    await refused(trio.ClosedResourceError, store.purge(0.0), "to purge a closed store")
+    await refused(trio.ClosedResourceError, store.purge(0.0, 0.0), "to purge a closed store")
+    await refused(trio.ClosedResourceError, store.subscribe("a", "test://a"), "to subscribe in a closed store")
+    await refused(trio.ClosedResourceError, store.pending_notifications("a"), "to ask a closed store what is pending")
+    store.record_notification(PendingNotification(NOTIFICATIONS_TOOLS_LIST_CHANGED.name))
 
 
 # --- what outlives the process -------------------------------------------------------------------------------------
 
 
 async def everything_is_there_when_it_is_opened_again(open_store: OpenStore) -> None:
-    """Records, streams, events, and what is owed."""
+    """Records, subscriptions, streams, events, and what is owed."""
     events = (StoredEvent(1, 1, b""), StoredEvent(1, 2, b'{"x":1}'), StoredEvent(1, 3, b"{}", "b"))
     async with opened(open_store) as store:
         await store.save(RECORD)
+        for uri in ("test://a", "test://b", "test://c"):
+            await store.subscribe(RECORD.id, uri)
+        await store.unsubscribe(RECORD.id, "test://b")
         await store.begin(RECORD.id, 1, (1, "b"))
         await store.append(RECORD.id, events)
         await store.begin(RECORD.id, 2, (3,))
@@ -171,6 +178,7 @@ async def everything_is_there_when_it_is_opened_again(open_store: OpenStore) -> 
     for _ in range(2):
         async with opened(open_store) as store:
             same(await store.load(RECORD.id), RECORD, "the record")
+            same(await store.subscriptions(RECORD.id), frozenset({"test://a", "test://c"}), "the subscriptions")
             streams = (StoredStream(1, 3, (1,)), StoredStream(2, 0))
             same(await store.streams(RECORD.id), streams, "the streams")
             same(await store.events(RECORD.id, 1, 1), events[1:], "the events")

@@ -46,7 +46,6 @@ RECORD: Final = SessionRecord(
     revision="2025-11-25",
     client={"clientInfo": {"name": "x", "version": "1"}, "large": 2**70, "list": [1.5, None, True, "ü\n"]},
     log_level="debug",
-    subscriptions=("test://a", "test://b c"),
     used_at=1_700_000_000.25,
 )
 

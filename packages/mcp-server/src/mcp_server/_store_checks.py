@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "a_deleted_session_leaves_nothing",
-    "a_record_is_replaced_and_the_streams_stay",
+    "a_record_is_replaced_and_the_rest_stays",
     "a_session_has_one_standalone_stream",
     "a_session_is_found_as_it_was_saved",
+    "a_session_of_the_future_counts_as_used_now",
     "a_session_that_was_never_saved_is_unknown",
     "a_stream_owes_answers_until_they_are_there",
     "a_stream_that_is_over_owes_nothing",
@@ -25,6 +26,7 @@ __all__ = [
     "sessions_are_bounded",
     "sessions_that_were_not_used_are_purged",
     "streams_and_sessions_are_apart",
+    "subscriptions_are_added_and_removed",
     "the_greatest_number_of_a_stream_is_remembered",
     "the_same_events_again_change_nothing",
     "what_cannot_be_is_refused",
@@ -51,35 +53,58 @@ async def a_session_that_was_never_saved_is_unknown(open_store: OpenStore) -> No
         await store.append("unknown", events(1, 1, 1))
         await store.delivered("unknown", 1)
         await store.delete("unknown")
+        await store.subscribe("unknown", "test://a")
+        await store.unsubscribe("unknown", "test://a")
+        same(await store.subscriptions("unknown"), frozenset(), "the subscriptions of an unknown session")
         same(await store.load("unknown"), None, "the record of an unknown session")
         same(await store.streams("unknown"), (), "its streams")
         same(await store.events("unknown", 1, 0), (), "its events")
         await store.save(attrs.evolve(RECORD, id="unknown"))
         same(await store.streams("unknown"), (), "the streams that it has once it was saved")
+        same(await store.subscriptions("unknown"), frozenset(), "the subscriptions that it has once it was saved")
 
 
-async def a_record_is_replaced_and_the_streams_stay(open_store: OpenStore) -> None:
-    """A session is saved again whenever something of it changes."""
-    changed = attrs.evolve(RECORD, log_level=None, subscriptions=(), used_at=2e9)
+async def a_record_is_replaced_and_the_rest_stays(open_store: OpenStore) -> None:
+    """A session is saved again whenever something of it changes; its subscriptions and its streams stay."""
+    changed = attrs.evolve(RECORD, log_level=None, client={"other": True}, used_at=2e9)
     async with opened(open_store, ROOMY, RECORD.id) as store:
+        await store.subscribe(RECORD.id, "test://a")
         await store.begin(RECORD.id, 1, (7,))
         await store.append(RECORD.id, events(1, 1, 2))
         await store.save(changed)
         same(await store.load(RECORD.id), changed, "the record")
+        same(await store.subscriptions(RECORD.id), frozenset({"test://a"}), "the subscriptions")
         same(await store.streams(RECORD.id), (StoredStream(1, 2, (7,)),), "the streams")
         same(await store.events(RECORD.id, 1, 0), events(1, 1, 2), "the events")
+
+
+async def subscriptions_are_added_and_removed(open_store: OpenStore) -> None:
+    """Each resource of each session for itself, whatever is in its URI."""
+    uris = ("test://a", "test://a/", "test://b c", "", "test://ü\n", "half of a pair: \ud800", "x" * 100_000)
+    async with opened(open_store, ROOMY, "a", "b") as store:
+        same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session")
+        for uri in (*uris, "test://a"):
+            await store.subscribe("a", uri)
+        await store.subscribe("b", "test://a")
+        same(await store.subscriptions("a"), frozenset(uris), "the subscriptions")
+        for uri in ("test://a", "test://a", "test://never"):
+            await store.unsubscribe("a", uri)
+        same(await store.subscriptions("a"), frozenset(uris[1:]), "the subscriptions after one was removed")
+        same(await store.subscriptions("b"), frozenset({"test://a"}), "those of the other session")
 
 
 async def a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
     """Neither its record nor its streams, and the others stay as they are."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for id in ("a", "b"):
+            await store.subscribe(id, "test://a")
             await store.begin(id, 1, (1,))
             await store.append(id, events(1, 1, 2))
         await store.delete("a")
         same(await store.load("a"), None, "the record of the deleted session")
         await store.save(attrs.evolve(RECORD, id="a"))
-        same(await store.streams("a"), (), "the streams of a new session with the same id")
+        same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session with the same id")
+        same(await store.streams("a"), (), "its streams")
         same(await store.events("a", 1, 0), (), "its events")
         same(await store.events("b", 1, 0), events(1, 1, 2), "the events of the other session")
 
@@ -100,11 +125,21 @@ async def sessions_that_were_not_used_are_purged(open_store: OpenStore) -> None:
     async with opened(open_store) as store:
         for used_at in range(4):
             await store.save(attrs.evolve(RECORD, id=f"session-{used_at}", used_at=float(used_at)))
-        same(await store.purge(2.0), 2, "the number of purged sessions")
-        same(await store.purge(2.0), 0, "the number of purged sessions the second time")
+        same(await store.purge(2.0, 9.0), 2, "the number of purged sessions")
+        same(await store.purge(2.0, 9.0), 0, "the number of purged sessions the second time")
         for used_at in range(4):
             there = await store.load(f"session-{used_at}") is not None
             same(there, used_at >= 2, f"whether the session used at {used_at} is there")
+
+
+async def a_session_of_the_future_counts_as_used_now(open_store: OpenStore) -> None:
+    """The clock was put back: it must not stay until the clock comes there again, nor go at once."""
+    async with opened(open_store) as store:
+        for id, used_at in (("now", 100.0), ("future", 1e9)):
+            await store.save(attrs.evolve(RECORD, id=id, used_at=used_at))
+        same(await store.purge(50.0, 100.0), 0, "the number of purged sessions")
+        same(await store.load("future"), attrs.evolve(RECORD, id="future", used_at=100.0), "the session of the future")
+        same(await store.purge(100.5, 150.0), 2, "the number of purged sessions later")
 
 
 # --- streams -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ transactions of the last moments may be missing, as if they had not been made; t
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +22,37 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp_core.jsonrpc.messages import RequestId
-    from mcp_server._stores import SessionRecord, StoredEvent, StoredStream
+    from mcp_server._stores import PendingNotification, SessionRecord, StoredEvent, StoredStream
 
 __all__ = ["SqliteStore"]
+
+
+_log: Final = logging.getLogger("mcp_server")
+
+
+class _Recording:
+    """Changes that are announced one after the other, with nothing else asked of the store in between.
+
+    They go to the thread as one. So a change that is announced faster than it can be recorded does not fill the queue.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._changes: Final[dict[PendingNotification, None]] = {}
+        self._begun = False
+
+    def add(self, notification: PendingNotification) -> bool:
+        """Add a change. Returns whether it was added: it is too late when the thread has begun."""
+        with self._lock:
+            if not self._begun:
+                self._changes[notification] = None
+            return not self._begun
+
+    def begin(self) -> tuple[PendingNotification, ...]:
+        """Return the changes; no others are added from here on."""
+        with self._lock:
+            self._begun = True
+        return tuple(self._changes)
 
 
 class SqliteStore:
@@ -45,6 +75,9 @@ class SqliteStore:
         """Has the file."""
         self._tables: Final = Tables(self.thread.connection, limits)
         self.thread.forget.append(self._tables.forget)
+        self._recording = _Recording()
+        self._recording_asked = -1
+        self._recording_fails = False
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.thread.path}>"
@@ -62,6 +95,18 @@ class SqliteStore:
     async def delete(self, id: str) -> None:
         """See `SessionStore.delete`."""
         await self.thread.do(partial(self._tables.delete, id))
+
+    async def subscribe(self, session: str, uri: str) -> None:
+        """See `SessionStore.subscribe`."""
+        await self.thread.do(partial(self._tables.subscribe, session, uri))
+
+    async def unsubscribe(self, session: str, uri: str) -> None:
+        """See `SessionStore.unsubscribe`."""
+        await self.thread.do(partial(self._tables.unsubscribe, session, uri))
+
+    async def subscriptions(self, session: str) -> frozenset[str]:
+        """See `SessionStore.subscriptions`."""
+        return await self.thread.do(partial(self._tables.subscriptions, session))
 
     async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
         """See `SessionStore.begin`."""
@@ -83,9 +128,36 @@ class SqliteStore:
         """See `SessionStore.events`."""
         return await self.thread.do(partial(self._tables.events, session, stream, after))
 
-    async def purge(self, used_before: float) -> int:
+    def record_notification(self, notification: PendingNotification) -> None:
+        """See `SessionStore.record_notification`."""
+        if self._recording_asked == self.thread.asked and self._recording.add(notification):
+            return
+        self._recording = recording = _Recording()
+        recording.add(notification)
+        self.thread.order(partial(self._record, recording), self._not_recorded)
+        self._recording_asked = self.thread.asked
+
+    def _record(self, recording: _Recording) -> None:
+        for notification in recording.begin():
+            self._tables.record(notification)
+        self._recording_fails = False
+
+    def _not_recorded(self, error: Exception) -> None:
+        if not self._recording_fails:
+            self._recording_fails = True
+            _log.error("changes are not recorded for sessions that are not in use: %s", error)
+
+    async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
+        """See `SessionStore.pending_notifications`."""
+        return await self.thread.do(partial(self._tables.pending, session))
+
+    async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:
+        """See `SessionStore.remove_notifications`."""
+        await self.thread.do(partial(self._tables.remove, session, tuple(notifications)))
+
+    async def purge(self, used_before: float, now: float) -> int:
         """See `SessionStore.purge`."""
-        return await self.thread.do(partial(self._tables.purge, used_before))
+        return await self.thread.do(partial(self._tables.purge, used_before, now))
 
     async def aclose(self) -> None:
         """See `SessionStore.aclose`. What was asked for before is done first."""

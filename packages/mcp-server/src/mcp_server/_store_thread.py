@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
+from mcp_server._store_file import described
 from mcp_server._stores import StoreError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class _Job(Generic[T]):
     """One call on its way through the thread."""
 
     def __init__(self, function: Callable[[], T]) -> None:
-        self._function: Final = function
+        self._function = function
         self._token: Final = trio.lowlevel.current_trio_token()
         self._result: T | None = None
         self._error: Exception | None = None
@@ -51,6 +52,18 @@ class _Job(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]  # it has run: the result is there, and may be None itself
+
+
+class _Order(_Job[None]):
+    """A call that the thread makes for a caller who does not wait for it."""
+
+    def __init__(self, function: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        self._function = function
+        self._failed: Final = failed
+
+    def settle(self, error: Exception | None = None) -> None:
+        if error is not None:
+            self._failed(error)
 
 
 class StoreThread:
@@ -73,6 +86,8 @@ class StoreThread:
         self._jobs: Final[queue.SimpleQueue[_Job[object] | None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.asked = 0
+        """How many functions it was given so far."""
 
     async def do(self, function: Callable[[], T], *, closed: bool = False) -> T:
         """Lets the thread run a function in a transaction. It is run even if who waits for it is cancelled.
@@ -87,13 +102,27 @@ class StoreThread:
         """
         if self._closed or closed:
             raise trio.ClosedResourceError(f"the store {self.path} was closed")
+        job = _Job(function)
+        self._put(job)  # type: ignore[arg-type]  # the thread does not look at results
+        return await job.wait()
+
+    def order(self, function: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        """Let the thread run a function in a transaction, after what was asked for before. Does not wait.
+
+        Args:
+            function: What to do. Nothing is done when the file was closed.
+            failed: Is called in the thread when it failed.
+        """
+        if not self._closed:
+            self._put(_Order(function, failed))  # type: ignore[arg-type]  # as above
+
+    def _put(self, job: _Job[object]) -> None:
         if self._thread is None:
             # A daemon: a program that forgot to close the store shall end all the same.
             self._thread = threading.Thread(target=self._work, name=f"store {self.path}", daemon=True)
             self._thread.start()
-        job = _Job(function)
-        self._jobs.put(job)  # type: ignore[arg-type]  # the thread does not look at results
-        return await job.wait()
+        self.asked += 1
+        self._jobs.put(job)
 
     async def aclose(self) -> None:
         """Closes the file. What was asked for before is done first."""
@@ -144,7 +173,7 @@ class StoreThread:
             with suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                failure = StoreError(f"the store {self.path} failed: {error}")
+                failure = StoreError(f"the store {self.path} failed: {described(error)}")
                 failure.__cause__ = error
                 return failure
             return error

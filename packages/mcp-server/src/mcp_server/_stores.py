@@ -5,8 +5,16 @@ before it sends them, so that a client whose connection broke can have them agai
 process, from a server that was started anew.
 
     save, load, delete, purge       the record
+    subscribe, unsubscribe          the resources that the client watches
     begin, append, delivered        a stream while it runs
-    streams, events                 what a resumption needs
+    subscriptions, streams, events  what a resumption needs
+    record_notification, pending_notifications, remove_notifications
+                                    the changes of which a client has to be notified yet
+
+A change concerns many sessions, and most of them have no stream open at that moment; some are only known to the store,
+since this process was started after they were used last. So a change is recorded for each session that it concerns, in
+one step, whichever process has the session. The event that notifies the client removes it, in the same step in which it
+is put down: the client is notified once, whenever a process is killed and whichever process the client comes back to.
 
 Every store keeps the rules that `SessionStore` states; `mcp_server.store_contract` checks them.
 
@@ -20,13 +28,14 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from mcp_core.errors import McpError
+from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
 
-__all__ = ["SessionRecord", "SessionStore", "StoreError", "StoredEvent", "StoredStream"]
+__all__ = ["PendingNotification", "SessionRecord", "SessionStore", "StoreError", "StoredEvent", "StoredStream"]
 
 
 class StoreError(McpError):
@@ -47,10 +56,23 @@ class SessionRecord:
     """The parameters of `initialize`, as they came."""
     log_level: str | None = None
     """The level that `logging/setLevel` set; `None` when it was not called."""
-    subscriptions: tuple[str, ...] = ()
-    """The resources that the client subscribed to."""
     used_at: float
     """When it was used last, in seconds since the epoch."""
+
+
+@attrs.frozen
+class PendingNotification:
+    """A change of which the client of a session was not notified yet. It says what is different, not how often."""
+
+    method: str
+    """The method of the notification: `notifications/resources/updated`, or the `list_changed` of one of the lists."""
+    uri: str = ""
+    """The resource, for `notifications/resources/updated`; empty for lists."""
+
+    @property
+    def is_update(self) -> bool:
+        """Whether it is a change of a resource, which concerns those who watch it; of a list, all sessions."""
+        return self.method == NOTIFICATIONS_RESOURCES_UPDATED.name
 
 
 @attrs.frozen
@@ -65,6 +87,8 @@ class StoredEvent:
     """One JSON message; empty for the event that only has an id."""
     answers: RequestId | None = None
     """The request that it answers."""
+    notification: PendingNotification | None = None
+    """The change that it notifies of, which is not pending any more once the event is put down. It is not kept."""
 
 
 @attrs.frozen
@@ -96,13 +120,33 @@ class SessionStore(Protocol):
     """
 
     async def save(self, record: SessionRecord) -> None:
-        """Keeps a session, or what has changed about it. Its streams stay as they are."""
+        """Keep a session, or what has changed about it. Its subscriptions and its streams stay as they are."""
 
     async def load(self, id: str) -> SessionRecord | None:
         """The record of a session; `None` when there is none."""
 
     async def delete(self, id: str) -> None:
-        """Forgets a session and its streams. Does nothing when there is none."""
+        """Forget a session with its subscriptions and streams. Does nothing when there is none."""
+
+    async def subscribe(self, session: str, uri: str) -> None:
+        """Add one resource to those that a session watches.
+
+        What is written does not depend on how many the session watches already. Does nothing when there is no such
+        session, or when it watches the resource.
+
+        Args:
+            session: The session.
+            uri: The resource, as the client wrote it.
+        """
+
+    async def unsubscribe(self, session: str, uri: str) -> None:
+        """Remove one resource from those that a session watches. Does nothing when it is not among them.
+
+        Pending notifications of resources that the session does not watch any more are removed with it.
+        """
+
+    async def subscriptions(self, session: str) -> frozenset[str]:
+        """Return the resources that a session watches."""
 
     async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
         """A stream begins.
@@ -129,9 +173,11 @@ class SessionStore(Protocol):
 
         Args:
             session: The session.
-            events: In the order of their numbers for each stream. What they answer is no longer owed.
+            events: In the order of their numbers for each stream. What they answer is no longer owed, and what they
+                notify of is no longer pending.
 
         Raises:
+            LimitExceeded: There is no memory for them. None was put down.
             LocalProtocolError: A stream was not begun or is over, a number is left out, or an answer is not owed.
         """
 
@@ -155,14 +201,41 @@ class SessionStore(Protocol):
         When events are missing because there were too many, the first number is greater than `after + 1`.
         """
 
-    async def purge(self, used_before: float) -> int:
-        """Forgets the sessions that were not used since.
+    def record_notification(self, notification: PendingNotification) -> None:
+        """Record a change for each session that it concerns, as pending.
+
+        Never waits and never fails: what goes wrong is logged. Calls that begin later find it recorded. It may be called
+        at any time, also after the store was closed, when it does nothing.
+
+        A change of a list concerns all sessions; one of a resource those that watch it, or a resource above it: see
+        `mcp_core.engine.interests.covering`. What is pending for a session already is not recorded twice. A session has
+        no more than `Limits.watched_resources` pending notifications of resources below those that it watches: beyond
+        that, and where a URI has more than `Limits.uri_chars`, the resource that it watches is recorded in their place.
+
+        A store whose sessions end with the process need not record anything: the process itself remembers then.
 
         Args:
-            used_before: Seconds since the epoch.
+            notification: The change.
+        """
+
+    async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
+        """Return what a session has to be notified of yet, in the order in which it was recorded first."""
+
+    async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:
+        """Remove pending notifications, of which the client was notified by other means than an event of a stream."""
+
+    async def purge(self, used_before: float, now: float) -> int:
+        """Forget the sessions that were not used for too long.
+
+        A session that was used after `now` counts as used at `now` from here on: the clock was put back, and the session
+        would be kept for as long as it takes to come there again.
+
+        Args:
+            used_before: Those that were not used since are forgotten; seconds since the epoch.
+            now: The time of day; seconds since the epoch.
 
         Returns:
-            How many there were.
+            How many sessions were forgotten.
         """
 
     async def aclose(self) -> None:

@@ -28,6 +28,9 @@ __all__ = ["ByteStream", "serve_stream"]
 
 _log: Final = logging.getLogger("mcp_server")
 
+_AT_ONCE: Final = 64
+"""Messages of one read that are taken without letting other tasks run. A read of 64 KiB may hold 20,000 of them."""
+
 _END_GRACE: Final = 1.0
 """Seconds that running handlers have to finish after the end of input: `printf ... | server` gets its answers, and a
 client that closes stdin to end the server does not wait long (the usual patience before SIGTERM is two seconds)."""
@@ -68,8 +71,11 @@ async def serve_stream(
     *,
     write_now: Callable[[bytes], int] | None = None,
     on_link: Callable[[Link], None] | None = None,
-) -> None:
-    """Serves one client until it ends its output, or the stream breaks.
+) -> Exception | None:
+    """Serves one client until it ends its output, or a write fails.
+
+    The first write that fails ends everything at once: what the client can no longer be answered must not be done. Its
+    handlers are cancelled, and no further one begins.
 
     Args:
         service: Answers the requests.
@@ -77,9 +83,18 @@ async def serve_stream(
         stream: The bytes. It is not closed here.
         write_now: See `JoiningWriter`.
         on_link: Is given the link once it is alive.
+
+    Returns:
+        Why the write failed; `None` when none did.
     """
     async with trio.open_nursery() as nursery:
-        writer = JoiningWriter(stream.send_all, connection.limits.outgoing_bytes, write_now)
+
+        def stop() -> None:
+            _log.info("connection ended: a write failed")
+            link.end()
+            nursery.cancel_scope.cancel()
+
+        writer = JoiningWriter(stream.send_all, connection.limits.outgoing_bytes, write_now, stop)
         link = Link(service, connection, _StreamOutlet(connection, writer), nursery)
         nursery.start_soon(writer.run)
         if on_link is not None:
@@ -92,6 +107,7 @@ async def serve_stream(
         writer.close()
         # A reader that does not read on must not keep us alive.
         nursery.cancel_scope.deadline = trio.current_time() + _END_GRACE
+    return writer.failure
 
 
 async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
@@ -102,7 +118,10 @@ async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
             data = await stream.receive_some()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
-        for line in framer.receive_data(bytes(data)) if data else framer.receive_eof():
+        lines = framer.receive_data(bytes(data)) if data else framer.receive_eof()
+        for number, line in enumerate(lines, 1):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
             if isinstance(line, LimitExceeded):
                 _log.warning("skipped: %s", line)
                 link.refuse(_too_long(line))

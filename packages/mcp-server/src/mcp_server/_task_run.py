@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.memory_budget import MemoryCharge
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import (
         InputRequest,
@@ -101,6 +102,8 @@ class TaskRun:
         """What its function runs in."""
         self.kept = False
         """Its end is in the store."""
+        self.charge: MemoryCharge | None = None
+        """Its memory while it runs; `None` for a task that an earlier process began."""
         self._store: Final = store
         self._request: Final = request
         self._tell: Final = tell
@@ -127,6 +130,11 @@ class TaskRun:
         """What the client shall answer, by key."""
         return {key: question.request for key, question in self._questions.items()}
 
+    def release_memory(self) -> None:
+        """Give back the memory that is charged while the task runs."""
+        if self.charge is not None:
+            self.charge.release()
+
     # --- its life --------------------------------------------------------------------------------------------------
 
     async def run(self, work: Callable[[Call], Awaitable[object]], connection: ServerConnection) -> None:
@@ -140,9 +148,11 @@ class TaskRun:
         call = Call(self._request, line, self.scope, http=self._http, identity=self._identity, task=self)
         call.asking = TaskAsking(self, call)
         call.pace = TaskPace(self, call)
-        expires = self.record.state.expires_at
-        if expires is not None:
-            self.scope.deadline = trio.current_time() + expires - time.time()
+        state = self.record.state
+        if state.expires_at is not None and state.ttl is not None:
+            # No more than the whole time, also where an earlier process had a clock that was ahead.
+            left = min(state.expires_at - time.time(), state.ttl / 1000)
+            self.scope.deadline = trio.current_time() + left
         outcome: object = None
         with self.scope:
             outcome = await line.outcome(call)

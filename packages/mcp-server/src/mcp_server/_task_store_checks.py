@@ -16,7 +16,7 @@ from mcp_server._store_check_words import refused, same, true
 from mcp_server._task_stores import TaskPlace, TaskRecord, TaskStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
 __all__ = ["DURABLE_TASK_STORE_CHECKS", "TASK_STORE_CHECKS", "OpenTaskStore", "TaskStoreCheck"]
 
@@ -70,7 +70,7 @@ async def _opened(open_store: OpenTaskStore, limits: Limits = _ROOMY) -> AsyncIt
         await store.aclose()
 
 
-def _ids(records: tuple[TaskRecord, ...]) -> list[str]:
+def _ids(records: Iterable[TaskRecord]) -> list[str]:
     return [record.state.id for record in records]
 
 
@@ -92,7 +92,7 @@ async def a_task_that_was_never_kept_is_unknown(open_store: OpenTaskStore) -> No
         same(await store.load("unknown"), None, "the record of an unknown task")
         same(await store.listed("Ann", None, 10), (), "the tasks of an owner without any")
         same(await store.unfinished(), (), "the unfinished tasks")
-        same(await store.purge(0.0), None, "when the next task goes")
+        same(await store.purge(0.0, 0.0), None, "when the next task goes")
 
 
 async def a_task_is_replaced_when_it_is_saved(open_store: OpenTaskStore) -> None:
@@ -134,12 +134,32 @@ async def tasks_go_when_their_time_has_passed(open_store: OpenTaskStore) -> None
     async with _opened(open_store) as store:
         for record in (_task("a", ttl=1_000), _task("b", "Bob", ttl=5_000), _task("c", ttl=None)):
             await store.create(record)
-        same(await store.purge(0.5), 1.0, "when the next task goes")
+        same(await store.purge(0.5, 0.5), 1.0, "when the next task goes")
         same(_ids(await store.unfinished()), ["a", "b", "c"], "the tasks before their time has passed")
-        same(await store.purge(1.0), 5.0, "when the next task goes")
+        same(await store.purge(1.0, 1.0), 5.0, "when the next task goes")
         same(_ids(await store.unfinished()), ["b", "c"], "the tasks after the first has gone")
-        same(await store.purge(1e12), None, "when the next task goes")
+        same(await store.purge(1e12, 1e12), None, "when the next task goes")
         same(_ids(await store.unfinished()), ["c"], "what stays for ever")
+
+
+async def tasks_of_the_future_go_as_if_they_were_made_now(open_store: OpenTaskStore) -> None:
+    """The clock was put back: they must not stay until it comes there again, and others stay as long as they should."""
+    async with _opened(open_store) as store:
+        for record in (_task("a", at=1e9, ttl=5_000), _task("b", at=99.0, ttl=5_000), _task("c", at=1e9, ttl=None)):
+            await store.create(record)
+        for now, due in ((100.0, 104.0), (102.0, 104.0), (104.0, 105.0)):
+            same(await store.purge(now, now), due, "when the next task goes")
+        same(sorted(_ids(await store.unfinished())), ["a", "c"], "the tasks before their time has passed")
+        await store.create(_task("d", at=1e8, ttl=2_000))
+        await store.save(_ended(_task("a", at=1e9, ttl=5_000)))
+        same(await store.purge(104.5, 104.5), 105.0, "when the next task goes")
+        same(await store.purge(105.0, 105.0), 106.5, "when the next task goes")
+        same(await store.load("a"), None, "the task whose time has passed")
+    async with _opened(open_store) as store:
+        await store.create(_task("e", at=1e9, ttl=1_000))
+        await store.purge(100.0, 100.0)
+        await store.purge(106.5, 106.5)
+        same(_ids([each for each in await store.unfinished() if each.state.id != "c"]), [], "what is left")
 
 
 async def tasks_are_bounded_in_number_for_each_owner(open_store: OpenTaskStore) -> None:
@@ -207,7 +227,7 @@ async def a_closed_store_says_so(open_store: OpenTaskStore) -> None:
     await refused(trio.ClosedResourceError, store.delete("task-1"), "delete of a closed store")
     await refused(trio.ClosedResourceError, store.listed("Ann", None, 1), "listed of a closed store")
     await refused(trio.ClosedResourceError, store.unfinished(), "unfinished of a closed store")
-    await refused(trio.ClosedResourceError, store.purge(0.0), "purge of a closed store")
+    await refused(trio.ClosedResourceError, store.purge(0.0, 0.0), "purge of a closed store")
 
 
 async def everything_is_there_when_it_is_opened_again(open_store: OpenTaskStore) -> None:
@@ -231,6 +251,7 @@ TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (
     tasks_are_listed_by_their_age_for_their_owner_only,
     unfinished_tasks_are_found,
     tasks_go_when_their_time_has_passed,
+    tasks_of_the_future_go_as_if_they_were_made_now,
     tasks_are_bounded_in_number_for_each_owner,
     tasks_are_bounded_in_bytes_for_each_owner,
     calls_take_effect_in_the_order_in_which_they_were_begun,

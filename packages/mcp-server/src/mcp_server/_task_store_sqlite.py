@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,9 @@ class SqliteTaskStore:
             self._thread = StoreThread(path, opened(path))
         self._limits: Final = limits
         self._closed = False
+        self._newest = math.inf
+        """No task was made later, but for those whose end was looked at. What is in the file at first may be."""
+        self._thread.forget.append(self._forget)
 
     def __repr__(self) -> str:
         return f"<SqliteTaskStore {self._thread.path}>"
@@ -74,9 +78,9 @@ class SqliteTaskStore:
         query = "SELECT record FROM tasks WHERE NOT over ORDER BY created_at, id"
         return await self._thread.do(partial(self._read, query), closed=self._closed)
 
-    async def purge(self, now: float) -> float | None:
+    async def purge(self, expired_by: float, now: float) -> float | None:
         """See `TaskStore.purge`."""
-        return await self._thread.do(partial(self._purge, now), closed=self._closed)
+        return await self._thread.do(partial(self._purge, expired_by, now), closed=self._closed)
 
     async def aclose(self) -> None:
         """See `TaskStore.aclose`. A shared file stays open."""
@@ -88,6 +92,7 @@ class SqliteTaskStore:
 
     def _create(self, record: TaskRecord) -> None:
         state, text = record.state, write_record(record)
+        self._newest = max(self._newest, state.created_at)
         self._check(record.owner, len(text), 1)
         self._execute(
             "INSERT INTO tasks (id, owner, created_at, expires_at, over, size, record) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -110,6 +115,18 @@ class SqliteTaskStore:
         query = "UPDATE tasks SET over = ?, size = ?, record = ? WHERE id = ?"
         self._execute(query, state.terminal, len(text), text, state.id)
 
+    def _forget(self) -> None:
+        """A transaction was rolled back: what was looked at may have to be looked at again."""
+        self._newest = math.inf
+
+    def _bring_forward(self, now: float) -> None:
+        """Let the tasks that were made after `now` end when their time to live has passed from `now` on."""
+        query = "SELECT id, record FROM tasks WHERE created_at > ? AND expires_at IS NOT NULL"
+        found = self._thread.connection.execute(query, (now,)).fetchall()
+        for id, text in found:
+            end = now + (read_record(text).state.ttl or 0) / 1000
+            self._execute("UPDATE tasks SET expires_at = ?1 WHERE id = ?2 AND expires_at > ?1", end, id)
+
     def _check(self, owner: str | None, more: int, tasks: int) -> None:
         query = "SELECT count(*), coalesce(sum(size), 0) FROM tasks WHERE owner IS ?"
         count, size = self._thread.connection.execute(query, (owner,)).fetchone()
@@ -121,7 +138,10 @@ class SqliteTaskStore:
     def _execute(self, query: str, *values: str | float | None) -> None:
         self._thread.connection.execute(query, values)
 
-    def _purge(self, now: float) -> float | None:
-        self._execute("DELETE FROM tasks WHERE expires_at <= ?", now)
+    def _purge(self, expired_by: float, now: float) -> float | None:
+        if self._newest > now:
+            self._bring_forward(now)
+            self._newest = now
+        self._execute("DELETE FROM tasks WHERE expires_at <= ?", expired_by)
         found: tuple[float | None] = self._thread.connection.execute("SELECT min(expires_at) FROM tasks").fetchone()
         return found[0]

@@ -109,11 +109,15 @@ class TaskStore(Protocol):
     async def unfinished(self) -> tuple[TaskRecord, ...]:
         """All tasks whose status may still change, the oldest first."""
 
-    async def purge(self, now: float) -> float | None:
-        """Forgets the tasks whose time has passed.
+    async def purge(self, expired_by: float, now: float) -> float | None:
+        """Forget the tasks whose time has passed.
+
+        A task that was made after `now` is forgotten when its time to live has passed from `now` on: the clock was put
+        back, and the task would be kept for as long as it takes to come there again.
 
         Args:
-            now: Seconds since the epoch.
+            expired_by: Those whose time has passed by then are forgotten; seconds since the epoch.
+            now: The time of day; seconds since the epoch.
 
         Returns:
             When the next one's time will have passed, in the same seconds; `None` when there is no such task.

@@ -26,6 +26,7 @@ from mcp_core.engine.capabilities import as_object
 from mcp_core.engine.input_rounds import State, binding
 from mcp_core.engine.results import understands_tasks
 from mcp_core.errors import ErrorCode, LimitExceeded, MissingRequiredClientCapability, RequestFailed
+from mcp_core.memory_budget import parsed_size
 from mcp_core.methods import (
     EXTENSION_TASKS_CANCEL,
     EXTENSION_TASKS_GET,
@@ -50,10 +51,11 @@ from mcp_core.types import (
     UpdateTaskResult,
 )
 from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
+from mcp_server._clock import StampClock
 from mcp_server._task_records import new_record, recalled
 from mcp_server._task_run import TaskRun
-from mcp_server._task_store_memory import MemoryTaskStore
-from mcp_server._task_stores import TaskPlace, TaskRecord
+from mcp_server._task_store_memory import MemoryTaskStore, task_memory_owner
+from mcp_server._task_stores import TaskPlace, TaskRecord, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
+    from mcp_core.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationRow
     from mcp_core.types import WireObject
     from mcp_server._answering import Audience, Call
@@ -93,6 +96,10 @@ class Host(Protocol):
     keys: KeyRing
 
     @property
+    def budget(self) -> MemoryBudget:
+        """The memory that its clients occupy."""
+
+    @property
     def life(self) -> Life:
         """Its life, in whose nursery tasks run."""
 
@@ -120,9 +127,12 @@ class Tasks:
         self._host: Final = host
         self._policy: Final = policy
         self._tools: Final = tools
-        self._store: Final[TaskStore] = MemoryTaskStore(limits=host.limits) if policy.store is None else policy.store
+        self._store: Final[TaskStore] = (
+            MemoryTaskStore(limits=host.limits, budget=host.budget) if policy.store is None else policy.store
+        )
         self._running: Final[dict[str, TaskRun]] = {}
         self._cleaning = False
+        self._clock: Final = StampClock()
         life = host.life
         life.needed = True
         life.jobs.append(self._recover)
@@ -203,14 +213,21 @@ class Tasks:
             )
             raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
         record = new_record(request, owner, done, self._policy)
-        audience = cast("Audience", call.link) if peer.revision.core_tasks else None  # all lines of sessions are
+        try:
+            # What runs is in memory, wherever it is stored.
+            charge = self._host.budget.charge(task_memory_owner(owner), parsed_size(write_record(record).encode()))
+        except LimitExceeded as excess:
+            raise RequestFailed(excess.message, code=ErrorCode.INTERNAL_ERROR) from excess
+        audience = call.link.session_audience if peer.revision.core_tasks else None
         run = TaskRun(
             record, self._store, request, self._host.tell, audience=audience, http=call.http, identity=call.identity
         )
+        run.charge = charge
         self._running[run.id] = run
         try:
             await self._store.create(record)
         except BaseException as error:
+            charge.release()
             if isinstance(error, LimitExceeded):
                 del self._running[run.id]
                 raise RequestFailed(error.message, code=ErrorCode.INVALID_REQUEST) from error
@@ -228,6 +245,7 @@ class Tasks:
     async def drop(self, run: TaskRun) -> None:
         """Forgets a task that was made and is not begun."""
         del self._running[run.id]
+        run.release_memory()
         await self._store.delete(run.id)
 
     # --- their life ------------------------------------------------------------------------------------------------
@@ -236,6 +254,7 @@ class Tasks:
         try:
             await run.run(work, self._host.spare_connection())
         finally:
+            run.release_memory()
             # What could not be kept is remembered here as long as the server lives.
             if run.kept or not run.record.state.terminal:
                 self._running.pop(run.id, None)
@@ -267,11 +286,11 @@ class Tasks:
     async def _clean(self) -> None:
         """Forgets tasks when their time has passed, as long as there are any."""
         try:
-            due = await self._store.purge(time.time())
+            due = await self._store.purge(self._clock.earliest(), time.time())
             while due is not None:
                 # A second later, so that what ends soon after goes with it.
-                await trio.sleep(max(due - time.time(), 0) + 1)
-                due = await self._store.purge(time.time())
+                await trio.sleep(max(due - self._clock.earliest(), 0) + 1)
+                due = await self._store.purge(self._clock.earliest(), time.time())
         except Exception:  # noqa: BLE001  # of the store
             _log.exception("tasks whose time has passed cannot be forgotten")
         finally:
@@ -287,8 +306,8 @@ class Tasks:
         record = run.record if run is not None else await self._store.load(id) if id.isascii() else None
         if record is None or record.owner != call.link.principal:
             raise _unknown(call)
-        expires = record.state.expires_at
-        if expires is not None and expires <= time.time():
+        ttl = record.state.ttl
+        if ttl is not None and self._clock.age(record.state.created_at) * 1000 >= ttl:
             raise _unknown(call)
         self._remember(call, id)
         return record, run

@@ -26,7 +26,7 @@ from mcp_server._uri_parts import RESERVED, AmbiguousTemplate, Expression, Varia
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["MAX_URI_BYTES", "Found", "Matcher"]
+__all__ = ["MAX_URI_BYTES", "Found", "Matcher", "check_length"]
 
 Found: TypeAlias = str | list[str] | dict[str, str]
 """What one variable stands for in a URI."""
@@ -60,6 +60,15 @@ def _emits(expression: Expression, character: str) -> bool:
     return character in structure or (operator.reserved and character in RESERVED)
 
 
+def check_length(uri: str) -> None:
+    """Raise `LimitExceeded` if a URI is longer than any that is matched."""
+    size = len(uri)
+    # A character has four bytes at most: only a long or foreign text has to be encoded to be measured.
+    if 4 * size > MAX_URI_BYTES:
+        size = size if uri.isascii() else len(uri.encode("utf-8", "surrogatepass"))
+        bound("bytes of a URI", size, MAX_URI_BYTES, "MAX_URI_BYTES")
+
+
 class Matcher:
     """Matches the URIs of one template.
 
@@ -90,7 +99,7 @@ class Matcher:
 
     def match(self, uri: str) -> dict[str, Found] | None:
         """See `mcp_server._uri_template.UriTemplate.match`."""
-        bound("bytes of a URI", len(uri.encode("utf-8", "surrogatepass")), MAX_URI_BYTES, "MAX_URI_BYTES")
+        check_length(uri)
         pieces = self._cut(uri)
         if pieces is None:
             return None

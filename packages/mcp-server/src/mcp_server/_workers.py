@@ -20,7 +20,7 @@ import trio
 from mcp_server._places import excess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from mcp_core.errors import LimitExceeded
     from mcp_core.limits import Limits
@@ -70,6 +70,14 @@ class Workers(Generic[C]):
                 self._room.set()
                 return True
         return False
+
+    def drop_all(self, calls: Collection[C]) -> list[C]:
+        """Take back those of the calls that still wait. Returns them."""
+        dropped = [waiting for waiting, _ in self._waiting if waiting in calls]
+        self._waiting = deque((waiting, size) for waiting, size in self._waiting if waiting not in calls)
+        self._waiting_bytes = sum(size for _, size in self._waiting)
+        self._room.set()
+        return dropped
 
     def stop(self) -> None:
         """Nothing that waits is begun any more; the workers end."""

@@ -20,6 +20,7 @@ from typing import Final
 
 from mcp_server import _store_bound_checks as bounds
 from mcp_server import _store_checks as plain
+from mcp_server import _store_notification_checks as notifications
 from mcp_server._store_check_words import OpenStore, StoreCheck
 from mcp_server._task_store_checks import (
     DURABLE_TASK_STORE_CHECKS,
@@ -42,10 +43,12 @@ __all__ = [
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     plain.a_session_is_found_as_it_was_saved,
     plain.a_session_that_was_never_saved_is_unknown,
-    plain.a_record_is_replaced_and_the_streams_stay,
+    plain.a_record_is_replaced_and_the_rest_stays,
+    plain.subscriptions_are_added_and_removed,
     plain.a_deleted_session_leaves_nothing,
     plain.sessions_are_bounded,
     plain.sessions_that_were_not_used_are_purged,
+    plain.a_session_of_the_future_counts_as_used_now,
     plain.events_come_back_in_their_order,
     plain.streams_and_sessions_are_apart,
     plain.a_stream_owes_answers_until_they_are_there,
@@ -69,5 +72,13 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
 DURABLE_STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     bounds.everything_is_there_when_it_is_opened_again,
     bounds.bounds_count_what_was_there_before,
+    notifications.a_change_is_pending_for_the_sessions_that_it_concerns,
+    notifications.a_change_is_pending_only_once,
+    notifications.a_change_is_pending_until_the_event_that_notifies_of_it,
+    notifications.removed_changes_are_not_pending,
+    notifications.a_change_of_what_is_not_watched_any_more_is_dropped,
+    notifications.a_session_that_is_gone_leaves_no_changes,
+    notifications.changes_below_a_watched_resource_are_bounded,
+    notifications.changes_outlive_the_process,
 )
 """What holds besides for a store that outlives the process."""

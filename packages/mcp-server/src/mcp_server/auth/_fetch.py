@@ -23,19 +23,24 @@ import orjson
 import trio
 
 from mcp_core.errors import McpError, UnsafeUrl
-from mcp_core.oauth.addresses import classify
+from mcp_core.oauth.addresses import AddressClass, classify, reachable
 from mcp_core.oauth.steps import HttpAnswer
-from mcp_core.oauth.urls import check_peer_url, check_redirect
+from mcp_core.oauth.urls import check_peer_url, check_redirect, parse_url, same_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.addresses import AddressClass
+    from mcp_core.oauth.addresses import Address
     from mcp_core.oauth.steps import Pairs
     from mcp_core.oauth.urls import Url
 
-__all__ = ["FetchRefused", "fetch", "fetch_json"]
+__all__ = ["OWN_NETWORKS", "FetchRefused", "fetch", "fetch_json", "networks_named_by"]
+
+OWN_NETWORKS: Final = frozenset(
+    {AddressClass.PUBLIC, AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.SHARED, AddressClass.LINK_LOCAL}
+)
+"""Where an authorization server may be that the author of this server named."""
 
 _BYTES: Final = 256 * 1024
 _SECONDS: Final = 5.0
@@ -130,6 +135,36 @@ async def fetch_json(
     return document
 
 
+async def networks_named_by(named: Url, url: str) -> frozenset[AddressClass]:
+    """Return where a URL may lead that is in the metadata of an authorization server.
+
+    The author of this server named the authorization server, and trusts it to issue tokens, but not with the network here.
+    What it names at another origin has to be public, or on a network of the same class as itself.
+
+    Args:
+        named: The issuer.
+        url: What its metadata name, as `jwks_uri`.
+
+    Raises:
+        FetchRefused: The host of the issuer cannot be resolved.
+        UnsafeUrl: `url` is no URL.
+    """
+    if same_origin(named, parse_url(url, what="URL")):
+        return OWN_NETWORKS
+    try:
+        with trio.fail_after(_SECONDS):
+            return reachable(address for _, address in await _resolve(named.host, named.port))
+    except (OSError, trio.TooSlowError) as error:
+        raise FetchRefused(named.text, f"its host cannot be resolved: {error}") from None
+
+
+async def _resolve(host: str, port: int) -> list[tuple[str, Address]]:
+    """All addresses of a name: as they are connected to, and as they are judged. Raises `OSError`."""
+    found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+    texts = dict.fromkeys(str(entry[4][0]) for entry in found)
+    return [(text, ipaddress.ip_address(text.partition("%")[0])) for text in texts]
+
+
 async def _request(
     url: Url, *, method: str, headers: Pairs, body: bytes | None, networks: frozenset[AddressClass], limit: int
 ) -> HttpAnswer:
@@ -199,15 +234,14 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
 
     async def _resolved(self, host: str, port: int) -> list[str]:
         try:
-            found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+            found = await _resolve(host, port)
         except OSError as error:
             raise FetchRefused(self._url, f"its host cannot be resolved: {error.strerror or error}") from None
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        for address in addresses:
+        for text, address in found:
             # One address that is not allowed condemns all: a name that is public and private is the sign of an attack.
-            its_class = classify(ipaddress.ip_address(address.partition("%")[0]))
+            its_class = classify(address)
             if its_class not in self._networks:
                 raise FetchRefused(
-                    self._url, f"its host is at {address}, a {its_class.value} address, which it may not be"
+                    self._url, f"its host is at {text}, a {its_class.value} address, which it may not be"
                 )
-        return addresses
+        return [text for text, _ in found]

@@ -18,8 +18,7 @@ import trio
 
 from mcp_core.oauth.access_token import AccessToken, InvalidToken, read_access_token
 from mcp_core.oauth.urls import check_browser_url
-from mcp_server.auth._fetch import FetchRefused, fetch_json
-from mcp_server.auth._jwt import OWN_NETWORKS
+from mcp_server.auth._fetch import OWN_NETWORKS, FetchRefused, fetch_json
 from mcp_server.auth._tokens import KnownTokens, TokensUnavailable, digest_of
 
 __all__ = ["Introspection"]

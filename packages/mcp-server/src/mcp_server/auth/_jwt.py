@@ -16,12 +16,11 @@ import trio
 
 from mcp_core.errors import InvalidValue, McpError
 from mcp_core.oauth.access_token import InvalidToken, read_access_token
-from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.discovery import authorization_server_urls
 from mcp_core.oauth.metadata import check_issuer, read_authorization_server
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
 from mcp_core.oauth.urls import check_browser_url
-from mcp_server.auth._fetch import FetchRefused, fetch_json
+from mcp_server.auth._fetch import OWN_NETWORKS, FetchRefused, fetch_json, networks_named_by
 from mcp_server.auth._keys import JoseVerifier, PublicKey, choose, public_keys
 from mcp_server.auth._tokens import KnownTokens, TokensUnavailable, digest_of
 
@@ -31,14 +30,9 @@ if TYPE_CHECKING:
     from mcp_core.oauth.access_token import AccessToken
     from mcp_core.oauth.signatures import Signed
 
-__all__ = ["OWN_NETWORKS", "JwtTokens"]
+__all__ = ["JwtTokens"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-OWN_NETWORKS: Final = frozenset(
-    {AddressClass.PUBLIC, AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.SHARED, AddressClass.LINK_LOCAL}
-)
-"""Where an authorization server may be that the author of this server named."""
 
 _FRESH: Final = 900.0
 """Seconds after which the keys are fetched again."""
@@ -78,7 +72,8 @@ class JwtTokens:
         self.issuer: Final = issuer
         """The authorization server."""
         self._issuer_url: Final = check_browser_url(issuer, what="issuer")
-        self._jwks_uri = None if jwks_uri is None else check_browser_url(jwks_uri, what="jwks_uri").text
+        self._discovered_uri: str | None = None
+        self._jwks_uri: Final = None if jwks_uri is None else check_browser_url(jwks_uri, what="jwks_uri").text
         self._algorithms: Final = tuple(algorithms)
         foreign = sorted(set(self._algorithms) - set(VERIFIED_ALGORITHMS))
         if foreign or not self._algorithms:
@@ -128,11 +123,13 @@ class JwtTokens:
 
     async def _fetch(self) -> tuple[PublicKey, ...]:
         """The keys, from where they are. Raises `McpError`."""
-        if self._jwks_uri is None:
-            self._jwks_uri = await self._discovered()
-        keys = public_keys(await fetch_json(self._jwks_uri, networks=OWN_NETWORKS))
+        uri, networks = self._jwks_uri, OWN_NETWORKS
+        if uri is None:
+            uri = self._discovered_uri = self._discovered_uri or await self._discovered()
+            networks = await networks_named_by(self._issuer_url, uri)
+        keys = public_keys(await fetch_json(uri, networks=networks))
         if not keys:
-            raise FetchRefused(self._jwks_uri, "there is no key in it that could be used")
+            raise FetchRefused(uri, "there is no key in it that could be used")
         return keys
 
     async def _discovered(self) -> str:

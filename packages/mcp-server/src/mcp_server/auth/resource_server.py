@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import trio
 
+from mcp_core.excerpts import shown
 from mcp_core.oauth.access_token import LEEWAY, AccessToken, InvalidToken, check_access_token
 from mcp_core.oauth.dpop import DPOP
 from mcp_core.oauth.dpop_check import InvalidProof, Nonces, ProofCheck
@@ -120,7 +121,7 @@ class ResourceServer:
         except TokensUnavailable:
             return self.protected.unavailable()
         except Exception:  # noqa: BLE001 -- whatever the author's verifier raises: logged, and told in general
-            _log.exception("it cannot be told who sends %s %s", http.method, http.path)
+            _log.exception("authentication failed for %s %s", http.method, shown(http.path))
             return INTERNAL
         scopes = self.scopes.granted(token.scopes)
         if not scopes.issuperset(self.protected.scopes):

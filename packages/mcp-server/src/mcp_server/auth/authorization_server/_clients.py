@@ -11,6 +11,7 @@ from authlib.oauth2.rfc6749 import ClientMixin
 from mcp_core.oauth.records import AuthMethod
 from mcp_core.oauth.urls import parse_url, redirect_uri_matches, same_origin
 from mcp_server.auth.authorization_server._interaction import RegistrationKind
+from mcp_server.auth.authorization_server._redirect_uris import redirect_uri_problem
 from mcp_server.auth.authorization_server._secrets import digest, is_it
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ __all__ = ["GRANT_TYPES", "Client"]
 
 GRANT_TYPES: Final = ("authorization_code", "refresh_token", "client_credentials")
 """The grants of the token endpoint."""
+
+_SHOWN: Final = 200
+"""Characters of a redirect URI in an error."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +61,16 @@ class Client(ClientMixin):
     issued_at: float = 0.0
     """When it registered, in seconds since the epoch."""
 
+    def __attrs_post_init__(self) -> None:
+        if self.kind is not RegistrationKind.CONFIGURED:
+            return  # what others say of themselves was checked where it was read, with errors for them
+        for uri in self.redirect_uris:
+            problem = redirect_uri_problem(uri)
+            if problem is not None:
+                raise ValueError(
+                    f"client {self.client_id!r} is configured with a redirect URI that {problem}: {uri[:_SHOWN]!a}"
+                )
+
     @classmethod
     def configured(
         cls,
@@ -77,7 +91,7 @@ class Client(ClientMixin):
             client_id: Its id. With the grant `client_credentials` it is also the subject of its tokens, so no person may be
                 called the same.
             name: For people; the id when it is left out.
-            redirect_uris: Where browsers may be sent back to.
+            redirect_uris: Where browsers may be sent back to: https, or http on the loopback interface, where any port will do.
             secret: Its secret, unguessable: `secrets.token_urlsafe(32)`. It may be sent in the header or in the form.
             jwks: Its public keys, instead: it then signs assertions (`private_key_jwt`). With neither it is a public client.
             grant_types: The grants it may use: authorization code and refresh token where there is a redirect URI, else
@@ -87,8 +101,13 @@ class Client(ClientMixin):
             bound: Whether its tokens are always bound to a key by DPoP.
 
         Raises:
-            ValueError: These do not fit together.
+            TypeError: `redirect_uris` is one string.
+            ValueError: A redirect URI breaks a rule, or these do not fit together.
         """
+        if isinstance(redirect_uris, str):
+            raise TypeError(
+                f"client {client_id!r}: redirect_uris has to be several URIs, or one in a list: [{redirect_uris!r}]"
+            )
         if secret is not None and jwks is not None:
             raise ValueError(f"client {client_id!r} has a secret and keys: give one of them")
         uris = tuple(redirect_uris)

@@ -25,8 +25,7 @@ from mcp_core.oauth.records import ClientRecord
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
 from mcp_core.oauth.tokens import authenticate, choose_auth_method, read_token_answer, secrets_of
 from mcp_core.oauth.urls import check_browser_url, with_query
-from mcp_server.auth._fetch import FetchRefused, fetch
-from mcp_server.auth._jwt import OWN_NETWORKS
+from mcp_server.auth._fetch import OWN_NETWORKS, FetchRefused, fetch, networks_named_by
 from mcp_server.auth._keys import JoseVerifier, choose, public_keys
 
 if TYPE_CHECKING:
@@ -198,8 +197,9 @@ class Delegation:
 
     async def _get(self, url: str) -> HttpAnswer:
         try:
-            return await fetch(url, headers=(("Accept", "application/json"),), networks=OWN_NETWORKS)
-        except FetchRefused as refused:
+            networks = await networks_named_by(self._url, url)
+            return await fetch(url, headers=(("Accept", "application/json"),), networks=networks)
+        except (AuthorizationError, FetchRefused) as refused:
             raise DelegationFailed(refused.message) from refused
 
     async def _id_token(self, provider: _Provider, code: str, verifier: str, redirect_uri: str) -> str:
@@ -229,7 +229,7 @@ class Delegation:
                     *headers,
                 ),
                 body=urlencode(sent).encode(),
-                networks=OWN_NETWORKS,
+                networks=await networks_named_by(self._url, provider.token_endpoint),
             )
             read_token_answer(answer, issuer=self.issuer, secrets=secrets_of(sent, self._client))
         except (AuthorizationError, FetchRefused) as refused:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl
 
 from mcp_core.errors import McpError, UnsafeUrl
 from mcp_core.oauth.records import AuthMethod
 from mcp_core.oauth.urls import parse_url
 from mcp_server.auth.authorization_server._clients import GRANT_TYPES, Client
 from mcp_server.auth.authorization_server._interaction import RegistrationKind
+from mcp_server.auth.authorization_server._redirect_uris import redirect_uri_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,8 +28,6 @@ _NAME: Final = 80
 _TEXT: Final = 2_000
 _URIS: Final = 20
 _KEYS: Final = 16
-_OURS: Final = frozenset({"code", "state", "iss", "error", "error_description", "error_uri"})
-"""Parameters of an answer: in a redirect URI they would be there twice."""
 _GRANTS: Final = GRANT_TYPES[:2]
 """What a client may ask for by itself. One that acts for itself has to be configured."""
 _BLANKS: Final = re.compile(r"\s+")
@@ -76,7 +74,9 @@ def read_description(
     """
     uris = _texts(document, "redirect_uris") or ()
     for uri in uris:
-        _check_redirect_uri(uri, _text(document, "application_type"))
+        problem = redirect_uri_problem(uri, application_type=_text(document, "application_type"))
+        if problem is not None:
+            raise Unacceptable(f"a redirect URI {problem}", "invalid_redirect_uri", about=uri)
     grants = _texts(document, "grant_types") or _GRANTS[:1]
     method = _method(document, default)
     jwks, jwks_uri = _keys(document, method)
@@ -100,28 +100,6 @@ def read_description(
         client_uri=_page(document),
         issued_at=issued_at,
     )
-
-
-def _check_redirect_uri(uri: str, application_type: str | None) -> None:
-    """Spec: basic/authorization#communication-security, #application-type"""
-    try:
-        url = parse_url(uri, what="redirect URI")
-    except UnsafeUrl as unsafe:
-        sentence = f"a redirect URI cannot be used: {unsafe.reason}"
-        raise Unacceptable(sentence, "invalid_redirect_uri", about=uri) from None
-    problem = None
-    if url.fragment is not None:
-        problem = "has a fragment"
-    elif url.scheme != "https" and not url.is_loopback:
-        problem = "is neither https nor on the loopback interface"
-    elif any(segment in (".", "..") for segment in url.path.lower().replace("%2e", ".").split("/")):
-        problem = "has dots for segments"
-    elif not _OURS.isdisjoint(name for name, _ in parse_qsl(url.query or "", keep_blank_values=True)):
-        problem = "has a parameter that the answer will have"
-    elif application_type == "web" and url.is_loopback:
-        problem = "is on the loopback interface, which is for clients of application_type native"
-    if problem is not None:
-        raise Unacceptable(f"a redirect URI {problem}", "invalid_redirect_uri", about=uri)
 
 
 def _method(document: JsonObject, default: AuthMethod) -> AuthMethod:

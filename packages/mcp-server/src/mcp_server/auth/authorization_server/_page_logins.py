@@ -6,12 +6,11 @@ person out; the third stops whoever tries one password on many names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import trio
 
 from mcp_core.rates import Rate, Rates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["LoginLimits"]
 
@@ -21,12 +20,10 @@ _SECONDS: Final = 600.0
 class LoginLimits:
     """Counts attempts that fail.
 
-    Args:
-        clock: The time in seconds.
+    Time is that of trio, which cannot be set: a clock that is put back must not keep users out.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock: Final = clock
+    def __init__(self) -> None:
         self._rates: Final = (Rates(Rate(10, _SECONDS)), Rates(Rate(50, _SECONDS)), Rates(Rate(100, _SECONDS)))
 
     def begin(self, name: str, address: str) -> float:
@@ -35,7 +32,7 @@ class LoginLimits:
         Returns:
             0 when it may be looked at; otherwise the seconds to wait.
         """
-        now = self._clock()
+        now = trio.current_time()
         for rates, key in zip(self._rates, _keys(name, address), strict=True):
             wait = rates.take(key, now)
             if wait:

@@ -114,7 +114,7 @@ class Pages:
         self._openings: Final = Openings(store, clock=clock)
         self._consents: Final = Consents(store, clock=clock)
         self._journeys: Final = Journeys(store, clock=clock)
-        self._limits: Final = LoginLimits(clock)
+        self._limits: Final = LoginLimits()
 
     # --- what a browser asks for -----------------------------------------------------------------------------------
 

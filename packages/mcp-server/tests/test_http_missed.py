@@ -1,0 +1,384 @@
+"""Changes that are announced while a session is only in the store, or has no stream: its client is notified later, once."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from asgi_host import Client, Reply, as_object
+from http_gate import Gate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_core.revisions import R2024_11_05, R2025_06_18, R2025_11_25, Revision
+from mcp_server import PendingNotification, Server, SqliteStore, StoreError
+
+
+class Process:
+    """One process of the server: a server, its endpoint, and its hold of the file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.gate = Gate()
+        self.store = SqliteStore(folder / "sessions.sqlite")
+        self.app = self.gate.server.asgi(store=self.store)
+
+    def announce(self, *uris: str) -> None:
+        for uri in uris:
+            self.gate.server.resource_updated(uri)
+
+
+@asynccontextmanager
+async def process(folder: Path, client: Client) -> AsyncIterator[Process]:
+    """A process that a client talks to. At the end it is killed: from one moment on nothing of it reaches the file."""
+    try:
+        async with trio.open_nursery() as nursery:
+            started = Process(folder)
+            client.app, client.nursery = started.app, nursery
+            yield started
+            await started.store.aclose()
+            for reply in client.replies:
+                reply.leave()
+                reply.reading.set()
+            client.replies.clear()
+            nursery.cancel_scope.cancel()
+    except* trio.ClosedResourceError:
+        pass  # what the process still wanted to write
+
+
+def new_client(revision: Revision = R2025_11_25) -> Client:
+    """A client that talks to whichever process there is."""
+    nursery = trio.lowlevel.current_task().parent_nursery
+    assert nursery is not None
+    return Client(Gate().server.asgi(), nursery, revision)
+
+
+async def settled(store: SqliteStore) -> None:
+    """Wait until nothing more happens: each call of the store is done, and what follows from it."""
+    while True:
+        await trio.testing.wait_all_tasks_blocked()
+        asked = store.thread.asked
+        # Calls are done in their order, so this one is done after all that wait.
+        await store.load("")
+        await trio.testing.wait_all_tasks_blocked()
+        if store.thread.asked == asked + 1:
+            break
+
+
+async def heard(reply: Reply, process: Process) -> list[str]:
+    """Return what a standalone stream said until now: the URI of each update, and the method of other notifications."""
+    await settled(process.store)
+    found = []
+    while reply._events or reply._fed < len(reply.chunks):
+        if reply._events:
+            event = reply._events.pop(0)
+            if event.data:
+                message = json.loads(event.data)
+                found.append(str(as_object(message.get("params", {})).get("uri", message["method"])))
+        else:
+            for each in reply._parser.receive_data(reply.chunks[reply._fed]):
+                assert not isinstance(each, Exception)
+                reply._events.append(each)
+            reply._fed += 1
+    return found
+
+
+@pytest.mark.parametrize("revision", [R2024_11_05, R2025_06_18, R2025_11_25], ids=str)
+async def test_change_announced_before_the_first_request_of_a_session_is_delivered(
+    tmp_path: Path, revision: Revision
+) -> None:
+    client = new_client(revision)
+    async with process(tmp_path, client) as first:
+        await client.open()
+        for number in range(4):
+            await client.ask("resources/subscribe", {"uri": f"memo://{number}"})
+        stream = client.get()
+        first.announce("memo://0")
+        assert await heard(stream, first) == ["memo://0"]
+    async with process(tmp_path, client) as second:
+        second.announce("memo://1", "memo://2", "memo://1", "memo://unknown")
+        await client.ask("ping")
+        second.announce("memo://3")
+        stream = client.get()
+        assert await heard(stream, second) == ["memo://1", "memo://2", "memo://3"]
+    async with process(tmp_path, client) as third:
+        assert await heard(client.get(), third) == []
+
+
+LISTS = [
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+]
+
+
+def change_lists(gate: Gate) -> None:
+    """Remove a tool, and add a prompt and a resource."""
+    server = gate.server
+    server.remove_tool("fail")
+
+    @server.prompt
+    async def kept() -> str:
+        return "kept"
+
+    @server.resource("memo://listed", name="listed")
+    async def listed() -> str:
+        return "listed"
+
+
+async def test_changes_of_lists_are_delivered_to_a_session_that_only_the_store_knows(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client):
+        await client.open()
+    async with process(tmp_path, client) as second:
+        change_lists(second.gate)
+        assert sorted(await heard(client.get(), second)) == sorted(LISTS)
+
+
+async def test_change_announced_while_a_session_has_no_stream_outlives_the_process(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client) as first:
+        await client.open()
+        await client.ask("resources/subscribe", {"uri": "memo://x"})
+        first.announce("memo://x")
+        first.gate.server.remove_tool("fail")
+    # A process in which nothing happens at all changes nothing.
+    async with process(tmp_path, client):
+        pass
+    async with process(tmp_path, client) as second:
+        second.announce("memo://x")
+        stream = client.get()
+        assert await heard(stream, second) == ["memo://x", LISTS[0]]
+        second.announce("memo://x")
+        assert await heard(stream, second) == ["memo://x"]
+
+
+async def test_change_is_delivered_once_when_its_process_is_killed_while_the_client_reads_nothing(
+    tmp_path: Path,
+) -> None:
+    client = new_client()
+    async with process(tmp_path, client) as first:
+        await client.open()
+        for uri in ("memo://x", "memo://y"):
+            await client.ask("resources/subscribe", {"uri": uri})
+        stream = client.get()
+        primed = await stream.event()
+        stream.reading = trio.Event()
+        first.announce("memo://x")
+        await settled(first.store)
+        # The first one is in the log, and waits for its client. The second one waits for the first.
+        first.announce("memo://y")
+        await settled(first.store)
+    async with process(tmp_path, client) as second:
+        assert await heard(client.get(primed.id), second) == ["memo://x", "memo://y"]
+
+
+async def test_client_that_resumes_its_stream_is_notified_of_what_it_missed(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client) as first:
+        await client.open()
+        await client.ask("resources/subscribe", {"uri": "memo://x"})
+        stream = client.get()
+        primed = await stream.event()
+        first.announce("memo://x")
+        await heard(stream, first)
+    async with process(tmp_path, client) as second:
+        second.gate.server.remove_tool("fail")
+        second.announce("memo://x")
+        # What it did not acknowledge comes again, with the id that it had; then what is new.
+        assert await heard(client.get(primed.id), second) == ["memo://x", LISTS[0], "memo://x"]
+
+
+async def test_change_of_a_resource_that_is_not_watched_any_more_is_not_delivered(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client) as first:
+        await client.open()
+        for uri in ("memo://x", "memo://y", "memo://z"):
+            assert "result" in await client.ask("resources/subscribe", {"uri": uri})
+        first.announce("memo://x", "memo://x/1", "memo://y/1", "memo://z")
+        await client.ask("resources/unsubscribe", {"uri": "memo://x"})
+        assert await heard(client.get(), first) == ["memo://y/1", "memo://z"]
+    async with process(tmp_path, client) as second:
+        second.announce("memo://x", "memo://y/1", "memo://z")
+        await client.ask("resources/unsubscribe", {"uri": "memo://y"})
+        assert await heard(client.get(), second) == ["memo://z"]
+
+
+async def test_change_that_the_server_does_not_offer_any_more_is_dropped(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client) as first:
+        await client.open()
+        await client.ask("resources/subscribe", {"uri": "memo://x"})
+        first.announce("memo://x")
+        first.store.record_notification(PendingNotification("notifications/of/another/version"))
+    async with process(tmp_path, client) as second:
+        client.app = Server("bare", version="0").asgi(store=second.store)
+        assert "result" in await client.ask("ping")
+        assert await second.store.pending_notifications(client.session or "") == ()
+
+
+async def test_session_that_ended_meanwhile_is_not_notified(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client) as first:
+        await client.open()
+        deleted = client.session or ""
+        await client.start("DELETE").body()
+        await client.open()
+        expired = client.session or ""
+        record = await first.store.load(expired)
+        assert record is not None
+        await first.store.save(attrs.evolve(record, used_at=record.used_at - 1.2 * 1800))
+    async with process(tmp_path, client) as second:
+        second.gate.server.remove_tool("fail")
+        for session in (deleted, expired):
+            client.session = session
+            refused = client.get()
+            assert (await refused.body(), refused.status)[1] == 404
+        assert await second.store.pending_notifications(deleted) == ()
+
+
+async def test_change_announced_by_a_plain_function_is_recorded_where_nobody_is_connected(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client):
+        await client.open()
+        await client.ask("resources/subscribe", {"uri": "memo://x"})
+    async with process(tmp_path, client) as second:
+        second.gate.server.tool(name="touch", description="Announces a change.")(lambda: second.announce("memo://x"))
+        modern = Client(second.app, client.nursery)
+        assert "result" in await modern.post(modern.call("touch")).answer()
+        assert await heard(client.get(), second) == [LISTS[0], "memo://x"]
+
+
+def test_registering_before_the_server_runs_is_no_change(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.sqlite")
+    gate = Gate()
+    app = gate.server.asgi(store=store)
+    gate.server.remove_tool("fail")
+    gate.server.resource_updated("memo://x")
+    assert store.thread.asked == 0
+    assert app.sessions == 0
+    store.thread.connection.close()
+
+
+# --- everything that may happen, in any order ------------------------------------------------------------------------
+
+_URIS = st.sampled_from(("memo://a", "memo://b"))
+_STEPS = st.one_of(
+    st.tuples(st.just("subscribe"), _URIS),
+    st.tuples(st.just("unsubscribe"), _URIS),
+    st.tuples(st.just("announce"), st.sampled_from(("memo://a", "memo://a/1", "memo://b", "memo://c", LISTS[0]))),
+    st.tuples(st.sampled_from(("restart", "ping", "open", "resume", "leave")), st.just("")),
+)
+
+
+class Expected:
+    """What the client has to hear."""
+
+    def __init__(self) -> None:
+        self.watched: set[str] = set()
+        self.pending: dict[str, None] = {}
+        self.on_stream: list[str] = []
+
+    def concerns(self, what: str) -> bool:
+        return what in LISTS or any(uri in self.watched for uri in (what, what.rpartition("/")[0]))
+
+    def announce(self, what: str) -> None:
+        if self.concerns(what):
+            self.pending[what] = None
+
+    def unsubscribe(self, uri: str) -> None:
+        self.watched.discard(uri)
+        self.pending = {what: None for what in self.pending if self.concerns(what)}
+
+    def deliver(self) -> list[str]:
+        delivered = list(self.pending)
+        self.pending.clear()
+        self.on_stream += delivered
+        return delivered
+
+
+def primed_by(stream: Reply) -> str:
+    """Return the id of the event without data that a stream begins with, behind what is sent again."""
+    events = b"".join(stream.chunks).decode().split("\n\n")
+    return next(event.split()[1] for event in events if event.startswith("id: "))
+
+
+async def follow(folder: Path, steps: Sequence[tuple[str, str]]) -> None:
+    """Take the steps, and compare what the client hears after each."""
+    client, expected = new_client(), Expected()
+    left = list(steps)
+    opened = False
+    primed: str | None = None
+    while left or not opened:
+        async with process(folder, client) as running:
+            if not opened:
+                await client.open()
+                opened = True
+            stream: Reply | None = None
+            live = False
+            while left:
+                step, what = left.pop(0)
+                replayed: list[str] = []
+                match step:
+                    case "restart":
+                        break
+                    case "subscribe" | "unsubscribe":
+                        assert "result" in await client.ask(f"resources/{step}", {"uri": what})
+                        expected.watched.add(what) if step == "subscribe" else expected.unsubscribe(what)
+                    case "announce":
+                        expected.announce(what)
+                        if what in LISTS:
+                            running.gate.server.tool(name="another", description="Another.")(lambda: "")
+                            running.gate.server.remove_tool("another")
+                        else:
+                            running.announce(what)
+                    case "ping":
+                        assert "result" in await client.ask("ping")
+                    case "leave" if stream is not None:
+                        stream.leave()
+                        await stream.returned.wait()
+                        stream = None
+                    case "open" | "resume":
+                        last_event_id = primed if step == "resume" else None
+                        stream = client.get(last_event_id)
+                        if last_event_id is not None:
+                            replayed = list(expected.on_stream)
+                        if last_event_id is None or not live:
+                            # Another stream begins, behind what is sent again.
+                            expected.on_stream, primed, live = [], None, True
+                if stream is not None:
+                    delivered = replayed + expected.deliver()
+                    assert await heard(stream, running) == delivered
+                    primed = primed or primed_by(stream)
+
+
+@pytest.mark.property
+@settings(deadline=None, max_examples=60)
+@given(st.lists(_STEPS, max_size=25))
+def test_every_change_is_delivered_once_whatever_happens_meanwhile(steps: list[tuple[str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trio.run(follow, Path(folder), steps)
+
+
+async def test_session_that_cannot_be_read_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    client = new_client()
+    async with process(tmp_path, client):
+        await client.open()
+    async with process(tmp_path, client) as second:
+
+        async def fails(session: str) -> tuple[PendingNotification, ...]:
+            raise StoreError("the store x failed")
+
+        works, second.store.pending_notifications = second.store.pending_notifications, fails  # type: ignore[method-assign]
+        refused = client.post(client.request("ping"))
+        assert (await refused.body(), refused.status)[1] == 503
+        assert second.app.budget.owners == 0
+        assert second.app.sessions == 0
+        second.store.pending_notifications = works  # type: ignore[method-assign]
+        assert "result" in await client.ask("ping")

@@ -1,0 +1,375 @@
+"""HTTPS by both hosts: handshakes that stall, certificates that change, and the two ends of a wrong scheme."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+import trio.testing
+import trustme
+
+from mcp_client import Tls, open_http
+from mcp_core.errors import ConnectionEnded, McpError
+from mcp_core.limits import Limits
+from mcp_server import Server
+from mcp_server._asgi_types import Receive, Scope, Send
+from mcp_server._bind import listen
+from mcp_server._host import Host
+from mcp_server._host_timeouts import HostTimeouts
+from mcp_server._serve_http import HttpOptions, serve_http
+from mcp_server._serve_hypercorn import serve_hypercorn
+
+HOSTS: Final = {"embedded": serve_http, "hypercorn": serve_hypercorn}
+each_host = pytest.mark.parametrize("kind", HOSTS)
+
+REQUEST: Final = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+class Files:
+    """A certificate and its key, in two files."""
+
+    def __init__(self, folder: Path, authority: trustme.CA) -> None:
+        self.cert: Final = folder / "cert.pem"
+        self.key: Final = folder / "key.pem"
+        self._authority: Final = authority
+
+    def issue(
+        self, *names: str, since: datetime.datetime | None = None, until: datetime.datetime | None = None
+    ) -> trustme.LeafCert:
+        """Issue a certificate and write both files."""
+        issued = self._authority.issue_cert(*(names or ("127.0.0.1", "localhost")), not_before=since, not_after=until)
+        self.write_cert(issued)
+        self.write_key(issued)
+        return issued
+
+    def write_cert(self, issued: trustme.LeafCert) -> None:
+        self.cert.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+
+    def write_key(self, issued: trustme.LeafCert) -> None:
+        self.key.write_bytes(issued.private_key_pem.bytes())
+
+
+@pytest.fixture
+def files(tmp_path: Path, authority: trustme.CA) -> Files:
+    made = Files(tmp_path, authority)
+    made.issue()
+    return made
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@asynccontextmanager
+async def serving(kind: str, files: Files | None, timeouts: HostTimeouts | None = None) -> AsyncIterator[int]:
+    """A server with a page for load balancers; gives its port."""
+    given = HttpOptions(healthz="/healthz")
+    if files is not None:
+        given |= HttpOptions(tls_cert=files.cert, tls_key=files.key)
+    run = partial(HOSTS[kind], Server("tls", version="1"), "127.0.0.1:0", timeouts=timeouts, **given)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            (url,) = await nursery.start(run)
+            yield int(url.removesuffix("/mcp").rpartition(":")[2])
+            nursery.cancel_scope.cancel()
+
+
+async def secured(port: int, context: ssl.SSLContext, name: str = "127.0.0.1") -> trio.SSLStream[trio.SocketStream]:
+    stream = trio.SSLStream(
+        await trio.open_tcp_stream("127.0.0.1", port), context, server_hostname=name, https_compatible=True
+    )
+    await stream.do_handshake()
+    return stream
+
+
+async def get(port: int, context: ssl.SSLContext, name: str = "127.0.0.1") -> tuple[bytes, bytes | None]:
+    """The answer to a request, and the certificate of the server."""
+    stream = await secured(port, context, name)
+    certificate = stream.getpeercert(binary_form=True)
+    await stream.send_all(REQUEST)
+    found = b"".join([bytes(part) async for part in stream])
+    await trio.aclose_forcefully(stream)
+    return found, certificate
+
+
+def der(issued: trustme.LeafCert) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
+
+
+async def everything(stream: trio.SocketStream) -> bytes:
+    try:
+        return b"".join([bytes(part) async for part in stream])
+    except trio.BrokenResourceError:
+        return b""
+
+
+# --- handshakes that stall -------------------------------------------------------------------------------------------
+
+
+def client_hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    shaking = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        shaking.do_handshake()
+    return outgoing.read()
+
+
+STALLS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "nothing": lambda hello: b"",
+    "a byte": lambda hello: hello[:1],
+    "half a hello": lambda hello: hello[: len(hello) // 2],
+    "all but the last byte": lambda hello: hello[:-1],
+    "a hello and no more": lambda hello: hello,
+    "a record that is announced": lambda hello: b"\x16\x03\x01\x40\x00",
+}
+
+
+async def page(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"served"})
+
+
+@asynccontextmanager
+async def embedded(authority: trustme.CA, limits: Limits) -> AsyncIterator[tuple[Host, int]]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    host = Host(page, limits=limits, tls=context)
+    listeners = await listen("127.0.0.1:0")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(host.run, listeners)
+        yield host, listeners[0].socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_stalled_handshakes_count_block_no_other_and_end_with_the_deadline(
+    authority: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
+    hello = client_hello()
+    async with embedded(authority, Limits()) as (host, port):
+        stalled = []
+        for cut in (*STALLS.values(), *STALLS.values()):
+            stalled.append(await trio.open_tcp_stream("127.0.0.1", port))
+            await stalled[-1].send_all(cut(hello))
+        assert (await get(port, trusting(authority)))[0].endswith(b"served")
+        assert host.connections == len(stalled)
+        began = trio.current_time()
+        for each in stalled:
+            await everything(each)
+            await each.aclose()
+        assert trio.current_time() - began <= HostTimeouts().head + HostTimeouts().linger + 1
+        await trio.testing.wait_all_tasks_blocked()
+        assert host.connections == 0
+
+
+async def test_stalled_handshakes_make_room_when_the_host_is_full(
+    authority: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with embedded(authority, Limits(connections=4)) as (_, port):
+        stalled = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(8)]
+        began = trio.current_time()
+        assert (await get(port, trusting(authority)))[0].endswith(b"served")
+        assert trio.current_time() - began < HostTimeouts().head
+        for each in stalled:
+            await each.aclose()
+
+
+@pytest.mark.parametrize("cut", STALLS.values(), ids=STALLS)
+async def test_hypercorn_ends_a_handshake_that_stalls(cut: Callable[[bytes], bytes], files: Files) -> None:
+    async with serving("hypercorn", files, HostTimeouts(head=0.05)) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(cut(client_hello()))
+        await everything(stream)
+        await stream.aclose()
+
+
+# --- certificates that change ----------------------------------------------------------------------------------------
+
+
+@each_host
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+async def test_a_renewed_certificate_is_used_from_the_next_connection_on(
+    kind: str, name: str, files: Files, authority: trustme.CA
+) -> None:
+    first = files.issue()
+    async with serving(kind, files) as port:
+        assert (await get(port, trusting(authority), name))[1] == der(first)
+        before = await secured(port, trusting(authority), name)
+        second = files.issue()
+        assert (await get(port, trusting(authority), name))[1] == der(second)
+        await before.send_all(REQUEST)
+        assert (await before.receive_some()).startswith(b"HTTP/1.1 200")
+        await trio.aclose_forcefully(before)
+
+
+@each_host
+async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there(
+    kind: str, files: Files, authority: trustme.CA, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = files.issue()
+    async with serving(kind, files) as port:
+        second = authority.issue_cert("127.0.0.1")
+        files.write_cert(second)
+        with caplog.at_level(logging.ERROR, "mcp_server"):
+            for _ in range(3):
+                assert (await get(port, trusting(authority)))[1] == der(first)
+        told = [each.message for each in caplog.records if "the certificate before stays in use" in each.message]
+        assert len(told) == 1
+        assert "key.pem" in told[0]
+        files.write_key(second)
+        assert (await get(port, trusting(authority)))[1] == der(second)
+
+
+@pytest.mark.parametrize("harm", ["gone", "empty", "something else", "encrypted"])
+async def test_a_file_that_cannot_be_read_leaves_the_certificate_in_use(
+    harm: str, files: Files, authority: trustme.CA, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = files.issue()
+    async with serving("embedded", files) as port:
+        if harm == "gone":
+            files.key.unlink()
+        elif harm == "encrypted":
+            files.key.write_bytes(encrypted(first))
+        else:
+            files.cert.write_bytes(b"" if harm == "empty" else b"Dear Sir or Madam")
+        for _ in range(2):
+            assert (await get(port, trusting(authority)))[1] == der(first)
+        assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
+        second = files.issue()
+        assert (await get(port, trusting(authority)))[1] == der(second)
+
+
+def encrypted(issued: trustme.LeafCert) -> bytes:
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    plain = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    return plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+
+
+# --- the wrong scheme ------------------------------------------------------------------------------------------------
+
+
+async def test_plain_http_to_the_https_port_is_answered_with_what_to_do(files: Files) -> None:
+    async with serving("embedded", files) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(REQUEST)
+        found = await everything(stream)
+        assert found.startswith(b"HTTP/1.1 400 ")
+        assert b"this port speaks HTTPS: use https:// in the URL" in found
+        await stream.aclose()
+
+
+async def test_tls_to_the_http_port_is_answered_with_what_to_do() -> None:
+    async with serving("embedded", None) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(client_hello())
+        found = await everything(stream)
+        assert found.startswith(b"HTTP/1.1 400 ")
+        assert b"this is TLS, and the port speaks plain HTTP: use http:// in the URL" in found
+        await stream.aclose()
+
+
+async def connect(url: str, tls: Tls | ssl.SSLContext | None) -> McpError:
+    """What a client says that cannot connect."""
+    with pytest.raises(McpError) as caught:
+        async with open_http(url, tls=tls, proxies=False):
+            pass
+    return caught.value
+
+
+@each_host
+async def test_a_client_with_the_wrong_scheme_says_which_is_right(
+    kind: str, files: Files, authority: trustme.CA
+) -> None:
+    async with serving(kind, None) as port:
+        error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(authority))
+        assert isinstance(error, ConnectionEnded)
+        assert f"https://127.0.0.1:{port}: it does not speak TLS there; is it http:// instead" in error.message
+    async with serving(kind, files) as port:
+        error = await connect(f"http://127.0.0.1:{port}/mcp", None)
+        assert re.search("use https:// (in the URL|instead of http://)", error.message)
+
+
+# --- certificates that a client must not take ------------------------------------------------------------------------
+
+PAST: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+@each_host
+@pytest.mark.parametrize(
+    ("names", "times", "why"),
+    [
+        ([], (PAST, PAST.replace(year=2021)), "its certificate has expired"),
+        ([], (PAST.replace(year=2090), PAST.replace(year=2091)), "its certificate is not valid yet"),
+        (["other.example"], None, "its certificate is for another address"),
+    ],
+)
+async def test_a_certificate_that_is_not_good_is_refused_with_host_and_reason(
+    kind: str,
+    names: list[str],
+    times: tuple[datetime.datetime, datetime.datetime] | None,
+    why: str,
+    files: Files,
+    authority: trustme.CA,
+) -> None:
+    files.issue(*names, since=times and times[0], until=times and times[1])
+    async with serving(kind, files) as port:
+        error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(authority))
+    assert isinstance(error, ConnectionEnded)
+    assert f"no secure connection to https://127.0.0.1:{port}: {why}" in error.message
+
+
+async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_setting(files: Files) -> None:
+    async with serving("embedded", files) as port:
+        error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(trustme.CA()))
+    assert "from an authority that is not trusted here; Tls.ca_file can name it" in error.message
+
+
+async def test_a_certificate_that_signed_itself_is_refused_with_the_setting(tmp_path: Path) -> None:
+    files = Files(tmp_path, trustme.CA())
+    write_self_signed(files)
+    async with serving("embedded", files) as port:
+        error = await connect(f"https://127.0.0.1:{port}/mcp", None)
+    assert "its certificate is self-signed, and not trusted here; Tls.ca_file can name it" in error.message
+
+
+def write_self_signed(files: Files) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "localhost")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(PAST)
+        .not_valid_after(PAST.replace(year=2090))
+        .sign(key, hashes.SHA256())
+    )
+    files.cert.write_bytes(made.public_bytes(Encoding.PEM))
+    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
