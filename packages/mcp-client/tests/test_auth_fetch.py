@@ -18,8 +18,9 @@ from zoo import Asked, Reply, page, serving
 
 from mcp_client import Tls
 from mcp_client._authorizer import Site
+from mcp_client._http_addresses import AddressRecorder
 from mcp_client._nursery import open_private_nursery
-from mcp_client.auth._fetch import GuardedFetch, networks_around
+from mcp_client.auth._fetch import GuardedFetch, surroundings
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.steps import FetchJson, HttpAnswer, PostForm, Register, Request, Unreachable
@@ -284,7 +285,40 @@ async def test_where_strangers_may_send_us_follows_from_where_the_server_is(
     host = url.split("/")[2].split(":", maxsplit=1)[0]
     with resolving({} if addresses is None else {host: [addresses]}):
         async with open_private_nursery() as nursery:
-            assert await networks_around(site(nursery, url)) == PUBLIC | more
+            assert (await surroundings(site(nursery, url))).networks == PUBLIC | more
+
+
+@pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges")
+@pytest.mark.parametrize("inner", ["127.0.0.1", "10.0.0.1", "::ffff:127.0.0.1", "100.64.0.1"])
+async def test_a_server_whose_name_moves_to_an_inner_address_opens_nothing(inner: str) -> None:
+    reached = [ipaddress.ip_address("93.184.216.34")]
+    with resolving({"mcp.example": [[inner]]}):
+        async with open_private_nursery() as nursery:
+            moved = attrs.evolve(site(nursery, "https://mcp.example/mcp"), addresses=lambda: reached)
+            assert (await surroundings(moved)).networks == PUBLIC
+
+
+@pytest.mark.parametrize("kind", STEPS)
+async def test_a_server_whose_name_moves_in_a_flow_is_asked_where_it_was(kind: str, dialled: Dialled) -> None:
+    with resolving({"mcp.example": [["127.0.0.1"], ["93.184.216.34"]], "as.example": [["10.0.0.1"]]}) as names:
+        async with open_private_nursery() as nursery:
+            here = site(nursery, "https://mcp.example/mcp")
+            around = await surroundings(here)
+            fetch = GuardedFetch(here, around.networks, addresses=around.addresses)
+            assert isinstance(await fetch.ask(step(kind, "https://mcp.example/x")), Unreachable)
+            assert isinstance(await fetch.ask(step(kind, "https://as.example/x")), Unreachable)
+            await fetch.aclose()
+    assert (names.asked, dialled.to) == (["mcp.example", "as.example"], ["127.0.0.1"])
+
+
+async def test_a_client_remembers_where_its_connections_led() -> None:
+    recorder = AddressRecorder()
+    async with serving(page(200, b"{}")) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        with resolving({"mcp.example": [["127.0.0.1"]]}):
+            for host in ("mcp.example", "127.0.0.1"):
+                await (await recorder.connect(host, port)).aclose()
+    assert recorder.addresses() == (ipaddress.ip_address("127.0.0.1"),)
 
 
 async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.testing.MockClock) -> None:
@@ -303,7 +337,7 @@ async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.t
     before = trio.socket.set_custom_hostname_resolver(Silent({}))
     try:
         async with open_private_nursery() as nursery:
-            assert await networks_around(site(nursery, "https://mcp.example/mcp")) == PUBLIC
+            assert (await surroundings(site(nursery, "https://mcp.example/mcp"))).networks == PUBLIC
         async with fetching() as fetch:
             answer = await fetch.ask(step("document", "https://as.example/x"))
     finally:
@@ -318,7 +352,7 @@ async def test_behind_a_proxy_names_are_the_proxys_affair_and_addresses_are_not(
         with resolving({}) as names:
             async with open_private_nursery() as nursery:
                 behind = site(nursery, "http://mcp.localhost/mcp", proxies=proxies)
-                assert await networks_around(behind) == LOCAL
+                assert (await surroundings(behind)).networks == LOCAL
             async with fetching(proxies=proxies) as fetch:
                 answer = await fetch.ask(step("document", "http://as.localhost/x"))
     assert isinstance(answer, HttpAnswer)
@@ -452,6 +486,23 @@ async def test_an_answer_that_does_not_come_is_given_up(where: str, autojump_clo
         answer = await fetch.ask(step("document", server.url))
         assert trio.current_time() - before == pytest.approx(5)
     assert answer == Unreachable(reason="it took longer than 5 seconds")
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "both Content-Length"),
+        (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n", "the answer is HTTP/2.0"),
+    ],
+)
+async def test_document_with_ambiguous_framing_or_foreign_version_is_refused(head: bytes, reason: str) -> None:
+    async def answer(asked: Asked, reply: Reply) -> None:
+        await reply.raw(head + b"{}")
+
+    async with serving(answer) as server, fetching() as fetch:
+        refused = await fetch.ask(step("document", server.url))
+    assert isinstance(refused, Unreachable)
+    assert reason in refused.reason
 
 
 async def test_an_answer_that_is_compressed_is_none() -> None:

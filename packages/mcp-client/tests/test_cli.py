@@ -13,8 +13,9 @@ from typing import Protocol
 import pytest
 
 import mcp_client
-from mcp_client import _cli
+from mcp_client import ConfigInput, _cli
 from mcp_client._cli import main
+from mcp_client._cli_config import _ask
 from mcp_client._cli_forms import _whose
 from mcp_client._cli_screen import Screen
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -639,3 +640,86 @@ def test_a_terminal_that_cannot_show_a_character_is_shown_its_number() -> None:
     out = io.TextIOWrapper(buffer, encoding="ascii")
     Screen(out=out).text("caf\u00e9 \u202e \u00a0")
     assert buffer.getvalue() == b"caf\\xe9 \\u202e \\xa0\n"
+
+
+# --- servers of a file -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tmp_path: Path, server: list[str]) -> Path:
+    path = tmp_path / "mcp.json"
+    command, *args = server[1:]
+    weather = {"command": command, "args": args, "revisions": "2025-06-18"}
+    servers = {
+        "weather": weather,
+        "keyed": {**weather, "args": [*args, "${input:key}"]},
+        "unset": {"command": "${NO_SUCH_VARIABLE}"},
+        "off": {"command": "x", "disabled": True},
+    }
+    path.write_text(json.dumps({"inputs": [{"id": "key", "description": "Key", "password": True}], "servers": servers}))
+    return path
+
+
+def test_server_of_a_file_is_used_in_its_revision(run: Run, config: Path) -> None:
+    code, out, err = run("probe", "--json", "--config", str(config), "--server", "weather", server=[])
+    assert (code, data(out)["revision"], err) == (0, "2025-06-18", "")
+    code, out, err = run("--config", str(config), "--server", "weather", "--revision", "2025-03-26", "probe", server=[])
+    assert (code, err) == (0, "")
+    assert "2025-03-26" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--config", "{}"], "say which server with --server: weather, keyed, unset, off"),
+        (["--config", "{}", "--server", "wether"], "no server 'wether' (did you mean 'weather'?)"),
+        (
+            ["--config", "{}", "--server", "unset"],
+            "server 'unset': command: the environment variable NO_SUCH_VARIABLE is",
+        ),
+        (["--config", "{}", "--server", "keyed"], "There is no terminal on which to ask for 'Key'."),
+        (["--config", "{}", "--server", "off"], "server 'off' is disabled"),
+        (["--config", "{}", "--server", "weather", "--header", "A: b"], "--header is for a server with a URL"),
+        (["--config", "{}", "--server", "weather", "--", "x"], "--config and a URL or command both say which server"),
+        (["--config", "no-such-file", "--server", "x"], "No such file"),
+        (["--server", "weather", "--", "x"], "--server is for the servers of a file: --config FILE"),
+    ],
+)
+def test_server_of_a_file_that_cannot_be_used_is_named(
+    run: Run, config: Path, words: list[str], complaint: str
+) -> None:
+    code, out, err = run("probe", *[word.replace("{}", str(config)) for word in words], server=[])
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_only_server_of_a_file_needs_no_name(run: Run, config: Path) -> None:
+    content = json.loads(config.read_text())
+    content["servers"] = {"weather": content["servers"]["weather"]}
+    config.write_text(json.dumps(content))
+    assert run("probe", "--config", str(config), server=[])[0] == 0
+
+
+def test_input_of_a_file_is_asked_for_on_the_terminal(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(prompt: str, stream: object = None) -> str:
+        asked.append(prompt)
+        return "secret"
+
+    monkeypatch.setattr("getpass.getpass", answer)
+    monkeypatch.setattr(Screen, "interactive", True)
+    assert run("probe", "--config", str(config), "--server", "keyed", server=[])[0] == 0
+    assert asked == ["Key: "]
+
+
+@pytest.mark.parametrize(("said", "value"), [("b\n", "b"), ("\n", "a"), ("", None)])
+def test_input_with_options_and_a_default_is_asked_for(
+    said: str, value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(said))
+    monkeypatch.setattr(Screen, "interactive", True)
+    wanted = ConfigInput(id="which", options=("a", "b"), default="a")
+    assert _ask(wanted, Screen(err=terminal)) == value
+    assert terminal.getvalue() == "which (a, b) [a]: "

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 import pytest
@@ -172,3 +173,19 @@ def test_headers_are_read_as_they_are_written() -> None:
     assert headers_of(["A: b", "C:d:e", " X : "]) == {"A": "b", "C": "d:e", "X": ""}
     with pytest.raises(UsageError, match="given twice"):
         headers_of(["A: b", "a: c"])
+
+
+def test_headers_of_a_file_are_sent_and_those_of_the_command_line_win(
+    url: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server, "token", "good")
+    config = tmp_path / "mcp.json"
+    config.write_text(
+        json.dumps({"mcpServers": {"far": {"httpUrl": url, "headers": {"Authorization": "Bearer good"}}}})
+    )
+    assert run("probe", "--config", str(config), "--login", "never")[0] == 0
+    code, _, err = run("probe", "--config", str(config), "--login", "never", "--header", "authorization: Bearer bad")
+    assert code == 3
+    assert "401" in err
+    code, _, err = run("probe", "--config", str(config), "--cwd", "/")
+    assert (code, "--cwd is for a server that is started here" in err) == (2, True)

@@ -67,7 +67,7 @@ async def sample(params: CreateMessageRequestParams) -> CreateMessageResult:
 
 
 async def roots() -> list[Root]:
-    return [Root(uri="file:///home")]
+    return [Root(uri="file:///")]
 
 
 HANDLERS = Handlers(elicit=elicit, elicit_url=elicit_url, sample=sample, roots=roots)
@@ -78,7 +78,7 @@ ANSWERS: dict[str, tuple[JsonObject | None, JsonObject]] = {
         SAMPLE,
         {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "abacus"},
     ),
-    "roots/list": (None, {"roots": [{"uri": "file:///home"}]}),
+    "roots/list": (None, {"roots": [{"uri": "file:///"}]}),
 }
 
 
@@ -214,18 +214,19 @@ async def test_a_legacy_server_is_told_the_log_level_for_the_session(autojump_cl
             await peer.answer(request, {})
         logged: JsonObject = {"level": "error", "data": {"a": 1}, "logger": "db"}
         await peer.send({"jsonrpc": "2.0", "method": "notifications/message", "params": logged})
-        await peer.send({"jsonrpc": "2.0", "method": "$/logTrace", "params": {"message": "old"}})
+        await peer.send({"jsonrpc": "2.0", "method": "$/logTrace", "params": {"message": "gone", "verbose": False}})
+        await peer.send({"jsonrpc": "2.0", "method": "$/logTrace", "params": {"message": "a miss", "verbose": True}})
 
-    messages: list[JsonValue] = []
+    messages: list[tuple[str, JsonValue]] = []
 
     def log(params: LoggingMessageNotificationParams) -> None:
-        messages.append(params.data)
+        messages.append((params.level, params.data))
         raise ValueError
 
     async with open_in_memory(scripted(script), log_level="debug", handlers=Handlers(log=log)) as client:
         await client.set_log_level("error")
         await trio.testing.wait_all_tasks_blocked()
-    assert messages[0] == {"a": 1}
+    assert messages == [("error", {"a": 1}), ("info", "gone"), ("debug", "a miss")]
 
 
 async def test_a_modern_server_is_told_the_log_level_with_each_request(autojump_clock: trio.testing.MockClock) -> None:
@@ -712,6 +713,32 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
         Change(ChangeKind.RESOURCE, "a:b"),
         Change(ChangeKind.RESOURCE, "a:b/below"),
     ]
+
+
+@pytest.mark.parametrize("length", [1, 50])
+async def test_changes_below_watched_resource_beyond_bound_become_change_of_watched_resource(
+    length: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    sent = trio.Event()
+    uris = ["a:b/" + "x" * length + str(number) for number in range(4)]
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.initialize("2025-06-18", **CAPABLE)
+        await peer.answer(await peer.receive("resources/subscribe"), {})
+        await peer.send(*(changed(UPDATED, uri=uri) for uri in uris), changed(TOOLS))
+        await trio.testing.wait_all_tasks_blocked()
+        sent.set()
+        await peer.answer(await peer.receive("resources/unsubscribe"), {})
+
+    async with (
+        open_in_memory(scripted(script), limits=Limits(watched_resources=2, uri_chars=40)) as client,
+        client.listen(tools=True, uris=["a:b"]) as changes,
+    ):
+        await sent.wait()
+        seen = [await anext(changes) for _ in range(2 if length > 40 else 4)]
+    watched, tools = Change(ChangeKind.RESOURCE, "a:b"), Change(ChangeKind.TOOLS)
+    own = [] if length > 40 else [Change(ChangeKind.RESOURCE, uri) for uri in uris[:2]]
+    assert seen == [*own, watched, tools]
 
 
 @pytest.mark.spec("header.xmcp-other-transport-ignored", "stdio.no-header-layer")

@@ -35,6 +35,7 @@ from mcp_client.testing import Options, Transcript, open_in_memory
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError, ProcessFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.revisions import LATEST, R2025_03_26
 from mcp_core.types import Root, TextContent
 from mcp_server import Context, Server, serve_http, serve_stream
 
@@ -185,7 +186,11 @@ async def test_servers_of_all_kinds_come_from_a_configuration(tmp_path: Path) ->
             json.dumps(
                 {
                     "mcpServers": {
-                        "process": {"command": sys.executable, "args": ["-c", "${PROGRAM}", "process"]},
+                        "process": {
+                            "command": sys.executable,
+                            "args": ["-c", "${PROGRAM}", "process"],
+                            "revisions": "2025-03-26",
+                        },
                         "web": {"url": url, "headers": {"X-Key": "${KEY}"}},
                         "off": {"command": "x", "disabled": True},
                     }
@@ -193,14 +198,18 @@ async def test_servers_of_all_kinds_come_from_a_configuration(tmp_path: Path) ->
             )
         )
         servers = read_config(config, environ={"PROGRAM": PROGRAM, "KEY": "secret"})
-        roots = {name: Handlers(roots=(Root(uri=f"file:///{name}"),)) for name in servers}
+        roots = {}
+        for name in servers:
+            (tmp_path / name).mkdir()
+            roots[name] = Handlers(roots=(Root(uri=(tmp_path / name).as_uri()),))
         async with open_group(configured(servers, handlers=roots.__getitem__), naming="plain") as group:
             assert list(group) == ["process", "web"]
+            assert group["process"].client.revision is R2025_03_26
+            assert group["web"].client.revision is LATEST
             assert text_of(await group.call_tool("shout", {"word": "hi"})) == "HI secret"
-            assert "file:///process" in text_of(await group.call_tool("whoami"))
+            assert (tmp_path / "process").as_uri() in text_of(await group.call_tool("whoami"))
         nursery.cancel_scope.cancel()
-    with pytest.raises(ConfigError):
-        read_config(config, environ={})
+    assert [server.name for server in read_config(config, environ={}).values() if server.problem] == ["process", "web"]
 
 
 async def test_no_server_sees_what_is_said_to_another() -> None:
@@ -392,8 +401,10 @@ async def test_each_configured_server_has_guards_of_its_own_which_outlive_a_conn
 
 
 async def test_a_configuration_that_cannot_be_used_is_a_failed_server() -> None:
-    servers = read_config({"mcpServers": {"a": {"command": "x", "env": {"A=B": "c"}}, "b": {"url": "no url"}}})
-    async with open_group(configured(servers)) as group:
+    entries: JsonObject = {"a": {"command": "x", "env": {"A=B": "c"}}, "b": {"url": "no url"}, "c": {}}
+    async with open_group(configured(read_config({"mcpServers": entries}))) as group:
+        assert isinstance(group.failed["c"], ConfigError)
+        assert "server 'c' has neither 'command' nor 'url'" in str(group.failed["c"])
         assert isinstance(group.failed["a"], ConfigError)
         assert "server 'a': StdioParameters.env has the name 'A=B'" in str(group.failed["a"])
         assert isinstance(group.failed["b"], LocalProtocolError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -31,8 +32,8 @@ from mcp_core.types import (
 from mcp_server import Context, RequestFailed, Server, serve_stream
 
 BOTH = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
-SECRET = Root(uri="file:///home/me/.ssh")
-OPEN = Root(uri="file:///home/me/project")
+OPEN = Root(uri=Path(__file__).resolve().parent.as_uri())
+SECRET = Root(uri=Path(__file__).resolve().parent.parent.as_uri())
 
 
 class Form:
@@ -238,7 +239,7 @@ async def test_the_user_is_not_bothered_without_consent(revision: Revision) -> N
 @BOTH
 async def test_a_root_is_told_only_with_consent(revision: Revision) -> None:
     async def consent(root: Root) -> bool:
-        return ".ssh" not in root.uri
+        return root.uri != SECRET.uri
 
     async with opened(Consent(root=consent), revision=revision) as client:
         result = await client.call_tool("roots")
@@ -306,7 +307,7 @@ class Wrong(Middleware):
 @BOTH
 async def test_nothing_passes_a_guard_because_it_is_in_its_wire_form(revision: Revision) -> None:
     async def consent(root: Root) -> bool:
-        return ".ssh" not in root.uri
+        return root.uri != SECRET.uri
 
     async def after(_: CreateMessageRequestParams, result: CreateMessageResult) -> CreateMessageResult:
         assert "hunter2" in repr(result.content)

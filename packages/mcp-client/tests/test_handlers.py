@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -169,21 +170,20 @@ def test_what_is_wrong_with_the_functions_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "uri",
+    ("start", "name", "end"),
     [
-        "file:///",
-        "file:///home/ada",
-        "file:///home/ada%20b/",
-        "file:///C:/Users/ada",
-        "file://localhost/home",
-        "file://server/share",
-        "FILE:///home",
-        "file:///a/..b/c..",
+        *(("file://", name, "") for name in ("plain", "with blank", "ä€", "100%", "a..b")),
+        *((start, "plain", "") for start in ("file://localhost", "FILE://", "file://LOCALHOST")),
+        ("file://", "plain", "/"),
     ],
 )
 @pytest.mark.spec("roots.file-uri", "roots.uri-file-scheme", "roots.validate-uris")
-def test_a_root_is_a_folder(uri: str) -> None:
-    Handlers(roots=[Root(uri=uri)])
+def test_root_that_is_folder_of_this_machine_is_accepted(tmp_path: Path, start: str, name: str, end: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    root = Root(uri=folder.as_uri().replace("file://", start) + end)
+
+    assert Handlers(roots=[root]).roots == (root,)
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,36 @@ def test_a_root_is_a_folder(uri: str) -> None:
         ("file:///a?b", "a query or a fragment"),
         ("file:///a#b", "a query or a fragment"),
         ("file://[a/b", "Invalid IPv6 URL"),
+        ("file://server/", "it is on the host 'server'"),
+        ("file://localhost:80/", "it is on the host 'localhost:80'"),
+        ("file:///\ud800", "its path cannot be looked up"),
+        ("file:///no/such/folder", "its path cannot be looked up: No such file or directory"),
     ],
 )
 @pytest.mark.spec("roots.file-uri", "roots.uri-file-scheme", "roots.validate-uris")
-def test_what_is_no_folder_is_no_root(uri: str, why: str) -> None:
-    with pytest.raises(LocalProtocolError, match=re.escape(why)):
-        Handlers(roots=[Root(uri="file:///home"), Root(uri=uri)])
+def test_root_that_is_no_folder_of_this_machine_is_refused(uri: str, why: str) -> None:
+    with pytest.raises(LocalProtocolError, match=re.escape(why)) as refused:
+        Handlers(roots=[Root(uri="file:///"), Root(uri=uri)])
+    assert "Handlers.roots" in str(refused.value)
+    assert repr(uri) in str(refused.value)
+
+
+def test_root_that_is_file_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="it is not a folder"):
+        Handlers(roots=[Root(uri=Path(__file__).as_uri())])
+
+
+def test_root_with_uri_of_wrong_type_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="its uri is of the class int"):
+        Handlers(roots=[Root(uri=5)])  # type: ignore[arg-type]  # on purpose
+
+
+def test_list_of_roots_changed_after_construction_leaves_handlers_unchanged() -> None:
+    given = [Root(uri="file:///")]
+    handlers = Handlers(roots=given)
+    given.append(Root(uri="https://example.com"))
+
+    assert handlers.roots == (Root(uri="file:///"),)
 
 
 def test_a_text_is_no_root() -> None:
@@ -217,9 +241,15 @@ def test_a_text_is_no_root() -> None:
 
 
 @pytest.mark.spec("roots.internal-error")
-async def test_a_root_that_a_function_gives_is_looked_at_too(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [("http://example.com", "it does not begin with file://"), ("file:///no/such/example.com", "cannot be looked up")],
+)
+async def test_function_giving_root_that_is_no_folder_causes_internal_error(
+    uri: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def roots() -> list[Root]:
-        return [Root(uri="http://example.com")]
+        return [Root(uri=uri)]
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()
@@ -233,7 +263,7 @@ async def test_a_root_that_a_function_gives_is_looked_at_too(caplog: pytest.LogC
     async with open_in_memory(scripted(script), handlers=Handlers(roots=roots), transcript=transcript):
         await done.wait()
     assert answer[0]["error"] == {"code": -32603, "message": "Internal error"}
-    assert "it does not begin with file://" in caplog.text
+    assert why in caplog.text
     assert "example.com" not in transcript.text()
 
 

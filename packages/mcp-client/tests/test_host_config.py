@@ -1,20 +1,29 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client import AuthConfig, ConfigError, ServerConfig, read_config
+from mcp_client import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
+from mcp_client._host_config import _without_comments
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.revisions import R2025_03_26, R2025_06_18
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["command", "args", "env", "url", "type", "headers", "auth", "x"]), inner, max_size=4
+            st.sampled_from(["command", "args", "env", "url", "type", "headers", "auth", "revisions", "envFile", "x"]),
+            inner,
+            max_size=4,
         )
     ),
     max_leaves=12,
@@ -24,6 +33,13 @@ JSON = st.recursive(
 def one(entry: object, **environ: str) -> ServerConfig:
     (server,) = read_config({"mcpServers": {"it": entry}}, environ=environ).values()  # type: ignore[dict-item]  # JSON
     return server
+
+
+def problem_of(entry: object) -> str:
+    server = one(entry)
+    assert server.disabled
+    assert server.problem is not None
+    return server.problem
 
 
 def test_a_process_and_an_endpoint_are_read(tmp_path: Path) -> None:
@@ -83,19 +99,26 @@ def test_the_servers_of_visual_studio_code_are_found() -> None:
         ({"command": ""}, "command has to be a text, not an empty one"),
         ({"command": ["x"]}, "command has to be a text, not a list"),
         ({"command": "x", "args": "y"}, "args has to be a list of texts, not a text"),
-        ({"command": "x", "args": ["y", 1]}, r"args\[1\] has to be a text, not a number"),
+        ({"command": "x", "args": ["y", []]}, r"args\[1\] has to be a text, not a list"),
         ({"command": "x", "env": []}, "env has to be an object with texts, not a list"),
-        ({"command": "x", "env": {"A": True}}, "env.A has to be a text, not a truth value"),
+        ({"command": "x", "env": {"A": {}}}, "env.A has to be a text, not an object"),
         ({"command": "${MISSING}"}, "command: the environment variable MISSING is not set"),
-        ({"command": "${input:key}"}, r"command: \$\{input:key\} is not understood"),
+        ({"command": "${input:key}"}, r"command: \$\{input:key\} has no value; pass inputs= a function"),
+        ({"command": "${workspaceFolder}/x"}, r"command: \$\{workspaceFolder\} has no value; pass workspace_folder="),
+        ({"command": "${command:pick}"}, r"command: \$\{command:pick\} is not understood"),
+        ({"command": "${1:-hush}"}, r"command: \$\{1\} is not understood"),
+        ({"command": "x", "envFile": "/no/such/file"}, "envFile: '/no/such/file' cannot be read: No such file"),
+        ({"command": "x", "envFile": "a\0b"}, "envFile: .* cannot be read: "),
+        ({"command": "x", "revisions": "2025-01-01"}, "revisions has '2025-01-01'; known are 2024-11-05, "),
+        ({"command": "x", "revisions": []}, "revisions is empty; known are "),
+        ({"command": "x", "revisions": {}}, "revisions has to be a list of texts, not an object"),
         ({"command": "x", "type": "ws"}, "has the type 'ws'; known are"),
         ({"command": "x", "type": "http"}, "is of type 'http', which needs 'url'"),
         ({"url": "https://x.example", "type": "stdio"}, "is of type 'stdio', which needs 'command'"),
     ],
 )
 def test_what_is_wrong_is_named(entry: object, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        one(entry)
+    assert re.search(complaint, problem_of(entry))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +129,11 @@ def test_what_is_wrong_is_named(entry: object, complaint: str) -> None:
         ('{"other": 1}', "has no 'mcpServers'; it has 'other'"),
         ("{}", "has no 'mcpServers'; it has nothing"),
         ('{"mcpServers": null}', "mcpServers has to be an object with the servers by their names, not null"),
+        ('{"mcp": {"servers": []}}', r"mcp\.servers has to be an object with the servers by their names, not a list"),
+        ('{"mcp": {}}', "has no 'mcpServers'; it has 'mcp'"),
+        ('{"mcp": 1}', "has no 'mcpServers'; it has 'mcp'"),
+        ("// nothing", "is no JSON"),
+        ('{"a": 1} /* open', "has no 'mcpServers'; it has 'a'"),
         (" " * ((1 << 20) + 1), "has 1048577 bytes; a configuration has at most 1048576"),
     ],
 )
@@ -120,11 +148,9 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, complaint: str)
 @pytest.mark.property
 @given(JSON)
 def test_anything_else_is_read_or_refused(value: object) -> None:
-    try:
-        servers = read_config({"mcpServers": {"it": value}}, environ={})  # type: ignore[dict-item]  # JSON
-    except ConfigError:
-        return
-    assert servers["it"].disabled or bool(servers["it"].command) != bool(servers["it"].url)
+    server = one(value)
+    assert server.disabled or bool(server.command) != bool(server.url)
+    assert server.disabled or server.problem is None
 
 
 @pytest.mark.parametrize(
@@ -160,5 +186,155 @@ def test_the_secret_of_a_client_is_not_shown() -> None:
     ],
 )
 def test_what_is_wrong_with_the_authorization_is_named(entry: object, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        one(entry)
+    assert re.search(complaint, problem_of(entry))
+
+
+# --- the forms of applications ---------------------------------------------------------------------------------------
+
+
+def test_entry_that_cannot_be_used_disables_that_server_alone(caplog: pytest.LogCaptureFixture) -> None:
+    config: JsonObject = {"mcpServers": {"bad": {"args": []}, "unset": {"command": "${NO}"}, "good": {"command": "x"}}}
+    servers = read_config(config, environ={})
+    assert list(servers) == ["bad", "unset", "good"]
+    assert servers["good"] == ServerConfig(name="good", command=("x",))
+    assert servers["bad"].disabled
+    assert "server 'bad' has neither 'command' nor 'url'" in (servers["bad"].problem or "")
+    assert "NO is not set; set it, or pass it in environ=" in (servers["unset"].problem or "")
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert logged == [f"a server is disabled: {servers[name].problem}" for name in ("bad", "unset")]
+
+
+FORMS: Mapping[str, tuple[JsonObject, ServerConfig]] = {
+    "Claude Desktop": (
+        {"mcpServers": {"it": {"command": "npx", "args": ["-y", "files"], "env": {"A": "1"}}}, "preferences": {}},
+        ServerConfig(name="it", command=("npx", "-y", "files"), env={"A": "1"}),
+    ),
+    "Claude Code": (
+        {
+            "mcpServers": {
+                "it": {"type": "http", "url": "${BASE:-https://x.example}/mcp", "headers": {"K": "Bearer ${KEY:-none}"}}
+            }
+        },
+        ServerConfig(name="it", url="https://x.example/mcp", headers={"K": "Bearer none"}),
+    ),
+    "VS Code, mcp.json": (
+        {"inputs": [], "servers": {"it": {"type": "stdio", "command": "${userHome}${/}x", "env": {"A": 1, "B": None}}}},
+        ServerConfig(name="it", command=(f"{os.path.expanduser('~')}{os.sep}x",), env={"A": "1"}),
+    ),
+    "VS Code, settings.json": (
+        {"editor.fontSize": 12, "mcp": {"inputs": [], "servers": {"it": {"command": "x"}}}},
+        ServerConfig(name="it", command=("x",)),
+    ),
+    "Cursor": (
+        {"mcpServers": {"it": {"command": "${workspaceFolder}/x", "args": ["${workspaceFolderBasename}"]}}},
+        ServerConfig(name="it", command=("/srv/place/x", "place")),
+    ),
+    "Gemini CLI": (
+        {"mcpServers": {"it": {"httpUrl": "https://x.example/mcp"}}, "theme": "Default"},
+        ServerConfig(name="it", url="https://x.example/mcp"),
+    ),
+    "Gemini CLI, both URLs": (
+        {"mcpServers": {"it": {"url": "https://x.example/sse", "httpUrl": "https://x.example/mcp"}}},
+        ServerConfig(name="it", url="https://x.example/mcp"),
+    ),
+    "Windsurf": (
+        {"mcpServers": {"it": {"serverUrl": "https://x.example/mcp"}}},
+        ServerConfig(name="it", url="https://x.example/mcp"),
+    ),
+    "numbers": (
+        {
+            "mcpServers": {
+                "it": {"command": "x", "args": ["-p", 80], "env": {"A": 1.5, "B": 2.0, "C": True, "D": False}}
+            }
+        },
+        ServerConfig(name="it", command=("x", "-p", "80"), env={"A": "1.5", "B": "2", "C": "true", "D": "false"}),
+    ),
+    "not enabled": (
+        {"mcpServers": {"it": {"command": "${NEVER}", "enabled": False}}},
+        ServerConfig(name="it", disabled=True),
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "server"), FORMS.values(), ids=FORMS)
+def test_form_of_an_application_is_read(config: JsonObject, server: ServerConfig) -> None:
+    assert read_config(config, environ={}, workspace_folder="/srv/place/") == {"it": server}
+
+
+def test_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    text = """\ufeff{
+        // the servers
+        "mcpServers": {
+            "a": {"command": "//x", "args": ["/*", "*/", "\\"//", ",]",], /* "cwd": "/", */},
+        },
+    }"""
+    path.write_text(text, encoding="utf-8")
+    assert read_config(path) == {"a": ServerConfig(name="a", command=("//x", "/*", "*/", '"//', ",]"))}
+
+
+@pytest.mark.property
+@given(JSON, st.sampled_from(["//,]\n", "/* } */", " ", "\n"]))
+def test_comments_change_nothing(value: JsonValue, blank: str) -> None:
+    text = json.dumps(value, separators=(f"{blank},{blank}", f"{blank}:{blank}"))
+    assert json.loads(_without_comments(f"{blank}{text}{blank}")) == value
+
+
+def test_input_is_asked_for_once_and_only_for_servers_that_are_used() -> None:
+    asked: list[ConfigInput] = []
+
+    def ask(wanted: ConfigInput) -> str | None:
+        asked.append(wanted)
+        return {"key": "secret", "choice": "b"}.get(wanted.id)
+
+    declared: JsonValue = [
+        {"type": "promptString", "id": "key", "description": "The key", "password": True, "default": 7},
+        {"type": "pickString", "id": "choice", "options": ["a", {"label": "B", "value": "b"}, []]},
+        {"type": "command"},
+        "nonsense",
+    ]
+    config: JsonObject = {
+        "inputs": declared,
+        "servers": {
+            "first": {"command": "x", "args": ["${input:key}", "${input:choice}"], "env": {"K": "${input:key}"}},
+            "second": {"url": "https://x.example", "headers": {"K": "${input:key}"}},
+            "off": {"command": "${input:never}", "disabled": True},
+            "without": {"command": "x", "env": {"A": "${input:other}"}},
+        },
+    }
+    servers = read_config(config, environ={}, inputs=ask)
+    assert servers["first"].command == ("x", "secret", "b")
+    assert servers["first"].env == {"K": "secret"}
+    assert servers["second"].headers == {"K": "secret"}
+    assert "env.A: ${input:other} has no value; the function inputs= returned None" in (
+        servers["without"].problem or ""
+    )
+    assert asked == [
+        ConfigInput(id="key", description="The key", password=True, default="7"),
+        ConfigInput(id="choice", options=("a", "b")),
+        ConfigInput(id="other"),
+    ]
+
+
+def test_value_of_a_variable_is_not_expanded_again() -> None:
+    assert one({"command": "${A}"}, A="${B}", B="b").command == ("${B}",)
+
+
+def test_env_file_is_read_and_env_wins(tmp_path: Path) -> None:
+    (tmp_path / "some.env").write_text(
+        "# a comment\n\nexport A=1\nB = two words # not this\nC=\"x # y\" # z\nD='$A'\nE=\nnonsense\nF=a#b\n"
+    )
+    entry: JsonObject = {"command": "x", "envFile": "some.env", "env": {"A": "mine"}}
+    server = read_config({"servers": {"it": entry}}, environ={}, workspace_folder=tmp_path)["it"]
+    assert server.env == {"A": "mine", "B": "two words", "C": "x # y", "D": "$A", "E": "", "F": "a#b"}
+    assert "two words" not in repr(server)
+    large = tmp_path / "large.env"
+    large.write_bytes(b" " * ((1 << 20) + 1))
+    assert "has more than 1048576 bytes" in problem_of({"command": "x", "envFile": str(large)})
+
+
+@pytest.mark.parametrize("revisions", ["2025-06-18", ["2025-06-18"]])
+def test_revision_of_a_server_is_read(revisions: JsonValue) -> None:
+    assert one({"command": "x", "revisions": revisions}).revisions == (R2025_06_18,)
+    assert one({"command": "x", "revisions": ["2025-06-18", "2025-03-26"]}).revisions == (R2025_03_26, R2025_06_18)
+    assert one({"command": "x"}).revisions is None

@@ -30,14 +30,21 @@ from mcp_core.errors import (
     RequestTimeout,
     SessionExpired,
 )
+from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
-from mcp_core.revisions import LEGACY, R2025_03_26
+from mcp_core.revisions import LEGACY, R2025_03_26, REVISIONS, Revision
 from mcp_core.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
     ElicitRequestFormParams,
     ElicitResult,
     ProgressNotificationParams,
+    Root,
     RootsListChangedNotificationParams,
+    TextContent,
 )
+
+SAMPLE: JsonObject = {"maxTokens": 1, "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}]}
 
 # --- the handshake ---------------------------------------------------------------------------------------------------
 
@@ -52,7 +59,7 @@ from mcp_core.types import (
     "compat.client-dual-legacy",
     "compat.client-http-fallback",
 )
-@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_legacy_session_is_opened_used_and_ended(version: str) -> None:
     async with (
         serving(legacy(version=version, get=standing), path="/mcp?x=1") as server,
@@ -63,7 +70,7 @@ async def test_a_legacy_session_is_opened_used_and_ended(version: str) -> None:
         await client.ping()
     opening = ["server/discover", "initialize", "notifications/initialized", "GET"]
     assert server.rpcs() == [*opening, "tools/call", "ping", "DELETE"]
-    expected = None if version == "2025-03-26" else version
+    expected = version if REVISIONS[version].version_header else None
     for asked in server.asked[2:]:
         assert asked.headers["mcp-session-id"] == "s1"
         assert asked.headers.get("mcp-protocol-version") == expected
@@ -215,6 +222,38 @@ async def test_the_standing_stream_is_open_before_the_first_call_and_brings_requ
     (response,) = server.of("response")
     assert response.message["id"] == 70
     assert response.message["result"] == {"action": "decline"}
+    assert response.headers["mcp-session-id"] == "s1"
+
+
+@pytest.mark.parametrize("revision", LEGACY, ids=str)
+@pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage"])
+async def test_request_on_the_standing_stream_is_answered_in_each_revision(method: str, revision: Revision) -> None:
+    streams: list[Reply] = []
+
+    async def get(asked: Asked, reply: Reply) -> None:
+        await reply.stream()
+        streams.append(reply)
+        await reply.hang()
+
+    async def calls(asked: Asked, reply: Reply) -> None:
+        (stream,) = streams
+        await stream.event({"jsonrpc": "2.0", "id": 70, "method": method, "params": SAMPLE})
+        while not server.of("response"):
+            await trio.lowlevel.checkpoint()
+        await reply.result(OK)
+
+    async def sample(params: CreateMessageRequestParams) -> CreateMessageResult:
+        return CreateMessageResult(role="assistant", content=TextContent(text="hi"), model="m")
+
+    handlers = Handlers(roots=[Root(uri="file:///tmp")], sample=sample)
+    async with (
+        serving(legacy(calls, version=revision.name, get=get)) as server,
+        open_http(server.url, handlers=handlers) as client,
+    ):
+        await client.call_tool("echo")
+    (response,) = server.of("response")
+    assert response.message["id"] == 70
+    assert "result" in response.message
     assert response.headers["mcp-session-id"] == "s1"
 
 

@@ -128,7 +128,7 @@ async def test_an_answer_may_come_on_a_stream_with_comments_and_progress_before_
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         for _ in range(3):
             await client.call_tool("echo", on_progress=lambda params: shown.append(params.progress))
-    assert shown[-1] == 2
+    assert shown == [1, 2] * 3
     assert server.connections == 1
 
 
@@ -255,6 +255,24 @@ async def test_an_answer_to_something_else_is_none() -> None:
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         with pytest.raises(RemoteProtocolError):
             await client.call_tool("echo")
+        assert not client._link.connection.asked
+
+
+@pytest.mark.spec("schema.result-object")
+@pytest.mark.parametrize("form", ["json", "stream"])
+async def test_result_of_null_raises_error_that_names_it(form: str) -> None:
+    async def calls(asked: Asked, reply: Reply) -> None:
+        if form == "json":
+            await reply.result(None)
+        else:
+            await reply.stream()
+            await reply.event_result(None)
+            await reply.end()
+
+    async with serving(modern(calls)) as server, open_http(server.url) as client:
+        with pytest.raises(RemoteProtocolError, match="a result must be an object, not null") as caught:
+            await client.call_tool("echo")
+        assert caught.value.circumstances.method == "tools/call"
         assert not client._link.connection.asked
 
 

@@ -167,6 +167,14 @@ async def test_an_address_is_bracketed_for_the_tunnel(authority: trustme.CA, tls
             "the proxy http://proxy.example:3128 refused a tunnel to mcp.example:443: its status was 407",
         ),
         (ESTABLISHED + b"hello", "the proxy http://proxy.example:3128 sent more than an answer to CONNECT"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "the connection to the proxy http://proxy.example:3128 sent an answer with both Content-Length and",
+        ),
+        (
+            b"HTTP/2.0 200 OK\r\n\r\n",
+            "the connection to the proxy http://proxy.example:3128 does not carry HTTP/1.1: the answer is HTTP/2.0",
+        ),
         (b"220 smtp ready\r\n\r\n", "the connection to the proxy http://proxy.example:3128 does not carry HTTP/1.1"),
     ],
 )
@@ -211,7 +219,8 @@ async def test_errors_behind_a_proxy_name_both_and_no_password() -> None:
         async with pool.request("POST", "http://mcp.example/", (), b""):
             pass
     name = "http://mcp.example through the proxy http://proxy.example:3128"
-    assert str(told.value) == f"the connection to {name} ended without an answer"
+    hint = "if it speaks TLS there, use https:// instead of http://"
+    assert str(told.value) == f"the connection to {name} ended without an answer; {hint}"
     theirs.close()
 
 

@@ -236,6 +236,22 @@ async def test_a_server_without_tls_is_told_as_that() -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x01\x00\x02\x02\x46"], ids=["nothing", "alert"])
+async def test_a_server_that_wants_tls_and_gets_none_is_reported_with_the_scheme(answer: bytes) -> None:
+    async def plain(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(answer)
+
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    server = TlsServer(ssl.create_default_context(), listener)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, plain, [listener])
+        with pytest.raises(HttpConnectionEnded, match="if it speaks TLS there, use https:// instead of http://"):
+            await ask(server, None, url=URL.replace("https", "http"))
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_server_that_leaves_in_the_handshake_is_told_as_that() -> None:
     async def leave(stream: trio.SocketStream) -> None:
         await stream.receive_some()

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 from zoo import (
+    CAPABILITIES,
     CHANGED,
     ELICIT,
     OK,
@@ -25,7 +26,7 @@ from zoo import (
     until,
 )
 
-from mcp_client import Client, Deadlines, Handlers, open_http
+from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_client._http import HttpTransport
 from mcp_client._http_legacy import Session
 from mcp_core.errors import (
@@ -352,7 +353,7 @@ async def test_whoever_begins_to_watch_what_another_stops_watching_is_told_of_ch
             assert subscribed == [True, False, True]
 
 
-async def test_a_revision_without_a_standing_stream_has_none_in_a_new_session_either() -> None:
+async def test_standing_stream_of_2024_11_05_is_opened_in_a_new_session_too() -> None:
     inner = Forgetful()
 
     async def answer(asked: Asked, reply: Reply) -> None:
@@ -368,7 +369,7 @@ async def test_a_revision_without_a_standing_stream_has_none_in_a_new_session_ei
         inner.alive = False
         await client.ping()
         assert server.rpcs().count("initialize") == 2
-        assert not server.of("GET")
+        assert [get.headers["mcp-session-id"] for get in server.of("GET")] == ["s1", "s2"]
 
 
 # --- the standing stream ---------------------------------------------------------------------------------------------
@@ -393,6 +394,31 @@ async def test_a_standing_stream_whose_last_event_is_forgotten_begins_anew(
         await trio.sleep(60)
         await client.ping()
         assert [asked.headers.get("last-event-id") for asked in server.of("GET")] == [None, "a", None]
+
+
+async def test_standing_stream_whose_last_event_is_forgotten_reports_that_anything_may_have_changed(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def get(asked: Asked, reply: Reply) -> None:
+        if "last-event-id" in asked.headers:
+            await reply.body(400, b"no such event", "text/plain")
+        elif len(server.of("GET")) == 1:
+            await reply.stream()
+            await reply.event({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}, id="a")
+            await reply.end()
+        else:
+            await reply.stream()
+            await reply.hang()
+
+    async with (
+        serving(legacy(get=get, capabilities=CAPABILITIES)) as server,
+        open_http(server.url) as client,
+        client.listen(tools=True, uris=["a:b"]) as changes,
+    ):
+        with trio.fail_after(600):
+            seen = {await anext(changes), await anext(changes)}
+    assert seen == {Change(ChangeKind.TOOLS), Change(ChangeKind.RESOURCE, "a:b")}
+    assert "notifications may be lost" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["cut", "503", "401", "429"])

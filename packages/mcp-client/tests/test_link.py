@@ -67,7 +67,7 @@ Begin = Callable[[ScriptedPeer], Awaitable[JsonObject]]
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS)
-async def test_progress_is_shown_before_the_answer_and_the_latest_value_wins(
+async def test_progress_before_response_is_shown_before_call_returns(
     begin: Begin, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -81,7 +81,7 @@ async def test_progress_is_shown_before_the_answer_and_the_latest_value_wins(
     shown: list[float] = []
     async with open_in_memory(scripted(script)) as client:
         result = await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
-    assert shown == [2, 3]
+    assert shown == [1, 2, 2.5, 3]
     assert text_of(result) == "ok"
 
 
@@ -324,7 +324,7 @@ async def test_an_answer_is_found_by_its_id_in_either_form(
         assert text_of(await client.call_tool("a")) == "ok"
 
 
-@pytest.mark.parametrize("result", [[], 1, "text", True])
+@pytest.mark.parametrize("result", [None, [], 1, "text", True])
 async def test_a_broken_answer_ends_the_request_that_it_was_meant_for(
     result: JsonValue, autojump_clock: trio.testing.MockClock
 ) -> None:

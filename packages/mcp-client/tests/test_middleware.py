@@ -379,7 +379,7 @@ async def test_a_notification_of_ours_may_be_dropped(dropped: bool) -> None:
     async with open_in_memory(
         lambda stream: serve_stream(make_server(), stream),
         revisions=[R2025_11_25],
-        handlers=Handlers(roots=[Root(uri="file:///home/ada")]),
+        handlers=Handlers(roots=[Root(uri="file:///")]),
         transcript=transcript,
         middleware=[Quiet()],
     ) as client:

@@ -98,6 +98,54 @@ async def test_a_server_that_exits_in_the_middle_is_reported_to_whom_waits() -> 
             await client.call_tool("again")
 
 
+async def test_request_that_server_refuses_is_reported_without_its_stderr() -> None:
+    async with open_stdio(python(SERVER), grace=PATIENT) as client:
+        await client.call_tool("a")
+        with pytest.raises(RequestFailed, match="Method not found") as caught:
+            await client.ping()
+        with pytest.raises(LocalProtocolError) as unsent:
+            await client.list_prompts()
+    for error in (caught.value, unsent.value):
+        assert error.circumstances.stderr_tail is None
+        assert "working" not in str(error)
+
+
+async def test_server_that_exits_after_many_lines_is_reported_with_the_last_twenty() -> None:
+    code = "import sys\nfor n in range(100): print('line', n, file=sys.stderr)\nsys.exit(3)"
+    with pytest.raises(ConnectionEnded, match="exited with status 3") as caught:
+        async with open_stdio(python(code)):
+            raise AssertionError("it was never opened")
+    assert caught.value.circumstances.stderr_tail == "".join(f"line {n}\n" for n in range(80, 100))
+
+
+async def test_server_that_never_answers_is_reported_with_its_stderr(mock_clock: trio.testing.MockClock) -> None:
+    wrote = trio.Event()
+    code = "import sys; print('waiting for the database', file=sys.stderr, flush=True); sys.stdin.read()"
+
+    async def open_in_vain() -> None:
+        with pytest.raises(RequestTimeout, match="did not answer") as caught:
+            async with open_stdio(python(code), on_stderr=lambda _: wrote.set()):
+                raise AssertionError("it was never opened")
+        assert caught.value.circumstances.stderr_tail == "waiting for the database\n"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(open_in_vain)
+        await wrote.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(Deadlines().probe)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(Deadlines().connect)
+
+
+async def test_client_that_was_closed_is_reported_without_stderr_of_server() -> None:
+    async with open_stdio(python(SERVER), grace=PATIENT) as client:
+        await client.call_tool("a")
+        await client.aclose()
+        with pytest.raises(ConnectionEnded, match="the client was closed") as caught:
+            await client.call_tool("a")
+    assert caught.value.circumstances.stderr_tail is None
+
+
 async def test_a_program_that_does_not_exist_is_named() -> None:
     with pytest.raises(ProcessFailed, match="no-such-program"):
         async with open_stdio(["no-such-program"]):

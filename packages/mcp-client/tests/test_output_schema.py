@@ -57,8 +57,17 @@ def test_a_path_leads_through_arrays() -> None:
 def test_not_more_problems_are_told_than_anybody_reads() -> None:
     items: JsonObject = {"type": "array", "items": {"type": "string"}}
     with pytest.raises(InvalidToolOutput) as caught:
-        schemas(items).check("a", result([1] * 1000))
+        schemas(items).check("a", result([1] * 900))
     assert len(caught.value.problems) == 20
+
+
+@pytest.mark.parametrize("value", [[1] * 1_001, [[1] * 1_001], {"a": [1] * 1_001}, [[1]] * 501])
+def test_a_large_result_is_reported_by_its_first_problem(value: JsonValue) -> None:
+    item: JsonObject = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/all"}]}
+    nested: JsonObject = {"type": ["array", "object"], "items": item, "additionalProperties": item}
+    with pytest.raises(InvalidToolOutput) as caught:
+        schemas({"$ref": "#/$defs/all", "$defs": {"all": nested}}).check("a", result(value))
+    assert len(caught.value.problems) == 1
 
 
 def test_a_failed_tool_and_an_unknown_one_promise_nothing() -> None:

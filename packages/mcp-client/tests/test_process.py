@@ -299,6 +299,16 @@ async def test_a_child_that_exits_before_reading_ends_everything_with_its_status
         assert (await child.why_ended()).message == "the server process exited with status 3"
 
 
+async def test_child_closed_by_this_side_is_reported_without_its_stderr() -> None:
+    async with opened(python(f"import sys\nprint('warning', file=sys.stderr, flush=True)\n{ECHO}")) as child:
+        await child.send_all(b"hello\n")
+        assert await read_line(child) == b"hello\n"
+        await child.aclose()
+        error = await child.why_ended()
+    assert error.message == "the connection to the server process was closed by this side"
+    assert error.circumstances.stderr_tail is None
+
+
 # Not every number has a name; macOS has no such signals.
 NAMELESS = [(signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")] if hasattr(signal, "SIGRTMIN") else []
 

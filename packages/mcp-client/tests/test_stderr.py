@@ -51,6 +51,14 @@ def test_the_cuts_do_not_matter(parts: list[bytes], data: st.DataObject) -> None
     assert lines_of(*pieces) == lines_of(whole)
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_tail_of_many_lines_has_the_last_twenty(end: str) -> None:
+    record = StderrRecord(tail_bytes=16 * 1024)
+    record.feed(("\n".join(str(number) for number in range(50)) + end).encode())
+
+    assert record.tail == "\n".join(str(number) for number in range(30, 50)) + end
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 100])
 def test_the_tail_is_the_last_bytes_however_they_came(chunk: int) -> None:
     written = bytes(range(32, 127)) * 3

@@ -249,3 +249,30 @@ async def test_a_request_that_cannot_be_written_is_given_up_at_its_deadline(
                 nursery.start_soon(call, client)
         assert given_up == ["idle"] * 5
     assert wall.heard == []
+
+
+async def test_many_messages_of_one_read_let_other_tasks_run_between_them() -> None:
+    wall = Wall(INITIALIZED, PING * 1_000)
+    wall.reads.set()
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    taken: list[int] = []
+    receive = wall.receive_some
+
+    async def receive_some() -> bytes:
+        taken.append(turns)
+        return await receive()
+
+    wall.receive_some = receive_some  # type: ignore[method-assign]
+    async with open_stream(wall, revisions=[R2025_11_25]), trio.open_nursery() as nursery:
+        nursery.start_soon(take_turns)
+        while len(taken) < 3:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert taken[2] - taken[1] >= 10

@@ -421,7 +421,7 @@ async def test_roots_that_change_are_told_where_that_is_said(
         await peer.answer(await peer.receive("tools/call"), OK)
         done.set()
 
-    async with open_in_memory(scripted(script), handlers=Handlers(roots=[Root(uri="file:///a")])) as client:
+    async with open_in_memory(scripted(script), handlers=Handlers(roots=[Root(uri="file:///")])) as client:
         await client.roots_changed()
         await client.call_tool("a")
         await done.wait()

@@ -19,7 +19,7 @@ from mcp_client._deadlines import Deadlines
 from mcp_client._group import ClientGroup, Listed, Member, Named, Restart, configured, open_group
 from mcp_client._group_names import NameCollision, Naming
 from mcp_client._handlers import Handlers
-from mcp_client._host_config import AuthConfig, ConfigError, ServerConfig, read_config
+from mcp_client._host_config import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
 from mcp_client._http_tls import Tls
 from mcp_client._open import Opening, open_stdio, open_stream
 from mcp_client._open_http import open_http
@@ -37,6 +37,7 @@ __all__ = [
     "Client",
     "ClientGroup",
     "ConfigError",
+    "ConfigInput",
     "Deadlines",
     "Grace",
     "Handlers",

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import re
+import reprlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_client._filled_in import why_unfit
 from mcp_client._handlers import check_roots
 from mcp_core.conversation import why_no_answer, why_no_conversation
 from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
+from mcp_core.excerpts import shown
 from mcp_core.methods import ELICITATION_CREATE, NOTIFICATIONS_MESSAGE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.types import (
     CreateMessageRequestParams,
@@ -32,12 +34,18 @@ if TYPE_CHECKING:
     from mcp_client._handlers import Handlers, SampleHandler
     from mcp_client._passage import Passage
     from mcp_core.engine.events import NotificationReceived, RequestReceived
+    from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import InputRequest, InputResponse
 
 __all__ = ["Answering"]
 
 _log: Final = logging.getLogger("mcp_client")
 _server_log: Final = logging.getLogger("mcp_client.server")
+
+_LOGGED_CHARS: Final = 2_000
+_EXCERPTS: Final = reprlib.Repr()
+_EXCERPTS.maxstring = _EXCERPTS.maxother = _LOGGED_CHARS
+_EXCERPTS.maxdict = _EXCERPTS.maxlist = 50
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -106,8 +114,9 @@ class Answering:
     async def _ask(self, params: object) -> InputResponse:
         handlers = self._handlers
         if isinstance(params, ListRootsRequestParams) and handlers.roots is not None:
-            listed = await handlers.roots() if callable(handlers.roots) else handlers.roots
-            return ListRootsResult(roots=check_roots(listed))
+            if callable(handlers.roots):
+                return ListRootsResult(roots=check_roots(await handlers.roots()))
+            return ListRootsResult(roots=tuple(handlers.roots))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
             return _fitting(params, _checked(await handlers.elicit(params), ElicitResult))
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
@@ -143,7 +152,7 @@ class Answering:
         if event.row is not NOTIFICATIONS_MESSAGE or not isinstance(params, LoggingMessageNotificationParams):
             return
         if self._handlers.log is None:
-            _server_log.log(_LEVELS[params.level], "%s: %r", params.logger or "server", params.data)
+            _server_log.log(_LEVELS[params.level], "%s: %s", shown(params.logger or "server"), _excerpt(params.data))
             return
         try:
             self._handlers.log(params)
@@ -171,3 +180,8 @@ def _checked(answer: object, wanted: type[T]) -> T:
     if not isinstance(answer, wanted):
         raise TypeError(f"a handler has to give {wanted.__name__}, not {type(answer).__name__}")
     return answer
+
+
+def _excerpt(data: JsonValue) -> str:
+    """What the log shows of the data of a log message: a server may send 16 MiB of it."""
+    return _EXCERPTS.repr(data)[:_LOGGED_CHARS]

@@ -91,7 +91,7 @@ async def with_input(
         request: Sends one request.
         row: The method.
         params: Its parameters.
-        on_progress: Is called with the progress that is reported.
+        on_progress: Is called with each progress notification.
         deadlines: How long to wait for each answer.
         learn: Finds out which parameters are repeated in headers. Where a server misses one, it is called, and the same
             request made once more, in whichever round that is.

@@ -12,7 +12,7 @@ import attrs
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
     from typing import Literal
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mcp_client._http_tls import Tls
     from mcp_core.limits import Limits
+    from mcp_core.oauth.addresses import Address
     from mcp_core.oauth.steps import Pairs
     from mcp_core.revisions import Revision
 
@@ -98,6 +99,8 @@ class Site:
     """Its proxies."""
     limits: Limits
     """Its bounds."""
+    addresses: Callable[[], Collection[Address]] = tuple
+    """Where connections to the server led so far: one address of each class."""
 
 
 class Authorization(Protocol):

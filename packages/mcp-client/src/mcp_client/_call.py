@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
+from mcp_client._progress import ProgressQueue
 from mcp_core.errors import McpError, RemoteProtocolError, RequestTimeout
 from mcp_core.types import ProgressNotificationParams
 
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["Call", "ProgressFailed", "ProgressHandler", "Watch"]
 
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
-"""Shows progress; a plain or an asynchronous function."""
+"""Shows progress; a plain or an asynchronous function.
+
+It is called in the task of the caller, once for each notification and in their order. All that arrived before the
+response is shown before the call returns. While an asynchronous function runs, up to 1,000 notifications wait for it;
+with more, the oldest are left out. The deadlines of the request hold for the function too: one that still runs at the
+`total` deadline is cancelled, and the rest is left out; the call returns its result, if that has arrived.
+"""
 
 
 class ProgressFailed(Exception):
@@ -90,7 +97,7 @@ class Call:
         self.deadline = self._latest if held else min(self._latest, now + deadlines.idle)
         """When it is given up, on trio's clock."""
         self._over = False
-        self._progress: ProgressNotificationParams | None = None
+        self._progress: ProgressQueue | None = None
         self._scope: trio.CancelScope | None = None
         self._showing = False
         self._performer: trio.lowlevel.Task | None = None
@@ -126,15 +133,14 @@ class Call:
                 raise
         finally:
             self._scope = self._performer = None
-        while self._progress is not None:
-            await self._show()
         if not self.ended:
             raise self._late()
+        await self.show()
 
     async def show(self) -> None:
-        """Shows the progress that came, in this task."""
-        if self._progress is not None:
-            await self._show()
+        """Show the progress that came, in this task."""
+        while self._progress:
+            await self._show(self._progress.take())
 
     # --- over a pipe -----------------------------------------------------------------------------------------------
 
@@ -152,8 +158,8 @@ class Call:
         """
         while True:
             # What was reported before the answer is shown before it.
-            if self._progress is not None:
-                await self._show()
+            if self._progress:
+                await self._show(self._progress.take())
             elif self.ended:
                 return
             elif self.deadline <= trio.current_time():
@@ -173,9 +179,8 @@ class Call:
         which, seconds = ("total", self._deadlines.total) if total else ("idle", self._deadlines.idle)
         return RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
 
-    async def _show(self) -> None:
-        progress, self._progress = self._progress, None
-        if self._on_progress is None or progress is None:
+    async def _show(self, progress: ProgressNotificationParams) -> None:
+        if self._on_progress is None:
             return
         try:
             shown = self._on_progress(progress)
@@ -185,19 +190,28 @@ class Call:
             raise ProgressFailed(error) from None
 
     async def _wait_for(self, shown: Awaitable[None]) -> None:
-        # No deadline can take an outcome back, however long the handler needs.
+        # Behind the answer the idle deadline, which is about the silence of the server, means nothing any more.
         self._showing = True
         try:
             if self._scope is not None:
                 if self.ended:
-                    self._scope.deadline = math.inf
-                await shown
+                    self._scope.deadline = self._latest
+                await self._uncut(shown)
                 return
-            with trio.CancelScope(deadline=math.inf if self.ended else self.deadline) as self._scope:
-                await shown
+            with trio.CancelScope(deadline=self._latest if self.ended else self.deadline) as self._scope:
+                await self._uncut(shown)
             self._scope = None
         finally:
             self._showing = False
+
+    async def _uncut(self, shown: Awaitable[None]) -> None:
+        try:
+            await shown
+        except trio.Cancelled:
+            # By a deadline or the caller. A handler that hangs would hang with what is left, too.
+            if self._progress is not None:
+                self._progress.clear()
+            raise
 
     def settle(self, outcome: AnswerReceived | FailureReceived) -> None:
         """The server answered."""
@@ -212,15 +226,19 @@ class Call:
     def _finish(self) -> None:
         if self._scope is not None:
             if self._showing:
-                self._scope.deadline = math.inf
+                self._scope.deadline = self._latest
             elif self._performer is not trio.lowlevel.current_task():
                 # What still waits to be written was put down by others, and what would be read is of no use.
                 self._scope.cancel()
         self.wake()
 
     def progressed(self, progress: ProgressNotificationParams) -> None:
-        """The server reported progress. Only the latest is kept: older values are of no use to anybody."""
-        self._progress = progress
+        """The server reported progress."""
+        if self._on_progress is None:
+            return
+        if self._progress is None:
+            self._progress = ProgressQueue()
+        self._progress.put(progress)
         self.wake()
 
     def alive(self) -> None:

@@ -18,6 +18,7 @@ from mcp_client._cli_forms import Forms
 from mcp_client._cli_screen import Screen, one_line
 from mcp_client._deadlines import Deadlines
 from mcp_client._handlers import Handlers
+from mcp_client._host_config import ServerConfig
 from mcp_client._open import open_stdio
 from mcp_client._open_http import open_http
 from mcp_core.errors import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from mcp_client._authorizer import Authorization
     from mcp_client._open import Opening
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
     from mcp_core.types import LoggingMessageNotificationParams
 
 __all__ = ["main"]
@@ -59,9 +61,10 @@ exit codes:
   3    no connection: the server did not start, speaks another revision, or wants a login that failed
   130  interrupted
 
-The server is a URL, or a command behind `--`:
+The server is a URL, or a command behind `--`, or one that is written down in a file with `mcpServers` (or `servers`):
   mcp-client call forecast city=Ghent days=3 https://example.com/mcp
   mcp-client call forecast city=Ghent days=3 -- python my_server.py
+  mcp-client call forecast city=Ghent days=3 --config mcp.json --server weather
 
 Options may stand before the command or behind it; each command tells its own with --help.
 
@@ -77,7 +80,9 @@ _HINTS: Final[dict[type[McpError], str]] = {
     ProcessFailed: "Check the command behind `--`; it is looked up on PATH, and no shell is involved.",
     NegotiationFailed: "Leave --revision out to allow every revision.",
     RequestTimeout: "Give it more time with --timeout SECONDS; --stderr show tells what it does meanwhile.",
-    ConnectionEnded: "Run the server by hand to see what happens, or add --stderr show.",
+    ConnectionEnded: (
+        "Run the server by hand to see what happens, or add --stderr show. --revision says what the server speaks."
+    ),
     LocalProtocolError: "`mcp-client probe` shows what the server offers.",
 }
 
@@ -115,6 +120,8 @@ def _common() -> _Parser:
     common.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for the server, and for each answer"
     )
+    common.add_argument("--config", metavar="FILE", help="a file in which an application wrote down its servers")
+    common.add_argument("--server", metavar="NAME", help="the server of that file; not needed where there is only one")
     common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
     common.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="an HTTP header for every request"
@@ -207,13 +214,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, server = server_among(list(sys.argv[1:] if arguments is None else arguments))
     parser = _parser()
     options = parser.parse_args(command_first(words))
-    if not server:
+    if options.config is not None and server:
+        parser.error("--config and a URL or command both say which server: give one of them")
+    if options.config is None and options.server is not None:
+        parser.error("--server is for the servers of a file: --config FILE")
+    if options.config is None and not server:
         parser.error("say which server: its URL, or behind `--` its command: mcp-client probe -- python my_server.py")
     screen = Screen(json=options.json)
     remarks = _Remarks(screen)
     logging.getLogger("mcp_client").addHandler(remarks)
     try:
-        return trio.run(_run, options, server, screen)
+        entry = ServerConfig(name="", command=tuple(server))
+        if options.config is not None:
+            from mcp_client._cli_config import configured_server  # lazy: only here
+
+            entry = configured_server(options.config, options.server, screen)
+        elif is_url(server[0]):
+            if len(server) > 1:
+                raise UsageError(f"a URL is all that there is to say of a server; {server[1]!r} is too much")
+            entry = ServerConfig(name="", url=server[0])
+        return trio.run(_run, options, entry, screen)
     except UsageError as error:
         if screen.json:
             screen.data({"error": {"type": "UsageError", "message": str(error)}})
@@ -241,8 +261,8 @@ class _Remarks(logging.Handler):
         self._screen.note(record.getMessage())
 
 
-async def _run(options: argparse.Namespace, server: Sequence[str], screen: Screen) -> int:
-    env = pairs(options.env, "--env")
+async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen) -> int:
+    env = {**server.env, **pairs(options.env, "--env")}
     forms = Forms(screen, _called(server))
 
     def log(params: LoggingMessageNotificationParams) -> None:
@@ -250,16 +270,18 @@ async def _run(options: argparse.Namespace, server: Sequence[str], screen: Scree
             screen.note(f"{params.level}: {params.data if isinstance(params.data, str) else repr(params.data)}")
 
     handlers = Handlers(elicit=forms.elicit, elicit_url=forms.elicit_url, log=log)
-    url = server[0] if is_url(server[0]) else None
-    headers = headers_of(options.header)
+    url = server.url
+    given = headers_of(options.header)
+    replaced = {name.lower() for name in given}
+    headers = {name: value for name, value in server.headers.items() if name.lower() not in replaced} | given
     if options.command in _OF_LOGINS:
-        return await _about_login(url, server, options, headers, screen)
+        return await _about_login(server, options, headers, screen)
     try:
         if url is not None:
             from mcp_client._cli_login import authorization  # lazy: a server that is started here needs none of it
 
-            auth = authorization(url, options.login, headers, screen)
-            opening = _open_url(server, options, handlers, headers, auth)
+            auth = authorization(url, options.login, headers, screen, known=server.auth)
+            opening = _open_url(url, server, options, handlers, headers, auth=auth)
         else:
             opening = _open_command(server, options, handlers, env, screen)
     except (ValueError, LocalProtocolError) as error:
@@ -288,8 +310,9 @@ _OF_LOGINS: Final = frozenset({"diagnose-auth", "logout"})
 
 
 async def _about_login(
-    url: str | None, server: Sequence[str], options: argparse.Namespace, headers: Mapping[str, str], screen: Screen
+    server: ServerConfig, options: argparse.Namespace, headers: Mapping[str, str], screen: Screen
 ) -> int:
+    url = server.url
     if url is None:
         raise UsageError(
             f"{options.command} is for a server with a URL: credentials of a command are in its environment"
@@ -300,7 +323,7 @@ async def _about_login(
 
     diagnosis = Diagnosis(Keeping(screen))
     try:
-        opening = _open_url(server, options, Handlers(), headers, diagnosis)
+        opening = _open_url(url, server, options, Handlers(), headers, auth=diagnosis)
     except (ValueError, LocalProtocolError) as error:
         raise UsageError(str(error)) from error
     if options.command == "logout":
@@ -309,13 +332,19 @@ async def _about_login(
     return OK if fine else FAILED
 
 
-def _called(server: Sequence[str]) -> str:
-    """What the user calls a server: its URL without the query, or the command."""
-    return one_line(server[0].partition("?")[0] if is_url(server[0]) else shlex.join(server))
+def _called(server: ServerConfig) -> str:
+    """What the user calls a server: its name, its URL without the query, or the command."""
+    return one_line(server.name or (server.url or "").partition("?")[0] or shlex.join(server.command))
+
+
+def _revisions(server: ServerConfig, options: argparse.Namespace) -> Sequence[Revision]:
+    if options.revision:
+        return [REVISIONS[name] for name in options.revision]
+    return server.revisions or tuple(REVISIONS.values())
 
 
 def _open_command(
-    command: Sequence[str], options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
+    server: ServerConfig, options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
 ) -> Opening:
     if options.login:
         raise UsageError("--login is for a server with a URL; credentials of a command are in its environment: --env")
@@ -326,27 +355,26 @@ def _open_command(
         screen.note(f"stderr: {line}")
 
     return open_stdio(
-        command,
+        server.command,
         env=env,
-        cwd=options.cwd,
+        cwd=options.cwd or server.cwd,
         on_stderr=stderr if options.stderr == "show" else None,
         handlers=handlers,
-        revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
+        revisions=_revisions(server, options),
         deadlines=_deadlines(options),
         log_level=options.log_level,
     )
 
 
 def _open_url(
-    words: Sequence[str],
+    url: str,
+    server: ServerConfig,
     options: argparse.Namespace,
     handlers: Handlers,
     headers: Mapping[str, str],
+    *,
     auth: Authorization | None,
 ) -> Opening:
-    url = words[0]
-    if len(words) > 1:
-        raise UsageError(f"a URL is all that there is to say of a server; {words[1]!r} is too much")
     for name in ("env", "cwd"):
         if getattr(options, name):
             raise UsageError(f"--{name} is for a server that is started here; {url} is not")
@@ -355,7 +383,7 @@ def _open_url(
         headers=headers,
         auth=auth,
         handlers=handlers,
-        revisions=[REVISIONS[name] for name in options.revision or REVISIONS],
+        revisions=_revisions(server, options),
         deadlines=_deadlines(options),
         log_level=options.log_level,
     )
@@ -375,6 +403,8 @@ def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str]
             told |= {"code": error.code, "data": error.data}
         if isinstance(error, HttpFailure):
             told |= {"status": error.status}
+        if error.circumstances.attempts:
+            told |= {"attempts": [shown(attempt) for attempt in error.circumstances.attempts]}
         screen.data({"error": told})
     screen.note(shown(f"error: {error}"))
     hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)

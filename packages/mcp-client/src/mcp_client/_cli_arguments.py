@@ -36,6 +36,7 @@ class UsageError(Exception):
 _WITH_VALUE: Final = frozenset(
     {
         "--args",
+        "--config",
         "--cwd",
         "--env",
         "--header",
@@ -44,6 +45,7 @@ _WITH_VALUE: Final = frozenset(
         "--login",
         "--output",
         "--revision",
+        "--server",
         "--stderr",
         "--timeout",
         "--uri",

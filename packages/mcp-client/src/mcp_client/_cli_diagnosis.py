@@ -17,7 +17,7 @@ import orjson
 import trio
 
 from mcp_client._cli_login import NAME
-from mcp_client.auth._fetch import GuardedFetch, networks_around
+from mcp_client.auth._fetch import GuardedFetch, surroundings
 from mcp_core.errors import McpError
 from mcp_core.oauth.challenge import choose_challenge, read_challenges
 from mcp_core.oauth.client_metadata import ClientSettings
@@ -120,7 +120,8 @@ class Diagnosis:
         """Goes through a login up to the browser. Raises nothing: see `error`."""
         assert self._site is not None  # noqa: S101  # there was a connection, or an attempt at one
         site, newest = self._site, preferred(self._site.revisions)
-        fetch = GuardedFetch(site, await networks_around(site))
+        around = await surroundings(site)
+        fetch = GuardedFetch(site, around.networks, addresses=around.addresses)
         try:
             self.flow = flow = Flow(
                 FlowSettings(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_client.auth._configured import client_records
 from mcp_client.auth._oauth import OAuth
 from mcp_client.auth._store_keyring import KeyringStore
 from mcp_client.auth._store_memory import MemoryStore
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_client._authorizer import Authorization
     from mcp_client._cli_screen import Screen
+    from mcp_client._host_config import AuthConfig
     from mcp_client.auth._stores import CredentialStore
     from mcp_client.auth.user_agents import Receiver, UserAgent
     from mcp_core.oauth.records import ClientRecord, TokenRecord
@@ -137,7 +139,9 @@ class _Nobody:
         return None
 
 
-def authorization(url: str, how: str | None, headers: Iterable[str], screen: Screen) -> Authorization | None:
+def authorization(
+    url: str, how: str | None, headers: Iterable[str], screen: Screen, *, known: AuthConfig | None = None
+) -> Authorization | None:
     """How the command line gets credentials for a server.
 
     Args:
@@ -145,6 +149,7 @@ def authorization(url: str, how: str | None, headers: Iterable[str], screen: Scr
         how: `auto`, `paste` or `never`; `None`: `auto` where somebody is at a terminal, else `never`.
         headers: The names of the headers that were given.
         screen: Where the person is.
+        known: What a file says of the authorization there.
 
     Returns:
         `None`: it does not, because there are credentials among the headers, or because the URL is none that a token may
@@ -163,7 +168,13 @@ def authorization(url: str, how: str | None, headers: Iterable[str], screen: Scr
         "never": _Nobody(keeping),
     }
     chosen = how or ("auto" if sys.stderr.isatty() else "never")
-    return OAuth(NAME, store=keeping, user_agent=agents[chosen])
+    return OAuth(
+        NAME,
+        store=keeping,
+        user_agent=agents[chosen],
+        credentials=client_records(known),
+        scopes=None if known is None else known.scopes,
+    )
 
 
 # --- logging out -----------------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class Client(Features):
             link.listeners.subscribe(caching.heard)
         link.listeners.subscribe(self._forget_tools)
         link.listeners.on_renewal(self._renewed)
+        link.listeners.on_loss(self._outputs.forget)
 
     # --- who is there ----------------------------------------------------------------------------------------------
 

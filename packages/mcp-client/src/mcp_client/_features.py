@@ -116,7 +116,8 @@ class Features:
         Args:
             name: The tool.
             arguments: Its arguments, as its input schema wants them.
-            on_progress: Is called with the progress that the tool reports; a plain or an asynchronous function.
+            on_progress: Is called with each progress notification of the tool, in order and before this returns; a plain
+                or an asynchronous function. See `ProgressHandler` for one that is slower than the server.
             deadlines: How long to wait, if not as long as usual.
 
         Returns:
@@ -258,7 +259,7 @@ class Features:
 
         Args:
             uri: Which.
-            on_progress: Is called with the progress that is reported.
+            on_progress: Is called with each progress notification, as in `call_tool`.
             deadlines: How long to wait, if not as long as usual.
 
         Returns:
@@ -289,7 +290,7 @@ class Features:
         Args:
             name: The prompt.
             arguments: Its arguments; all are strings.
-            on_progress: Is called with the progress that is reported.
+            on_progress: Is called with each progress notification, as in `call_tool`.
             deadlines: How long to wait, if not as long as usual.
 
         Returns:
@@ -343,7 +344,7 @@ class Features:
         Args:
             row: The method.
             params: Its parameters.
-            on_progress: Is called with the progress that is reported.
+            on_progress: Is called with each progress notification, as in `call_tool`.
             deadlines: How long to wait, if not as long as usual.
 
         Returns:

@@ -22,6 +22,7 @@ from mcp_client._open import DEFAULT_INFO, NO_HANDLERS, Opening, open_stdio
 from mcp_client._open_http import open_http
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
 from mcp_core.limits import CLIENT_LIMITS
+from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
+    from mcp_core.revisions import Revision
     from mcp_core.types import CallToolResult, GetPromptResult, Implementation, Prompt, Resource, ResourceTemplate, Tool
 
 __all__ = ["ClientGroup", "Listed", "Member", "Named", "Restart", "configured", "open_group"]
@@ -234,6 +236,8 @@ def configured(
 ) -> dict[str, MakeOpening]:
     """What `open_group` takes, from what `read_config` gives. Disabled servers are left out.
 
+    A server with a `problem` is in the group all the same, as one that failed: `ClientGroup.failed` has the reason.
+
     Args:
         servers: The servers.
         handlers: What they may ask of us: the same for all, or a function of the server's name.
@@ -250,9 +254,16 @@ def configured(
     around = {} if middleware is None else {name: tuple(middleware(name)) for name in servers}
 
     def opening(server: ServerConfig) -> Opening:
+        if server.problem is not None:
+            raise ConfigError(server.problem)
         own = handlers(server.name) if callable(handlers) else handlers
         common = _Common(
-            handlers=own, info=info, deadlines=deadlines, limits=limits, middleware=around.get(server.name, ())
+            handlers=own,
+            info=info,
+            revisions=server.revisions or tuple(REVISIONS.values()),
+            deadlines=deadlines,
+            limits=limits,
+            middleware=around.get(server.name, ()),
         )
         try:
             if server.url is not None:
@@ -262,7 +273,11 @@ def configured(
         except ValueError as error:
             raise ConfigError(f"server {server.name!r}: {error}") from error
 
-    return {name: partial(opening, server) for name, server in servers.items() if not server.disabled}
+    return {
+        name: partial(opening, server)
+        for name, server in servers.items()
+        if server.problem is not None or not server.disabled
+    }
 
 
 class _Common(TypedDict):
@@ -270,6 +285,7 @@ class _Common(TypedDict):
 
     handlers: Handlers
     info: Implementation
+    revisions: Sequence[Revision]
     deadlines: Deadlines
     limits: Limits
     middleware: Sequence[Middleware]

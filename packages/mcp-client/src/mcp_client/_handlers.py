@@ -7,9 +7,12 @@ What is wrong with them is said where they are given.
 from __future__ import annotations
 
 import inspect
+import os
+import stat
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import attrs
 
@@ -62,7 +65,7 @@ SampleHandler: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[Crea
 """Asks a model. The user should see what is asked, and what came out."""
 
 RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]]]
-"""Says which directories the server may look at."""
+"""Returns the folders that the server may look at. Each has to exist on this machine when it is returned."""
 
 LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 """Takes a log message of the server. Its text was written there: nothing to be shown in a terminal as it is."""
@@ -77,12 +80,91 @@ _NO_METHODS: Final[Mapping[Method[object, object], MethodHandler]] = {}
 _NO_NOTIFICATIONS: Final[Mapping[NotificationRow[object], NotificationHandler]] = {}
 
 
+def check_roots(roots: Sequence[Root]) -> tuple[Root, ...]:
+    """Return the roots as they are sent. Spec: client/roots#security-considerations
+
+    Raises:
+        LocalProtocolError: One of them is not a folder of this machine, or leads out of itself.
+    """
+    for root in roots:
+        why = _why_no_folder(root)
+        if why is not None:
+            shown = repr(getattr(root, "uri", root))
+            raise LocalProtocolError(
+                f"Handlers.roots has {shown}, which is not a folder of this machine: {why}; give each as"
+                " Root(uri=pathlib.Path(...).as_uri())",
+                anchor="client/roots",
+            )
+    return tuple(roots)
+
+
+def _checked_roots(roots: RootsHandler | Sequence[Root] | None) -> RootsHandler | tuple[Root, ...] | None:
+    return roots if roots is None or callable(roots) else check_roots(roots)
+
+
+def _why_no_folder(root: object) -> str | None:
+    # A caller without a type checker may give a text, or a path.
+    if not isinstance(root, Root):
+        return f"it is of the class {type(root).__name__}"
+    uri: object = root.uri
+    if not isinstance(uri, str):
+        return f"its uri is of the class {type(uri).__name__}"
+    try:
+        parts = urlsplit(uri)
+    except ValueError as bad:
+        return str(bad)
+    path = unquote(parts.path)
+    if parts.scheme != "file" or not uri[5:].startswith("//"):
+        return "it does not begin with file://"
+    if parts.query or parts.fragment:
+        return "it has a query or a fragment"
+    if not path.startswith("/"):
+        return "its path is not absolute"
+    if any(character < " " or character == "\x7f" for character in uri + path):
+        return "it has control characters"
+    if ".." in path.replace("\\", "/").split("/"):
+        return "its path has '..'"
+    if parts.netloc.lower() not in _THIS_MACHINE:
+        return f"it is on the host {parts.netloc!r}"
+    return _why_not_there(parts.path)
+
+
+_THIS_MACHINE: Final = frozenset({"", "localhost"})
+"""The hosts of a `file:` URI that mean this machine. Spec: RFC 8089 section 2"""
+
+
+def _why_not_there(path: str) -> str | None:
+    # No thread: a stat of a local folder takes microseconds, and trio's test clock runs ahead of threads.
+    try:
+        mode = os.stat(_native(path)).st_mode
+    except OSError as error:
+        return f"its path cannot be looked up: {error.strerror}"
+    except ValueError as error:
+        return f"its path cannot be looked up: {error}"
+    return None if stat.S_ISDIR(mode) else "it is not a folder"
+
+
+if sys.platform == "win32":
+
+    def _native(path: str) -> str:
+        """Return the path in a `file:` URI as the system has it, with the drive first."""
+        from urllib.request import url2pathname  # lazy: it is slow to import
+
+        return url2pathname(path)
+
+else:
+
+    def _native(path: str) -> bytes:
+        """Return the path in a `file:` URI as the system has it. The name of a folder need not be UTF-8."""
+        return unquote_to_bytes(path)
+
+
 @attrs.frozen(kw_only=True)
 class Handlers:
     """What the application offers to servers. What is left out is not offered.
 
     Raises:
-        LocalProtocolError: A root is no folder of this machine; a method is the specification's own; something is no
+        LocalProtocolError: A root is not a folder of this machine that exists; a method is the specification's own; something is no
             function, or of the wrong kind; or the name of an extension is none.
     """
 
@@ -94,8 +176,9 @@ class Handlers:
     """Asks a model."""
     sample_tools: bool = False
     """`sample` can let the model use tools, and is so declared."""
-    roots: RootsHandler | Sequence[Root] | None = None
-    """The roots, or a function that gives them."""
+    roots: RootsHandler | Sequence[Root] | None = attrs.field(default=None, converter=_checked_roots)
+    """The roots, or a function that gives them: where they change. Each is a folder of this machine that exists; what a
+    function gives is checked when it is asked, and a mistake there is logged and an internal error for the server."""
     log: LogHandler | None = None
     """Takes log messages; without it they go to the logger `mcp_client.server`."""
     extensions: Mapping[str, JsonObject] | None = None
@@ -113,8 +196,6 @@ class Handlers:
     answer later. They are kept in memory, for an hour at most, and end with the connection."""
 
     def __attrs_post_init__(self) -> None:
-        if self.roots is not None and not callable(self.roots):
-            check_roots(self.roots)
         for row in self.methods:
             if row in METHODS:
                 raise LocalProtocolError(
@@ -182,41 +263,3 @@ def _waits(function: object) -> bool:
 
 def _plain(function: object) -> bool:
     return callable(function) and not _waits(function)
-
-
-def check_roots(roots: Sequence[Root]) -> tuple[Root, ...]:
-    """The roots, as they are sent. Spec: client/roots#security-considerations
-
-    Raises:
-        LocalProtocolError: One of them is no folder of this machine, or leads out of itself.
-    """
-    for root in roots:
-        why = _why_no_folder(root)
-        if why is not None:
-            raise LocalProtocolError(
-                f"a root is a `Root` with a URI as 'file:///home/ada'; {root!r} is none: {why}", anchor="client/roots"
-            )
-    return tuple(roots)
-
-
-def _why_no_folder(root: object) -> str | None:
-    # Whoever has no type checker may give a text, or a path.
-    if not isinstance(root, Root):
-        return f"it is of the class {type(root).__name__}"
-    uri = root.uri
-    try:
-        parts = urlsplit(uri)
-    except ValueError as bad:
-        return str(bad)
-    path = unquote(parts.path)
-    if parts.scheme != "file" or not uri[5:].startswith("//"):
-        return "it does not begin with file://"
-    if parts.query or parts.fragment:
-        return "it has a query or a fragment"
-    if not path.startswith("/"):
-        return "its path is not absolute"
-    if any(character < " " or character == "\x7f" for character in uri + path):
-        return "it has control characters"
-    if ".." in path.replace("\\", "/").split("/"):
-        return "its path has '..'"
-    return None

@@ -3,12 +3,16 @@
     {"mcpServers": {"weather": {"command": "weather-server", "env": {"KEY": "${WEATHER_KEY}"}},
                     "notes": {"type": "http", "url": "https://notes.example/mcp"}}}
 
-There is no specification of it. Members that are not known are left alone and named in a note, so that a file which was
-written for another application can be used.
+No specification defines it. The forms of Claude Desktop, Claude Code, VS Code, Cursor, Gemini CLI and Windsurf are read,
+with comments and trailing commas. Members that are not known are left alone and named in a note, so that a file which
+was written for another application can be used.
+
+A server whose entry cannot be used is disabled, with the reason, and the others are read: `ServerConfig.problem`.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -18,22 +22,43 @@ import attrs
 import orjson
 
 from mcp_core.errors import McpError
+from mcp_core.revisions import REVISIONS, Revision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["AuthConfig", "ConfigError", "ServerConfig", "read_config"]
+__all__ = ["AuthConfig", "ConfigError", "ConfigInput", "ServerConfig", "read_config", "read_server", "server_names"]
 
-_ROOTS: Final = ("mcpServers", "servers")
-"""Where the servers are; the second is that of VS Code."""
+_log: Final = logging.getLogger("mcp_client")
+
+_ROOTS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
+"""Where the servers are; the second is the `mcp.json` of VS Code, the third its settings."""
 
 _STDIO: Final = frozenset({"stdio", "local"})
 _HTTP: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp", "streamable_http", "remote"})
 
+_URLS: Final = ("httpUrl", "url", "serverUrl")
+"""How applications call the URL: the first is Gemini CLI's for Streamable HTTP, the last Windsurf's."""
+
 _KNOWN: Final = frozenset(
-    {"type", "transport", "command", "args", "env", "cwd", "url", "serverUrl", "headers", "disabled", "auth", "oauth"}
+    {
+        "type",
+        "transport",
+        "command",
+        "args",
+        "env",
+        "envFile",
+        "cwd",
+        *_URLS,
+        "headers",
+        "disabled",
+        "enabled",
+        "auth",
+        "oauth",
+        "revisions",
+    }
 )
 
 _AUTH: Final = {
@@ -44,6 +69,16 @@ _AUTH: Final = {
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _PLAIN: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_INPUT: Final = "input:"
+
+# Strings and comments without an end go to the end of the file, so that reading takes linear time.
+_STRING: Final = r'("(?:[^"\\]|\\.)*"?)'
+_COMMENT: Final = re.compile(_STRING + r"|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+_NOT_LINE_END: Final = re.compile(r"[^\n]")
+_TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
+
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*)")
+_QUOTED: Final = re.compile(r"""(["'])(.*?)\1\s*(?:#.*)?""")
 
 _BYTES: Final = 1 << 20
 
@@ -69,15 +104,31 @@ class AuthConfig:
 
 
 @attrs.frozen(kw_only=True)
+class ConfigInput:
+    """A value that `${input:ID}` stands for, and that the user enters: an entry of `inputs` in the files of VS Code."""
+
+    id: str
+    """What the servers call it."""
+    description: str | None = None
+    """What to ask the user."""
+    password: bool = False
+    """Whether to hide what the user types."""
+    default: str | None = None
+    """What to suggest."""
+    options: tuple[str, ...] = ()
+    """What the user may choose from; empty: any text."""
+
+
+@attrs.frozen(kw_only=True)
 class ServerConfig:
-    """How to get at one server. Either `command` or `url` is given."""
+    """How to connect to one server. Either `command` or `url` is given, unless the server is disabled."""
 
     name: str
     """What it is called here."""
     command: tuple[str, ...] = ()
     """The program and its arguments; no shell is involved."""
     env: Mapping[str, str] = attrs.field(factory=dict, repr=_masked)
-    """Environment variables of the process."""
+    """Environment variables of the process, those of `envFile` included."""
     cwd: str | None = None
     """Its working directory."""
     url: str | None = None
@@ -86,58 +137,132 @@ class ServerConfig:
     """Headers of each request."""
     auth: AuthConfig | None = None
     """What is known for the authorization there; only with a URL."""
+    revisions: tuple[Revision, ...] | None = None
+    """The revisions that may be spoken with it; `None`: those that the client speaks."""
     disabled: bool = False
-    """It is written down, and not to be used."""
+    """It is not to be used: the file says so, or there is a `problem`."""
+    problem: str | None = None
+    """Why its entry cannot be used, naming the member and what to do; `None` when it can."""
     notes: tuple[str, ...] = ()
     """What was not understood."""
 
 
 def read_config(
-    source: str | os.PathLike[str] | Mapping[str, JsonValue], *, environ: Mapping[str, str] | None = None
+    source: str | os.PathLike[str] | Mapping[str, JsonValue],
+    *,
+    environ: Mapping[str, str] | None = None,
+    inputs: Callable[[ConfigInput], str | None] | None = None,
+    workspace_folder: str | os.PathLike[str] | None = None,
 ) -> dict[str, ServerConfig]:
-    """Reads the servers of an application.
+    """Read the servers of an application.
 
-    `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for environment variables, in every text.
+    In every text, `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for environment variables, `${input:ID}` for
+    what the user enters, `${workspaceFolder}` and `${workspaceFolderBasename}` for the folder that the user works in,
+    `${userHome}` for the home of the user, `${pathSeparator}` and `${/}` for the character between the parts of a path.
+
+    An entry that cannot be used (no command and no URL, or both; a member of the wrong kind; a variable without a
+    value) disables that server alone: it has a `problem`, which is logged as a warning too. `configured` makes a
+    failed server of it.
 
     Args:
-        source: The path of a JSON file, or its content as an object: with `mcpServers` or `servers` in it.
-        environ: The variables; those of this process by default.
+        source: The path of a JSON file, or its content as an object: with `mcpServers`, with `servers`, or with `mcp`
+            and `servers` in it.
+        environ: The environment variables; those of this process by default.
+        inputs: Returns the value of an input, or `None` if the user gives none. It is called once for each input that
+            an enabled server uses.
+        workspace_folder: The folder that the user works in. A relative `envFile` starts there.
 
     Returns:
         The servers by their names, in the order of the file, disabled ones included.
 
     Raises:
-        ConfigError: It is no such file; or a server has neither a command nor a URL, or both; or a variable is not set.
+        ConfigError: It is no such file.
         OSError: The file cannot be read.
     """
-    if isinstance(source, (str, os.PathLike)):
-        where = str(os.fspath(source))
-        content = _parsed(Path(source), where)
-    else:
-        where, content = "the configuration", dict(source)
-    root = next((name for name in _ROOTS if name in content), None)
-    if root is None:
+    file = _File.read(source)
+    variables = _Variables(os.environ if environ is None else environ, workspace_folder, inputs, file.inputs)
+    found: dict[str, ServerConfig] = {}
+    for name in file.servers:
+        try:
+            found[name] = file.server(name, variables)
+        except ConfigError as error:
+            _log.warning("a server is disabled: %s", error.message)
+            found[name] = ServerConfig(name=name, disabled=True, problem=error.message)
+    return found
+
+
+def server_names(path: str) -> list[str]:
+    """Return the names of the servers of a file. Raise as `read_config` does."""
+    return list(_File.read(path).servers)
+
+
+def read_server(
+    path: str, name: str, *, inputs: Callable[[ConfigInput], str | None] | None, workspace_folder: str
+) -> ServerConfig:
+    """Read one server of a file, as `read_config` does, and ask for its inputs alone.
+
+    Raises:
+        ConfigError: It is no such file, or the entry of the server cannot be used.
+        OSError: The file cannot be read.
+    """
+    file = _File.read(path)
+    return file.server(name, _Variables(os.environ, workspace_folder, inputs, file.inputs))
+
+
+@attrs.frozen
+class _File:
+    """A file with servers."""
+
+    where: str
+    """What it is called in errors."""
+    servers: dict[str, JsonValue]
+    """The entries of the servers by their names."""
+    inputs: JsonValue
+    """The member `inputs` beside them."""
+
+    @classmethod
+    def read(cls, source: str | os.PathLike[str] | Mapping[str, JsonValue]) -> _File:
+        """Read a file, or take its content. Raise as `read_config` does."""
+        if isinstance(source, (str, os.PathLike)):
+            where = str(os.fspath(source))
+            content = _parsed(Path(source), where)
+        else:
+            where, content = "the configuration", dict(source)
+        for path in _ROOTS:
+            holder: JsonValue = content
+            for member in path[:-1]:
+                holder = holder.get(member) if isinstance(holder, dict) else None
+            if isinstance(holder, dict) and path[-1] in holder:
+                servers = holder[path[-1]]
+                if not isinstance(servers, dict):
+                    wanted = "has to be an object with the servers by their names"
+                    raise ConfigError(f"{where}: {'.'.join(path)} {wanted}, not {_kind(servers)}")
+                return cls(where, servers, holder.get("inputs"))
         raise ConfigError(f"{where} has no 'mcpServers'; it has {', '.join(map(repr, content)) or 'nothing'}")
-    servers = content[root]
-    if not isinstance(servers, dict):
-        raise ConfigError(f"{where}: {root} has to be an object with the servers by their names, not {_kind(servers)}")
-    variables = os.environ if environ is None else environ
-    return {
-        name: _Reader(f"{where}: server {name!r}", variables).server(name, entry) for name, entry in servers.items()
-    }
+
+    def server(self, name: str, variables: _Variables) -> ServerConfig:
+        """Read one server. Raise `ConfigError` when its entry cannot be used."""
+        return _Reader(f"{self.where}: server {name!r}", variables).server(name, self.servers[name])
 
 
 def _parsed(path: Path, where: str) -> dict[str, JsonValue]:
     size = path.stat().st_size
     if size > _BYTES:
         raise ConfigError(f"{where} has {size} bytes; a configuration has at most {_BYTES}")
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
-        content: JsonValue = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
+        content: JsonValue = orjson.loads(_without_comments(data.decode()))
+    except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
         raise ConfigError(f"{where} is no JSON: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{where} has to be an object with 'mcpServers', not {_kind(content)}")
     return content
+
+
+def _without_comments(text: str) -> str:
+    """Return JSON with blanks for the comments and trailing commas that VS Code and Gemini CLI allow."""
+    text = _COMMENT.sub(lambda match: match[1] or _NOT_LINE_END.sub(" ", match[0]), text)
+    return _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
 
 
 def _kind(value: JsonValue) -> str:
@@ -145,30 +270,127 @@ def _kind(value: JsonValue) -> str:
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
+def _spelled(value: JsonValue) -> str | None:
+    """Return a text, a number or a truth value as a text, spelled as in JSON; `None` for anything else."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        # JSON does not tell 1.0 from 1.
+        return str(int(value) if value.is_integer() else value)
+    return str(value) if isinstance(value, (int, str)) else None
+
+
+class _NoValueError(Exception):
+    """A variable has no value. The message says what to do."""
+
+
+class _Variables:
+    """What `${...}` stands for.
+
+    Args:
+        environ: The environment variables.
+        workspace_folder: The folder that the user works in.
+        ask: Returns the value of an input.
+        declared: The member `inputs` of the file.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        workspace_folder: str | os.PathLike[str] | None,
+        ask: Callable[[ConfigInput], str | None] | None,
+        declared: JsonValue,
+    ) -> None:
+        self.folder: Final = None if workspace_folder is None else os.path.abspath(workspace_folder)
+        self._environ: Final = environ
+        self._ask: Final = ask
+        self._declared: Final = _inputs(declared)
+        self._entered: Final[dict[str, str | None]] = {}
+        self._predefined: Final = {"userHome": os.path.expanduser("~"), "pathSeparator": os.sep, "/": os.sep}
+        if self.folder is not None:
+            self._predefined["workspaceFolder"] = self.folder
+            self._predefined["workspaceFolderBasename"] = os.path.basename(self.folder)
+
+    def value(self, name: str) -> str:
+        """Return the value of `${name}`. Raise `_NoValueError` when it has none."""
+        if name in self._predefined:
+            return self._predefined[name]
+        if name.startswith(_INPUT):
+            return self._input(name.removeprefix(_INPUT))
+        plain = _PLAIN.fullmatch(name)
+        if plain is None:
+            shown = name.partition(":-")[0]
+            raise _NoValueError(f"${{{shown}}} is not understood; ${{NAME}} stands for an environment variable")
+        default: str | None = plain[2]
+        value = self._environ.get(plain[1], default)
+        if value is None and name.startswith("workspaceFolder"):
+            raise _NoValueError(f"${{{name}}} has no value; pass workspace_folder= the folder that the user works in")
+        if value is None:
+            raise _NoValueError(f"the environment variable {plain[1]} is not set; set it, or pass it in environ=")
+        return value
+
+    def _input(self, id: str) -> str:
+        if self._ask is None:
+            raise _NoValueError(f"${{{_INPUT}{id}}} has no value; pass inputs= a function that asks the user for it")
+        if id not in self._entered:
+            self._entered[id] = self._ask(self._declared.get(id) or ConfigInput(id=id))
+        value = self._entered[id]
+        if value is None:
+            raise _NoValueError(f"${{{_INPUT}{id}}} has no value; the function inputs= returned None for {id!r}")
+        return value
+
+
+def _inputs(declared: JsonValue) -> dict[str, ConfigInput]:
+    """Return the inputs that a file declares. An entry that makes no sense is passed over: only its id is needed."""
+    found: dict[str, ConfigInput] = {}
+    for each in declared if isinstance(declared, list) else ():
+        if not isinstance(each, dict):
+            continue
+        id = each.get("id")
+        if not isinstance(id, str):
+            continue
+        description, default, options = each.get("description"), each.get("default"), each.get("options")
+        choices = [_choice(option) for option in options] if isinstance(options, list) else []
+        found[id] = ConfigInput(
+            id=id,
+            description=description if isinstance(description, str) else None,
+            password=each.get("password") is True,
+            default=_spelled(default),
+            options=tuple(choice for choice in choices if choice is not None),
+        )
+    return found
+
+
+def _choice(option: JsonValue) -> str | None:
+    """Return the value of an option, which may have a label as well."""
+    return _spelled(option.get("value")) if isinstance(option, dict) else _spelled(option)
+
+
 class _Reader:
     """Reads one server. Every error names where it is."""
 
-    def __init__(self, where: str, variables: Mapping[str, str]) -> None:
+    def __init__(self, where: str, variables: _Variables) -> None:
         self._where: Final = where
         self._variables: Final = variables
 
     def server(self, name: str, entry: JsonValue) -> ServerConfig:
         if not isinstance(entry, dict):
             raise self._wrong(f"has to be an object, not {_kind(entry)}")
-        if entry.get("disabled") is True:
+        if entry.get("disabled") is True or entry.get("enabled") is False:
             # It may name variables that are not set, for which it is disabled.
             return ServerConfig(name=name, disabled=True)
         command = self._text(entry, "command")
-        url = self._text(entry, "url") or self._text(entry, "serverUrl")
+        url = self._one_of(entry, _URLS)
         self._check_kind(entry, command, url)
         return ServerConfig(
             name=name,
             command=() if command is None else (command, *self._texts(entry, "args")),
-            env=self._mapping(entry, "env"),
+            env=self._env_file(entry) | self._mapping(entry, "env"),
             cwd=self._text(entry, "cwd"),
             url=url,
             headers=self._mapping(entry, "headers"),
             auth=self._auth(entry),
+            revisions=self._revisions(entry),
             notes=tuple(f"{member!r} is not understood" for member in entry if member not in _KNOWN),
         )
 
@@ -182,6 +404,40 @@ class _Reader:
             raise self._wrong("has neither 'command' nor 'url'")
         if kind is not None and (kind in _STDIO) != (command is not None):
             raise self._wrong(f"is of type {kind!r}, which needs {'command' if kind in _STDIO else 'url'!r}")
+
+    def _revisions(self, entry: dict[str, JsonValue]) -> tuple[Revision, ...] | None:
+        if isinstance(entry.get("revisions"), str):
+            names = [entry["revisions"]]
+        elif entry.get("revisions") is None:
+            return None
+        else:
+            names = list(self._texts(entry, "revisions"))
+        unknown = [name for name in names if name not in REVISIONS]
+        if unknown or not names:
+            said = f"has {', '.join(map(repr, unknown))}" if unknown else "is empty"
+            raise self._wrong(f"revisions {said}; known are {', '.join(REVISIONS)}")
+        return tuple(revision for name, revision in REVISIONS.items() if name in names)
+
+    def _env_file(self, entry: dict[str, JsonValue]) -> dict[str, str]:
+        """Return the variables of `envFile`: lines `NAME=value`, as shells and Docker have them."""
+        path = self._text(entry, "envFile")
+        if path is None:
+            return {}
+        file = Path(self._variables.folder or "", path)
+        try:
+            if file.stat().st_size > _BYTES:
+                raise self._wrong(f"envFile: {str(file)!r} has more than {_BYTES} bytes")
+            lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise self._wrong(f"envFile: {str(file)!r} cannot be read: {reason}") from error
+        found = {}
+        for line in lines:
+            assignment = _ASSIGNMENT.fullmatch(line.strip())
+            if assignment is not None:
+                quoted = _QUOTED.fullmatch(assignment[2])
+                found[assignment[1]] = quoted[2] if quoted else assignment[2].partition(" #")[0].rstrip()
+        return found
 
     def _auth(self, entry: dict[str, JsonValue]) -> AuthConfig | None:
         member = next((name for name in ("auth", "oauth") if name in entry), None)
@@ -201,7 +457,7 @@ class _Reader:
         return AuthConfig(**found, scopes=None if listed is None else tuple(listed))
 
     def _one_of(self, entry: dict[str, JsonValue], names: Sequence[str]) -> str | None:
-        return next((self._text(entry, name) for name in names if name in entry), None)
+        return next((self._text(entry, name) for name in names if entry.get(name) is not None), None)
 
     def _text(self, entry: dict[str, JsonValue], member: str) -> str | None:
         value = entry.get(member)
@@ -219,9 +475,10 @@ class _Reader:
             raise self._wrong(f"{member} has to be a list of texts, not {_kind(value)}")
         found: list[str] = []
         for number, each in enumerate(value):
-            if not isinstance(each, str):
+            text = _spelled(each)
+            if text is None:
                 raise self._wrong(f"{member}[{number}] has to be a text, not {_kind(each)}")
-            found.append(self._expanded(each, f"{member}[{number}]"))
+            found.append(self._expanded(text, f"{member}[{number}]"))
         return found
 
     def _mapping(self, entry: dict[str, JsonValue], member: str) -> dict[str, str]:
@@ -232,22 +489,24 @@ class _Reader:
             raise self._wrong(f"{member} has to be an object with texts, not {_kind(value)}")
         found: dict[str, str] = {}
         for key, each in value.items():
-            if not isinstance(each, str):
+            if each is None:
+                # As in VS Code: there is no such variable.
+                continue
+            text = _spelled(each)
+            if text is None:
                 raise self._wrong(f"{member}.{key} has to be a text, not {_kind(each)}")
-            found[key] = self._expanded(each, f"{member}.{key}")
+            found[key] = self._expanded(text, f"{member}.{key}")
         return found
 
     def _expanded(self, text: str, member: str) -> str:
         def value(match: re.Match[str]) -> str:
-            named = _PLAIN.fullmatch(match[1])
-            if named is None:
-                raise self._wrong(f"{member}: ${{{match[1]}}} is not understood; ${{NAME}} stands for a variable")
-            found = self._variables.get(named[1], named[2])
-            if found is None:
-                raise self._wrong(f"{member}: the environment variable {named[1]} is not set")
-            return found
+            try:
+                return self._variables.value(match[1])
+            except _NoValueError as error:
+                raise self._wrong(f"{member}: {error}") from None
 
         return _VARIABLE.sub(value, text)
 
     def _wrong(self, what: str) -> ConfigError:
-        return ConfigError(f"{self._where} {what}" if not what[0].isupper() else f"{self._where}: {what}")
+        separator = "" if what.startswith(("has ", "is ")) else ":"
+        return ConfigError(f"{self._where}{separator} {what}")

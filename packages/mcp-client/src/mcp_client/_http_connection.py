@@ -33,6 +33,9 @@ __all__ = ["HttpConnection", "write_request"]
 _MOST_INFORMATIONAL: Final = 16
 """Answers of the kind 1xx before the real one. Proxies send a 102 every few seconds at most; the rest is a flood."""
 
+_VERSIONS: Final = frozenset({b"1.0", b"1.1"})
+"""The versions of HTTP that this connection reads. h11 accepts any digits: `HTTP/2.0`, `HTTP/0.9`."""
+
 _ANNOUNCED_MARGIN: Final = 1.0
 """Seconds that an idle connection is given up before the server said that it would."""
 
@@ -137,6 +140,9 @@ def _as_h11(method: str) -> h11.Request:
 
 
 _END: Final = h11.EndOfMessage()
+
+_ALERT: Final = b"\x15\x03"
+"""The beginning of an alert of TLS (RFC 8446 section 5.1)."""
 
 
 if sys.platform == "win32":
@@ -245,9 +251,12 @@ class HttpConnection:
             if type(event) is h11.Response:
                 if self._received > self._limit:
                     self._check_length(event)
+                self._check_version(event)
                 head = HttpHead(status=event.status_code, headers=Headers.from_raw(event.headers))
                 self._judge(head.headers)
                 return head
+            if type(event) is h11.InformationalResponse:
+                self._check_version(event)
         raise self._ended(f"sent more than {_MOST_INFORMATIONAL} informational answers", sent=True, begun=True)
 
     async def receive_some(self) -> bytes:
@@ -306,16 +315,35 @@ class HttpConnection:
         except trio.ClosedResourceError:
             raise self._ended("was closed by this side", sent=True, begun=self._received > 0) from None
         if not data and not self._received:
-            raise self._ended("ended without an answer", sent=True, begun=False)
+            raise self._ended(f"ended without an answer{self._hint()}", sent=True, begun=False)
+        if not self._received and data.startswith(_ALERT):
+            raise self._ended(f"carries TLS{self._hint()}", sent=True, begun=True)
         self._eof = not data
         self._received += len(data)
         self._h11.receive_data(bytes(data))
 
+    def _check_version(self, event: h11.Response | h11.InformationalResponse) -> None:
+        """Raise `HttpConnectionEnded` for a version other than HTTP/1.0 and HTTP/1.1."""
+        if event.http_version not in _VERSIONS:
+            version = event.http_version.decode("ascii")
+            raise self._ended(f"does not carry HTTP/1.1: the answer is HTTP/{version}", sent=True, begun=True)
+
+    def _hint(self) -> str:
+        """What a server does that wants TLS and gets none: it answers with an alert, or hangs up."""
+        plain = not self.reused and not isinstance(self._stream, trio.SSLStream)
+        return "; if it speaks TLS there, use https:// instead of http://" if plain else ""
+
     def _judge(self, headers: Headers) -> None:
-        """What the head of an answer says about the next exchange."""
+        """Read what the head of an answer says about its framing and the next exchange.
+
+        Raises:
+            HttpConnectionEnded: The answer has two lengths.
+        """
         if "transfer-encoding" in headers and "content-length" in headers:
-            # Two readings of where the answer ends: whatever follows may be a forgery. RFC 9112 section 6.3.
-            self._broken = True
+            # Two readings of where the answer ends, which is how responses are split and smuggled. RFC 9112 section 6.3
+            # lets a client read on and close; but a proxy in between may have chosen the other reading.
+            what = "sent an answer with both Content-Length and Transfer-Encoding"
+            raise self._ended(what, sent=True, begun=True)
         for part in (headers.get("keep-alive") or "").split(","):
             name, _, seconds = part.strip().partition("=")
             if name.lower() == "timeout" and seconds.isdecimal():

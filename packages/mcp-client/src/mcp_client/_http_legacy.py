@@ -187,9 +187,6 @@ class Sessions:
 
     async def stand(self) -> None:
         """Opens the stream for what the server says of its own accord, and waits a little for it."""
-        if self._session.revision.http_sse:
-            # There GET belongs to the other transport.
-            return
         begun = trio.Event()
         self._standing = trio.CancelScope()
         self._link.nursery.start_soon(self._keep_standing, self._session, self._standing, begun)
@@ -236,6 +233,9 @@ class Sessions:
                     return
                 if status in _FORGOTTEN and last_event_id is not None:
                     last_event_id = None
+                    # What came behind that event cannot be had any more.
+                    _log.warning("%s forgot its last event; notifications may be lost", self._wire.shown)
+                    self._link.listeners.lost()
                 elif status in _NOT_OFFERED:
                     _log.warning(
                         "%s does not offer its standing stream any more, and tells no changes: %s",

@@ -34,7 +34,15 @@ from mcp_core.engine.events import (
     ProgressReceived,
     RequestReceived,
 )
-from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage, McpError, Phase, RequestTimeout
+from mcp_core.errors import (
+    Circumstances,
+    ConnectionEnded,
+    LimitExceeded,
+    MalformedMessage,
+    McpError,
+    Phase,
+    RequestTimeout,
+)
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse
 
 if TYPE_CHECKING:
@@ -102,8 +110,11 @@ class Link:
 
     # --- the life of the connection --------------------------------------------------------------------------------
 
-    async def open(self) -> ServerPeer:
+    async def open(self, *, began: float | None = None) -> ServerPeer:
         """Finds a common era and revision.
+
+        Args:
+            began: When the connect deadline began, where an earlier attempt used up some of it.
 
         Returns:
             Who the server is.
@@ -114,8 +125,9 @@ class Link:
             TransportError: It cannot be reached, went away, or is no server of the protocol.
             RequestTimeout: The connect deadline passed.
         """
+        used = 0.0 if began is None else trio.current_time() - began
         try:
-            with self.patience.move_on_after(self.deadlines.connect):
+            with self.patience.move_on_after(max(0.0, self.deadlines.connect - used)):
                 await self._opener.open()
         except McpError as error:
             self.explain(error, phase=Phase.NEGOTIATE)
@@ -125,6 +137,8 @@ class Link:
         # What was asked last; an unanswered probe is of no interest beside an unanswered handshake.
         id, method = [(None, None), *self.connection.asked.items()][-1]
         silence = RequestTimeout("the server did not answer", deadline="connect", seconds=self.deadlines.connect)
+        # A process that never answers has not started in the end, and often says on stderr what it waits for.
+        silence.circumstances = Circumstances(stderr_tail=self.transport.stderr_tail)
         self.explain(silence, method=method, id=id, phase=Phase.CONNECT)
         raise silence
 
@@ -196,7 +210,7 @@ class Link:
         Args:
             row: The method.
             params: Its parameters.
-            on_progress: Is called in this task with the latest progress.
+            on_progress: Is called in this task with each progress, see `ProgressHandler`.
             deadlines: How long to wait; the link's own when `None`.
             headers: HTTP headers for this request alone.
             on_id: Is told the request's id before it is sent.
@@ -396,5 +410,4 @@ class Link:
             request_id=known.request_id if known.request_id is not None else id,
             peer=known.peer or self.transport.describe(),
             phase=known.phase or phase,
-            stderr_tail=known.stderr_tail or self.transport.stderr_tail,
         )

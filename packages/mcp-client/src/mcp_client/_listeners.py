@@ -19,6 +19,7 @@ class Listeners:
     def __init__(self) -> None:
         self._listeners: dict[Callable[[NotificationReceived], None], Callable[[ConnectionEnded], None] | None] = {}
         self._on_renewal: Final[list[Callable[[], None]]] = []
+        self._on_loss: Final[list[Callable[[], None]]] = []
 
     def subscribe(
         self,
@@ -40,6 +41,15 @@ class Listeners:
     def on_renewal(self, listener: Callable[[], None]) -> None:
         """Calls `listener` when a new session has replaced one that the server lost."""
         self._on_renewal.append(listener)
+
+    def on_loss(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when notifications of the session may have been lost."""
+        self._on_loss.append(listener)
+
+    def lost(self) -> None:
+        """Report that notifications of the session may have been lost: anything may have changed meanwhile."""
+        for listener in self._on_loss:
+            listener()
 
     def notified(self, event: NotificationReceived) -> None:
         """A notification came."""

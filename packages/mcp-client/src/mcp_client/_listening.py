@@ -55,6 +55,7 @@ class Listening:
         self._leaving: dict[str, trio.Event] = {}
         self._open: set[Changes] = set()
         link.listeners.on_renewal(self._renewed)
+        link.listeners.on_loss(self._lost)
 
     def open(self, wanted: SubscriptionFilter, extras: Extras) -> AbstractAsyncContextManager[Changes]:
         """Listens for what is wanted as long as the block runs."""
@@ -68,7 +69,7 @@ class Listening:
         ended = self._link.ended
         if ended is not None:
             raise ended
-        changes = Changes(wanted)
+        changes = Changes(wanted, self._link.connection.limits)
         changes.granted = _granted(wanted, self._link.server.capabilities)
         held: list[str] = []
         stop = self._link.listeners.subscribe(changes.take, changes.finish)
@@ -86,10 +87,14 @@ class Listening:
 
     def _renewed(self) -> None:
         """The session is another one. Anything may have changed meanwhile, and the server tells nothing any more."""
-        for changes in self._open:
-            changes.anything()
+        self._lost()
         if self._watching:
             self._link.nursery.start_soon(self._watch_again)
+
+    def _lost(self) -> None:
+        """Report to all that listen in the session that anything may have changed."""
+        for changes in self._open:
+            changes.anything()
 
     async def _watch_again(self) -> None:
         for uri, listeners in tuple(self._watching.items()):
@@ -141,7 +146,7 @@ class Listening:
 
     @asynccontextmanager
     async def _on_stream(self, wanted: SubscriptionFilter, extras: Extras) -> AsyncIterator[Changes]:
-        changes = Changes(wanted)
+        changes = Changes(wanted, self._link.connection.limits)
         subscription: list[RequestId] = []
         begun = trio.Event()
 

@@ -6,6 +6,7 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from mcp_client._cache import Caching
@@ -13,6 +14,7 @@ from mcp_client._client import Client
 from mcp_client._command import Grace, StdioParameters
 from mcp_client._deadlines import DEFAULT_DEADLINES
 from mcp_client._handlers import Handlers
+from mcp_client._legacy_commands import LegacyCommands, describe_attempt, may_be_legacy
 from mcp_client._link import Link
 from mcp_client._nursery import open_private_nursery
 from mcp_client._output_schema import OutputSchemas
@@ -21,7 +23,7 @@ from mcp_client._stream import StreamTransport
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import Circumstances, ConnectionEnded, McpError, Phase
 from mcp_core.limits import CLIENT_LIMITS
-from mcp_core.revisions import REVISIONS
+from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types import Implementation
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from mcp_client._output_schema import OutputPolicy
     from mcp_client._transport import ByteStream, Transport
     from mcp_core.engine.connection import Extensions
+    from mcp_core.engine.events import ServerPeer
     from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
@@ -49,6 +52,19 @@ DEFAULT_INFO: Final = Implementation(name="mcp-client", version="0.1.0")
 DEFAULT_GRACE: Final = Grace()
 NO_HANDLERS: Final = Handlers()
 
+_commands: Final = LegacyCommands()
+"""What this process knows of commands. No data of a user is in it, so all connections of the process share it."""
+
+
+@attrs.frozen(kw_only=True)
+class ProcessRestart:
+    """How a server process that ended on `server/discover` is started again."""
+
+    parameters: StdioParameters
+    """What runs."""
+    connection: Callable[[], ClientConnection]
+    """Makes an engine for the new process."""
+
 
 class Opening:
     """A client that is about to be: `async with` it to have the `Client`.
@@ -59,7 +75,7 @@ class Opening:
 
     def __init__(
         self,
-        make_transport: Callable[[trio.Nursery], Awaitable[Transport]],
+        make_transport: Callable[[trio.Nursery, Era | None], Awaitable[Transport]],
         connection: ClientConnection,
         handlers: Handlers,
         deadlines: Deadlines,
@@ -67,9 +83,11 @@ class Opening:
         *,
         middleware: Sequence[Middleware],
         caching: Caching | None,
+        restart: ProcessRestart | None = None,
     ) -> None:
         self._make_transport: Final = make_transport
-        self._connection: Final = connection
+        self._connection = connection
+        self._restart: Final = restart
         self._handlers: Final = handlers
         self._deadlines: Final = deadlines
         self._outputs: Final = OutputSchemas(validate_output)
@@ -132,12 +150,11 @@ class Opening:
     async def _connect(self, nursery: trio.Nursery) -> Client:
         if self._closed:
             raise _closed_meanwhile()
-        transport = await self._make_transport(nursery)
-        self._link = Link(
-            self._connection, transport, self._handlers, self._deadlines, nursery, middleware=self._middleware
-        )
-        server = await self._link.open()
-        client = Client(self._link, self._outputs, self._caching)
+        if self._restart is None:
+            link, server = await self._open_link(nursery)
+        else:
+            link, server = await self._open_process(nursery, self._restart)
+        client = Client(link, self._outputs, self._caching)
         level = self._connection.log_level
         if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:
             try:
@@ -146,6 +163,43 @@ class Opening:
                 # What a server logs is no reason to do without it.
                 _log.warning("the log level could not be set: %s", error)
         return client
+
+    async def _open_link(
+        self, nursery: trio.Nursery, era: Era | None = None, began: float | None = None
+    ) -> tuple[Link, ServerPeer]:
+        transport = await self._make_transport(nursery, era)
+        self._link = link = Link(
+            self._connection, transport, self._handlers, self._deadlines, nursery, middleware=self._middleware
+        )
+        return link, await link.open(began=began)
+
+    async def _open_process(self, nursery: trio.Nursery, restart: ProcessRestart) -> tuple[Link, ServerPeer]:
+        """Open a connection to a server process, and start it again if it ends on `server/discover`."""
+        era = _commands.era(restart.parameters)
+        began = trio.current_time()
+        try:
+            return await self._open_link(nursery, era)
+        except McpError as error:
+            if era is not None:
+                # With a probe it may work the next time.
+                _commands.forget(restart.parameters)
+            if era is not None or self._link is None or not may_be_legacy(error, self._connection.revisions):
+                raise
+            ended, link = error, self._link
+        _log.info("%s ended on server/discover; it is started again, as a legacy server", link.transport.describe())
+        first = describe_attempt(self._connection.opened_with, ended, stderr=True)
+        await link.aclose()
+        self._connection = restart.connection()
+        try:
+            opened = await self._open_link(nursery, Era.LEGACY, began)
+        except McpError as error:
+            second = describe_attempt(self._connection.opened_with, error, stderr=False)
+            attempts = (first, f"{second}. Pass revisions= to open with one of the two requests only")
+            error.circumstances = attrs.evolve(error.circumstances, attempts=attempts)
+            raise
+        if opened[1].revision.era is Era.LEGACY:
+            _commands.learn(restart.parameters)
+        return opened
 
 
 def _closed_meanwhile() -> ConnectionEnded:
@@ -224,6 +278,10 @@ def open_stdio(
         cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).
             `Client.fresh` asks all the same.
 
+    A process that ends on `server/discover` (exits, or closes stdout), as legacy servers made with rmcp do, is started
+    again and sent `initialize`. The connect deadline covers both starts. This process remembers the command, and does
+    not probe it again. `revisions` with one era alone starts the command once.
+
     Returns:
         An asynchronous context manager that gives the `Client`.
 
@@ -234,7 +292,8 @@ def open_stdio(
         TypeError: `command` is a string.
         ProcessFailed: On entering: the process could not be started.
         NegotiationFailed: On entering: no revision in common.
-        ConnectionEnded: On entering: it ended before it answered; the message has the end of its stderr.
+        ConnectionEnded: On entering: it ended before it answered; the message has the end of its stderr. If it was
+            started twice, `circumstances.attempts` has both attempts.
         RequestTimeout: On entering: the connect deadline passed.
     """
     parameters = StdioParameters(
@@ -246,13 +305,23 @@ def open_stdio(
         on_stderr_line=on_stderr,
     )
 
-    async def start(nursery: trio.Nursery) -> Transport:
+    async def start(nursery: trio.Nursery, era: Era | None) -> Transport:
         child = await ChildProcess.open(parameters, nursery)
-        return StreamTransport(child, limits, on_junk=on_junk)
+        return StreamTransport(child, limits, on_junk=on_junk, era=era)
 
-    connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
-    caching = Caching() if cache else None
-    return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
+    def connection() -> ClientConnection:
+        return connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
+
+    return Opening(
+        start,
+        connection(),
+        handlers,
+        deadlines,
+        validate_output,
+        middleware=middleware,
+        caching=Caching() if cache else None,
+        restart=ProcessRestart(parameters=parameters, connection=connection),
+    )
 
 
 def open_stream(
@@ -296,7 +365,7 @@ def open_stream(
         An asynchronous context manager that gives the `Client`. It raises as `open_stdio` does.
     """
 
-    async def start(_: trio.Nursery) -> Transport:
+    async def start(_: trio.Nursery, _era: Era | None) -> Transport:
         return StreamTransport(stream, limits, name=name, on_junk=on_junk)
 
     connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcp_client._authorizer import Authorization, Authorizer
     from mcp_client._deadlines import Deadlines
     from mcp_client._handlers import Handlers
+    from mcp_client._http_addresses import AddressRecorder
     from mcp_client._http_headers import HeadersGiven
     from mcp_client._http_tls import Tls
     from mcp_client._http_wire import Wire
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from mcp_core.http.negotiation import EraCache
     from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
-    from mcp_core.revisions import Revision
+    from mcp_core.revisions import Era, Revision
     from mcp_core.types import Implementation, LoggingLevel
 
 __all__ = ["open_http"]
@@ -132,7 +133,7 @@ def open_http(
 
     authorizing = _Authorizing(auth, source)
 
-    async def start(nursery: trio.Nursery) -> Transport:
+    async def start(nursery: trio.Nursery, _era: Era | None) -> Transport:
         from mcp_client._http import HttpTransport  # lazy: most clients start a process and need no HTTP
         from mcp_client._http_pool import HttpPool  # lazy: likewise
         from mcp_client._http_wire import Wire  # lazy: likewise
@@ -141,7 +142,8 @@ def open_http(
 
         if not _eras:
             _eras.append(EraCache())
-        pool = HttpPool(tls=tls, proxies=proxies, limits=limits, connect_seconds=deadlines.connect)
+        connect = None if authorizing.recorder is None else authorizing.recorder.connect
+        pool = HttpPool(tls=tls, proxies=proxies, limits=limits, connect_seconds=deadlines.connect, connect=connect)
         own = {} if extensions is None else extensions.methods
         names = {row.name: row.name_param for row in own.values() if row.name_param is not None}
         wire = Wire(url, pool, limits, source)
@@ -157,10 +159,14 @@ class _Authorizing:
     """Who asks, once the connection is being made."""
 
     def __init__(self, auth: Authorization | None, source: HeaderSource) -> None:
+        self.recorder: AddressRecorder | None = None
+        """Opens the connections to the server; `None` where their addresses are not needed."""
         if auth is not None:
-            from mcp_client._http_request import check_no_credentials  # lazy: only here
+            from mcp_client._http_addresses import AddressRecorder  # lazy: only here
+            from mcp_client._http_request import check_no_credentials  # lazy: likewise
 
             check_no_credentials(source.fixed)
+            self.recorder = AddressRecorder()
         self._auth: Final = auth
         self._authorizer: Authorizer | None = None
 
@@ -175,7 +181,7 @@ class _Authorizing:
         """Gives the requests of a connection their credentials."""
         from mcp_client._authorizer import Site  # lazy: only here
 
-        if self._auth is not None:
+        if self._auth is not None and self.recorder is not None:
             site = Site(
                 url=wire.url,
                 nursery=nursery,
@@ -184,6 +190,7 @@ class _Authorizing:
                 tls=tls,
                 proxies=proxies,
                 limits=wire.limits,
+                addresses=self.recorder.addresses,
             )
             self._authorizer = wire.authorizer = self._auth.authorizer(site)
 

@@ -59,6 +59,9 @@ _DEPTH: Final = 64
 _SUBSCHEMAS: Final = 10_000
 """How many objects a schema may hold, counted again at each reference to them."""
 
+_FEW_VALUES: Final = 1_000
+"""Values in a result of which all problems are collected."""
+
 _PROBLEMS: Final = 20
 """How many problems of one result are told."""
 
@@ -149,10 +152,37 @@ def _problems(compiled: jsonschema_rs.Validator, result: CallToolResult) -> tupl
     try:
         if compiled.is_valid(value):
             return ()
-        return tuple(_told(error) for error in itertools.islice(compiled.iter_errors(value), _PROBLEMS))
+        return tuple(_told(error) for error in itertools.islice(_errors(compiled, value), _PROBLEMS))
     except (ValueError, OverflowError) as error:
         # A lone surrogate or a number out of range: JSON can write it, the validator cannot hold it.
         return (f"$: cannot be validated: {error}",)
+
+
+def _errors(compiled: jsonschema_rs.Validator, value: JsonValue) -> Iterable[jsonschema_rs.ValidationError]:
+    """All problems of a small value, and the first one of a large value."""
+    if _has_few_values(value):
+        return compiled.iter_errors(value)
+    import jsonschema_rs  # lazy: see _compile
+
+    # All problems are collected before the first one is given: 15 seconds for an array of 99,000 wrong items.
+    try:
+        compiled.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return (error,)
+    return ()
+
+
+def _has_few_values(value: JsonValue) -> bool:
+    """Whether a value has so few values in it that all of its problems can be collected."""
+    waiting, count = [value], 0
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, dict | list):
+            if count + len(waiting) + len(each) > _FEW_VALUES:
+                return False
+            waiting += each.values() if isinstance(each, dict) else each
+    return True
 
 
 def _told(problem: jsonschema_rs.ValidationError) -> str:

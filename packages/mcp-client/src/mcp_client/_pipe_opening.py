@@ -25,11 +25,13 @@ class PipeOpening:
     Args:
         link: The connection.
         pipe: Its transport.
+        era: What the server is known to speak from earlier; a hint. `LEGACY` saves the probe.
     """
 
-    def __init__(self, link: Link, pipe: Pipe) -> None:
+    def __init__(self, link: Link, pipe: Pipe, era: Era | None = None) -> None:
         self._link: Final = link
         self._pipe: Final = pipe
+        self._era: Final = era
         self._settled: Final = trio.Event()
         self._refusal: McpError | None = None
 
@@ -37,7 +39,7 @@ class PipeOpening:
         """Starts reading, and sends what the engine wants until it has agreed."""
         connection = self._link.connection
         self._link.nursery.start_soon(self._read)
-        await self._pipe.send(connection.open().message)
+        await self._pipe.send(connection.open(era=self._era).message)
         # Without a legacy revision to try next, silence says nothing: the server may only be slow to start.
         otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
         with trio.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
@@ -76,5 +78,6 @@ class PipeOpening:
     def end(self, why: ConnectionEnded) -> None:
         """The server is gone."""
         if not self._settled.is_set():
-            self._refusal = why
+            # A server that refused `initialize` and ended on the probe has said what is wrong.
+            self._refusal = self._link.connection.initialize_refusal or why
             self._settled.set()

@@ -108,7 +108,7 @@ class ChildProcess:
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what the child has written to stderr so far."""
+        """The last lines that the child has written to stderr so far, 20 at most."""
         return self._record.tail
 
     def describe(self) -> str:
@@ -176,7 +176,9 @@ class ChildProcess:
                 await self._exited.wait()
                 await self._stderr_ended.wait()
         error = ConnectionEnded(self._what_happened())
-        error.circumstances = Circumstances(peer=self.describe(), stderr_tail=self.stderr_tail or None)
+        # What a child wrote before it was stopped explains nothing.
+        stderr = None if self._stopped_by_us else self.stderr_tail or None
+        error.circumstances = Circumstances(peer=self.describe(), stderr_tail=stderr)
         return error
 
     async def aclose(self) -> None:
@@ -190,8 +192,12 @@ class ChildProcess:
         with trio.CancelScope(shield=True):
             await self._closed.wait()
 
+    @property
+    def _stopped_by_us(self) -> bool:
+        return self._stopping and not self._ended_by_itself
+
     def _what_happened(self) -> str:
-        if self._stopping and not self._ended_by_itself:
+        if self._stopped_by_us:
             return "the connection to the server process was closed by this side"
         if self._exit_code is None:
             return "the server process closed its end of the connection, but still runs"

@@ -13,6 +13,9 @@ __all__ = ["MAX_LINE_BYTES", "StderrRecord"]
 MAX_LINE_BYTES = 16 * 1024
 """A longer line is handed on in pieces of this size, so that a child which never ends a line costs no more memory."""
 
+_QUOTED_LINES = 20
+"""How many lines of the end an error quotes: the last error with its traceback, and no page of log."""
+
 _log = logging.getLogger("mcp_client")
 
 
@@ -32,8 +35,11 @@ class StderrRecord:
 
     @property
     def tail(self) -> str:
-        """The last bytes, decoded as UTF-8; what is no UTF-8 is replaced."""
-        return self._tail.decode("utf-8", "replace")
+        """The last lines, 20 at most, decoded as UTF-8; what is no UTF-8 is replaced."""
+        lines = self._tail.decode("utf-8", "replace").split("\n")
+        # Behind the end of the last line there is nothing, and that is no line.
+        unfinished = 1 if lines[-1] else 0
+        return "\n".join(lines[-_QUOTED_LINES - 1 + unfinished :])
 
     def feed(self, data: bytes | bytearray) -> None:
         """Take the next bytes."""

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from mcp_client._transport import ByteStream, Deliver
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.limits import Limits
+    from mcp_core.revisions import Era
     from mcp_core.types import Tool
 
 __all__ = ["StreamTransport"]
 
 _log: Final = logging.getLogger("mcp_client")
+
+_AT_ONCE: Final = 64
+"""Messages of one read that are taken without letting other tasks run. A read of 64 KiB may hold 20,000 of them."""
 
 _QUOTED: Final = 200
 """How many bytes of a line that is no message are shown."""
@@ -49,6 +53,7 @@ class StreamTransport:
         limits: The bounds that hold here.
         name: Who is at the other end; asked of the stream when `None`.
         on_junk: Is told of each line that is no message, clipped.
+        era: What the server is known to speak from earlier; a hint.
     """
 
     def __init__(
@@ -58,8 +63,10 @@ class StreamTransport:
         *,
         name: str | None = None,
         on_junk: Callable[[str], None] | None = None,
+        era: Era | None = None,
     ) -> None:
         self._stream: Final = stream
+        self._era: Final = era
         self._limits: Final = limits
         self._name: Final = name
         self._on_junk: Final = on_junk
@@ -88,7 +95,7 @@ class StreamTransport:
 
     def opener(self, link: Link) -> PipeOpening:
         """What opens a connection over a pipe."""
-        return PipeOpening(link, self)
+        return PipeOpening(link, self, self._era)
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """All of them: nothing of a tool is repeated in headers here."""
@@ -142,7 +149,7 @@ class StreamTransport:
 
     @property
     def stderr_tail(self) -> str | None:
-        """The end of what the child wrote to stderr."""
+        """The last lines that the child wrote to stderr, 20 at most."""
         return self._stream.stderr_tail or None if isinstance(self._stream, ChildProcess) else None
 
     async def aclose(self) -> None:
@@ -177,7 +184,10 @@ class StreamTransport:
                 data = await self._stream.receive_some()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
-            for line in self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof():
+            lines = self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof()
+            for number, line in enumerate(lines, 1):
+                if number % _AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
                 message = self._decode(line)
                 if not data and isinstance(message, MalformedMessage):
                     # Not a bad answer, but the beginning of one: who waits for it is told that the connection ended.

@@ -1,7 +1,8 @@
 """Being told of changes: `subscriptions/listen` (2026-07-28), or `resources/subscribe` and the notices of a session.
 
 A change says that something is different now, not how often it became so: changes that were not taken yet are kept once
-each. So a slow reader loses nothing that matters, and needs no bound.
+each, and a slow reader loses nothing that matters. Only what lies below a watched resource has no end: with too many
+changes there, or URIs that are too long, the watched resource itself counts as changed, with all that is below it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.errors import McpError
+    from mcp_core.limits import Limits
     from mcp_core.methods import NotificationRow
     from mcp_core.types import SubscriptionFilter
 
@@ -72,12 +74,17 @@ class Changes:
     """What changed, as it happens: an asynchronous iterator. Made by `Client.listen`.
 
     It ends when the server ends the subscription; it raises `ConnectionEnded` when the connection is lost.
+
+    Args:
+        wanted: What is watched.
+        limits: `watched_resources` bounds the changes below the watched resources that wait, `uri_chars` their URIs.
     """
 
-    def __init__(self, wanted: SubscriptionFilter) -> None:
+    def __init__(self, wanted: SubscriptionFilter, limits: Limits) -> None:
         self.granted: SubscriptionFilter = wanted
         """What the server promised to tell. It may be less than what was asked for."""
         self._wanted: Final = wanted
+        self._limits: Final = limits
         self._pending: dict[Change, None] = {}
         self._news = trio.Event()
         self._over = False
@@ -107,8 +114,12 @@ class Changes:
         uri = event.params.uri if isinstance(event.params, ResourceUpdatedNotificationParams) else None
         if uri is None and getattr(self._wanted, _MEMBERS.get(kind, ""), False) is not True:
             return
-        if uri is not None and not self._covers(uri):
-            return
+        if uri is not None:
+            watched = self._watched(uri)
+            if watched is None:
+                return
+            if len(self._pending) >= self._limits.watched_resources or len(uri) > self._limits.uri_chars:
+                uri = watched
         self._pending[Change(kind, uri)] = None
         self._news.set()
 
@@ -132,6 +143,8 @@ class Changes:
             self._error = error
             self._news.set()
 
-    def _covers(self, uri: str) -> bool:
+    def _watched(self, uri: str) -> str | None:
+        """Return the watched URI that `uri` is or lies below, or `None`."""
         watched = self._wanted.resource_subscriptions or ()
-        return any(uri == each or uri.startswith(each if each.endswith("/") else each + "/") for each in watched)
+        below = (each for each in watched if uri.startswith(each if each.endswith("/") else each + "/"))
+        return uri if uri in watched else next(below, None)

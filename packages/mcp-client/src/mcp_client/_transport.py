@@ -82,7 +82,7 @@ class Transport(Protocol):
 
     @property
     def stderr_tail(self) -> str | None:
-        """The end of what the server wrote to stderr; `None` where it has none."""
+        """The last lines that the server wrote to stderr, 20 at most; `None` where it has none."""
 
     def opener(self, link: Link) -> Opener:
         """What opens a connection over this transport."""

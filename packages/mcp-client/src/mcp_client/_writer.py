@@ -28,6 +28,7 @@ class JoiningWriter:
         limit: How many bytes may wait.
         write_now: Writes as many bytes as the other end takes at once and returns their number, or raises
             `BlockingIOError`; `None` where there is no such thing.
+        on_broken: Is called once, at the first write that fails. Nothing is written after it.
     """
 
     def __init__(
@@ -35,16 +36,18 @@ class JoiningWriter:
         send_all: Callable[[bytes | memoryview], Awaitable[None]],
         limit: int,
         write_now: Callable[[bytes], int] | None = None,
+        on_broken: Callable[[], None] | None = None,
     ) -> None:
         self._send_all: Final = send_all
         self._limit: Final = limit
         self._write_now: Final = write_now
+        self._on_broken: Final = on_broken
         self._waiting: list[bytes | memoryview] = []
         self._size = 0
         self._unbidden = 0
         self._busy = False
         self._closed = False
-        self._broken = False
+        self._failure: Exception | None = None
         self._wake = trio.Event()
         self._room = trio.Event()
         self._over = trio.Event()
@@ -59,13 +62,23 @@ class JoiningWriter:
                     return
                 self._wake = trio.Event()
                 await self._wake.wait()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._broken = True
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            self._break(failure)
         finally:
             # Nobody writes any more, so whoever waits for room must not.
             self._closed = True
             self._room.set()
             self._over.set()
+
+    def _break(self, failure: Exception) -> None:
+        self._failure = failure
+        self._closed = True
+        self._waiting.clear()
+        self._size = self._unbidden = 0
+        self._room.set()
+        self._wake.set()
+        if self._on_broken is not None:
+            self._on_broken()
 
     async def _write(self) -> None:
         data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
@@ -108,9 +121,11 @@ class JoiningWriter:
         if not more and self._write_now is not None and not self._busy and not self._waiting:
             try:
                 written = self._write_now(data)
-            except OSError:
-                # Full, or broken: the task that writes will find out which.
+            except BlockingIOError:
                 written = 0
+            except OSError as failure:
+                self._break(failure)
+                return 0
         if written == len(data):
             return 0
         # A view: to copy the rest of a long message would cost as much as to write it.
@@ -119,6 +134,11 @@ class JoiningWriter:
         self._size += len(rest)
         self._wake.set()
         return len(rest)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes wait to be written."""
+        return self._size
 
     @property
     def overdue(self) -> bool:
@@ -143,8 +163,13 @@ class JoiningWriter:
 
     @property
     def broken(self) -> bool:
-        """The other end is gone."""
-        return self._broken
+        """Whether a write has failed."""
+        return self._failure is not None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the first write that failed did; `None` as long as none has."""
+        return self._failure
 
     async def wait_over(self) -> None:
         """Waits until `run` has ended."""

@@ -10,11 +10,18 @@ from mcp_core.oauth.records import ClientRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_client._host_config import ServerConfig
+    from mcp_client._host_config import AuthConfig, ServerConfig
     from mcp_client.auth._stores import CredentialStore
     from mcp_client.auth.user_agents import UserAgent
 
-__all__ = ["configured_auth"]
+__all__ = ["client_records", "configured_auth"]
+
+
+def client_records(known: AuthConfig | None) -> list[ClientRecord]:
+    """Return the client that a file names for a server, as `OAuth` takes it."""
+    if known is None or known.client_id is None:
+        return []
+    return [ClientRecord(client_id=known.client_id, issuer=None, client_secret=known.client_secret)]
 
 
 def configured_auth(
@@ -36,13 +43,11 @@ def configured_auth(
         if any(name.lower() == "authorization" for name in server.headers):
             return None
         known = server.auth
-        client = None if known is None or known.client_id is None else known.client_id
-        secret = None if known is None else known.client_secret
         return OAuth(
             client_name,
             store=store,
             user_agent=user_agent,
-            credentials=() if client is None else [ClientRecord(client_id=client, issuer=None, client_secret=secret)],
+            credentials=client_records(known),
             scopes=None if known is None else known.scopes,
         )
 

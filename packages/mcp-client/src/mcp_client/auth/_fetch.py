@@ -16,6 +16,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urljoin
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.addresses import Address, AddressClass
     from mcp_core.oauth.steps import Pairs, Request
 
-__all__ = ["GuardedFetch", "networks_around"]
+__all__ = ["GuardedFetch", "Surroundings", "surroundings"]
 
 _SECONDS: Final = 5.0
 """How long one answer may take, from the name to the end of the body."""
@@ -56,18 +57,34 @@ _AGENT: Final = ("User-Agent", "mcp-client")
 """Some gateways turn away requests that do not say who makes them."""
 
 
-async def networks_around(site: Site) -> frozenset[AddressClass]:
-    """Where URLs from peers may lead, by the addresses of the MCP server; by its URL alone where a proxy resolves it."""
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """Where the MCP server is, and where its word may therefore lead."""
+
+    networks: frozenset[AddressClass]
+    """The classes of addresses that may be reached."""
+    addresses: tuple[Address, ...] = ()
+    """The addresses of the server; empty where they were not looked up."""
+
+
+async def surroundings(site: Site) -> Surroundings:
+    """Look up the addresses of the MCP server, and decide where URLs from peers may lead.
+
+    A server on an inner network may name others there. So the decision counts all addresses: those that the name has now, and
+    those that connections were made to. A public server cannot open this machine by having its name changed (DNS
+    rebinding), as the classes then differ. Where a proxy resolves the name, or there is no answer, the URL decides alone.
+    """
     server = parse_url(site.url, what="server URL")
+    by_url = Surroundings(networks=networks_of(server))
     through_proxy = Proxies(site.proxies, os.environ).of(parse_http_url(site.url)) is not None
     if through_proxy or server.address is not None:
-        return networks_of(server)
+        return by_url
     try:
         with trio.fail_after(_SECONDS):
             addresses = await _resolve(server.host, server.port)
     except (OSError, trio.TooSlowError):
-        return networks_of(server)
-    return reachable(addresses)
+        return by_url
+    return Surroundings(networks=reachable((*addresses, *site.addresses())), addresses=addresses)
 
 
 async def _resolve(host: str, port: int) -> tuple[Address, ...]:
@@ -82,13 +99,15 @@ class GuardedFetch:
     Args:
         site: The connection that the tokens are for: its proxies hold, and whom it trusts.
         networks: Which addresses may be reached.
+        addresses: Those of the server, if `networks` follows from them: its name is not resolved again.
     """
 
-    def __init__(self, site: Site, networks: frozenset[AddressClass]) -> None:
+    def __init__(self, site: Site, networks: frozenset[AddressClass], *, addresses: Sequence[Address] = ()) -> None:
         self._site: Final = site
         self._server: Final = parse_url(site.url, what="server URL")
         self.networks: Final = networks
         """Which addresses may be reached."""
+        self._addresses: Final = tuple(addresses)
         self._proxies: Final = Proxies(site.proxies, os.environ)
         self._pools: Final[dict[tuple[bool, bool], HttpPool]] = {}
 
@@ -145,13 +164,13 @@ class GuardedFetch:
                 proxies=self._site.proxies,
                 limits=self._site.limits,
                 connect_seconds=_SECONDS,
-                connect=self._connect if guarded else None,
+                connect=partial(self._connect, own=own) if guarded else None,
             )
         return pool
 
-    async def _connect(self, host: str, port: int) -> trio.SocketStream:
+    async def _connect(self, host: str, port: int, *, own: bool) -> trio.SocketStream:
         """Connects to a name whose addresses may all be reached. Raises `OSError`."""
-        addresses = await _resolve(host, port)
+        addresses = (self._addresses if own else ()) or await _resolve(host, port)
         for address in addresses:
             found = classify(address)
             if found not in self.networks:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import attrs
 import trio
 
-from mcp_client.auth._fetch import GuardedFetch, networks_around
+from mcp_client.auth._fetch import GuardedFetch, Surroundings, surroundings
 from mcp_core.errors import AuthorizationError, AuthorizationRefused, McpError
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.grants import AuthorizationCode
@@ -163,7 +163,8 @@ class Login:
         Raises:
             McpError: There are none. What is kept is as it was, unless the authorization server declared it void.
         """
-        fetch = GuardedFetch(self._site, await self._networks())
+        around = await self._surroundings()
+        fetch = GuardedFetch(self._site, around.networks, addresses=around.addresses)
         try:
             # Raised out here: the user agent may have a nursery around its block, which would wrap it.
             failed = await self._with_browser(wanted, fetch)
@@ -174,14 +175,15 @@ class Login:
             await self._forget(failed)
             raise failed.error
 
-    async def _networks(self) -> frozenset[AddressClass]:
+    async def _surroundings(self) -> Surroundings:
         options = self._options
         if options.networks is not None:
-            return options.networks
-        around = await networks_around(self._site)
+            return Surroundings(networks=options.networks)
+        around = await surroundings(self._site)
         if options.authorization_server is None:
             return around
-        return around | networks_of(check_browser_url(options.authorization_server, what="authorization_server"))
+        named = networks_of(check_browser_url(options.authorization_server, what="authorization_server"))
+        return attrs.evolve(around, networks=around.networks | named)
 
     async def _with_browser(self, wanted: Wanted, fetch: GuardedFetch) -> Failed | None:
         options = self._options

@@ -11,7 +11,7 @@ import trio
 
 from mcp_client._authorizer import Site
 from mcp_client._nursery import open_private_nursery
-from mcp_client.auth._fetch import GuardedFetch, networks_around
+from mcp_client.auth._fetch import GuardedFetch, Surroundings, surroundings
 from mcp_core.errors import DiscoveryFailed, TokenRefused
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.discovery import Discovery
@@ -65,13 +65,16 @@ async def revoke(
             proxies=proxies,
             limits=CLIENT_LIMITS,
         )
-        allowed = await networks_around(site) if networks is None else networks
-        fetch = GuardedFetch(site, allowed)
+        around = await surroundings(site) if networks is None else Surroundings(networks=networks)
+        fetch = GuardedFetch(site, around.networks, addresses=around.addresses)
         try:
             found = await _found(
-                Discovery(tokens.server_url, networks=allowed, authorization_server=tokens.issuer, legacy=False), fetch
+                Discovery(
+                    tokens.server_url, networks=around.networks, authorization_server=tokens.issuer, legacy=False
+                ),
+                fetch,
             )
-            await _ask(fetch, found, tokens, allowed, signer)
+            await _ask(fetch, found, tokens, around.networks, signer)
         finally:
             with trio.CancelScope(shield=True):
                 await fetch.aclose()

@@ -1,0 +1,73 @@
+"""A client that `test_stopped` stops and continues: it says on stdout what happens to it, one JSON value a line.
+
+Usage: stopped_client.py URL REVISION
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable
+
+import trio
+
+from mcp_client import Client, Handlers, open_http
+from mcp_core.errors import ConnectionEnded, McpError
+from mcp_core.revisions import REVISIONS
+from mcp_core.types import CallToolResult, LoggingMessageNotificationParams
+
+WATCHED = "test://watched"
+LAST = WATCHED + "/last"
+
+
+def say(what: str, of: str = "") -> None:
+    """Write one line for the test."""
+    sys.stdout.write(json.dumps([what, of]) + "\n")
+    sys.stdout.flush()
+
+
+async def watch(client: Client) -> None:
+    """Listen, and again after each loss of the stream, until the last change came."""
+    while True:
+        try:
+            async with client.listen(uris=[WATCHED]) as changes:
+                say("listening")
+                async for change in changes:
+                    if change.uri == LAST:
+                        say("last change")
+                        return
+        except ConnectionEnded as error:
+            say("stream lost", type(error).__name__)
+
+
+async def outcome_of(name: str, call: Awaitable[CallToolResult]) -> None:
+    """Wait for a call, and say what became of it."""
+    try:
+        result = await call
+    except McpError as error:
+        say(f"outcome of {name}", type(error).__name__)
+    else:
+        say(f"outcome of {name}", "error" if result.is_error else "result")
+
+
+async def main(url: str, revision: str) -> None:
+    """Have one call that streams, two that wait, and a subscription."""
+    flooding = trio.Event()
+
+    def log(_: LoggingMessageNotificationParams) -> None:
+        flooding.set()
+
+    handlers = Handlers(log=log)
+    opening = open_http(url, revisions=[REVISIONS[revision]], handlers=handlers, log_level="info")
+    async with opening as client, trio.open_nursery() as nursery:
+        nursery.start_soon(watch, client)
+        nursery.start_soon(outcome_of, "flood", client.call_tool("flood"))
+        for number in range(2):
+            nursery.start_soon(outcome_of, f"hold {number}", client.call_tool("hold"))
+        await flooding.wait()
+        say("flooding")
+    say("closed")
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1], sys.argv[2])

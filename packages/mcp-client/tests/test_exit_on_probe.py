@@ -1,0 +1,341 @@
+"""Servers that end when the first message is not `initialize`, as those made with rmcp before version 3 do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from mcp_client import Deadlines, Grace, Restart, open_group, open_stdio
+from mcp_client._command import StdioParameters
+from mcp_client._legacy_commands import LegacyCommands
+from mcp_core.errors import ConnectionEnded, McpError, ProcessFailed, RequestFailed, RequestTimeout
+from mcp_core.revisions import LATEST_LEGACY, R2025_06_18, R2026_07_28, Era
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mcp_client._open import Opening
+    from mcp_core.revisions import Revision
+
+SERVER = """
+import json, os, sys, time
+
+directory = sys.argv[1]
+
+def note(text):
+    with open(directory + "/log", "a") as file:
+        file.write(text + "\\n")
+
+def answer(message, **answer):
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+
+def end(how, message):
+    print("did not expect", message["method"], file=sys.stderr, flush=True)
+    if how == "answer":
+        answer(message, error={"code": -32600, "message": "expected initialize"})
+        sys.exit(1)
+    if how == "stdout":
+        os.close(1)
+        sys.stdin.read()
+        sys.exit(0)
+    elif how == "stdin":
+        os.close(0)
+        time.sleep(60)
+    elif how == "signal":
+        os.kill(os.getpid(), 9)
+    sys.exit(int(how))
+
+with open(directory + "/lives") as file:
+    life, *others = file.read().split()
+if others:
+    with open(directory + "/lives", "w") as file:
+        file.write(" ".join(others))
+life, _, how = life.partition(":")
+note("start %d" % os.getpid())
+if life == "dead":
+    print("no database", file=sys.stderr, flush=True)
+    sys.exit(int(how))
+if life == "slow":
+    # It reads nothing until `initialize` was sent as well.
+    lines = [sys.stdin.readline(), sys.stdin.readline()]
+    end(how, json.loads(lines[0]))
+opened = False
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message["method"]
+    note(method)
+    if method == "initialize":
+        if life == "silent":
+            continue
+        if life in ("refusing", "modern"):
+            answer(message, error={"code": -32603, "message": "out of order"})
+            continue
+        if life == "doomed":
+            end(how, message)
+        opened = True
+        info = {"name": "small", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        answer(message, result={"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+    elif life == "modern":
+        result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+        answer(message, result=result)
+    elif not opened:
+        end(how, message)
+    elif method == "tools/call":
+        if message["params"]["name"] == "exit":
+            sys.exit(0)
+        answer(message, result={"content": []})
+"""
+
+PROBE, INITIALIZE, INITIALIZED = "server/discover", "initialize", "notifications/initialized"
+PATIENT = Grace(close_stdin=60, terminate=60, kill=60)
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Program:
+    """A server that is another one at each start, and writes down when it is started and what it reads.
+
+    Its lives: `strict:HOW` serves, and ends when something comes before `initialize`; `dead:STATUS` ends at once;
+    `slow:HOW` ends when it has read two messages; `doomed:HOW` ends at the first message; `silent:HOW` and
+    `refusing:HOW` do not answer `initialize`, or answer it by an error; `modern` speaks 2026-07-28 only.
+    """
+
+    def __init__(self, directory: Path, *lives: str) -> None:
+        self._log = directory / "log"
+        self._log.touch()
+        self._lives = directory / "lives"
+        self.become(*lives)
+        self.command = [sys.executable, "-I", "-S", "-c", SERVER, str(directory)]
+
+    def become(self, *lives: str) -> None:
+        """What it is at the next starts; the last life is repeated."""
+        self._lives.write_text(" ".join(lives))
+
+    def open(
+        self,
+        *,
+        grace: Grace = PATIENT,
+        deadlines: Deadlines | None = None,
+        on_stderr: Callable[[str], None] | None = None,
+        revisions: Sequence[Revision] | None = None,
+    ) -> Opening:
+        """A connection to it."""
+        deadlines = deadlines or Deadlines()
+        if revisions is None:
+            return open_stdio(self.command, grace=grace, deadlines=deadlines, on_stderr=on_stderr)
+        return open_stdio(self.command, grace=grace, deadlines=deadlines, on_stderr=on_stderr, revisions=revisions)
+
+    async def fail(
+        self, kind: type[McpError], *, deadlines: Deadlines | None = None, revisions: Sequence[Revision] | None = None
+    ) -> McpError:
+        """Opens a connection, which fails."""
+        with pytest.raises(kind) as caught:
+            async with self.open(deadlines=deadlines, revisions=revisions):
+                raise AssertionError("it was never opened")
+        return caught.value
+
+    @property
+    def lines(self) -> list[str]:
+        """What was written down, without the ids of the processes."""
+        return [line.split(" ")[0] for line in self._log.read_text().splitlines()]
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were started."""
+        return [int(line.split(" ")[1]) for line in self._log.read_text().splitlines() if line.startswith("start ")]
+
+    @property
+    def alive(self) -> list[int]:
+        """Those that run."""
+        return [pid for pid in self.pids if runs(pid)]
+
+
+@pytest.mark.parametrize("how", ["0", "1", "signal", "stdout", "answer"])
+async def test_server_that_ends_on_the_probe_is_started_again_and_initialized(tmp_path: Path, how: str) -> None:
+    program = Program(tmp_path, f"strict:{how}")
+    stderr: list[str] = []
+    async with program.open(on_stderr=stderr.append) as client:
+        assert client.revision is LATEST_LEGACY
+        assert (await client.call_tool("a")).content == ()
+        first, second = program.pids
+        assert program.alive == [second]
+    assert program.lines == ["start", PROBE, "start", INITIALIZE, INITIALIZED, "tools/call"]
+    assert program.alive == []
+    assert first != second
+    # The stderr of the first process was read to its end.
+    assert stderr == [f"did not expect {PROBE}"]
+
+
+async def test_server_that_stops_reading_on_the_probe_is_started_again(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:stdin")
+    async with program.open(grace=Grace(close_stdin=0.01, terminate=60, kill=60)) as client:
+        assert client.revision is LATEST_LEGACY
+    assert program.lines == ["start", PROBE, "start", INITIALIZE, INITIALIZED]
+    assert program.alive == []
+
+
+async def test_slow_server_that_ends_on_a_probe_without_answer_is_started_again(tmp_path: Path) -> None:
+    program = Program(tmp_path, "slow:1", "strict:1")
+    async with program.open(deadlines=Deadlines(probe=0.01)) as client:
+        assert client.revision is LATEST_LEGACY
+    assert program.lines == ["start", "start", INITIALIZE, INITIALIZED]
+    assert program.alive == []
+
+
+async def test_command_that_ended_on_the_probe_is_not_probed_when_opened_again(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1")
+    async with program.open():
+        pass
+    async with program.open() as client:
+        assert client.revision is LATEST_LEGACY
+    assert program.lines == ["start", PROBE, "start", INITIALIZE, INITIALIZED, "start", INITIALIZE, INITIALIZED]
+
+
+async def test_lost_connection_of_a_group_is_restarted_without_a_probe(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1")
+    async with open_group({"it": program.open}, restart=Restart(delay=0.01)) as group:
+        client = group["it"].client
+        with pytest.raises(ConnectionEnded):
+            await client.call_tool("exit")
+        await client.wait_ended()
+        while group["it"].state != "connected" or group["it"].client is client:
+            await trio.lowlevel.checkpoint()
+        assert (await group["it"].client.call_tool("a")).content == ()
+    assert program.lines.count(PROBE) == 1
+    assert len(program.pids) == 3
+    assert program.alive == []
+
+
+async def test_remembered_command_that_speaks_the_modern_era_now_is_understood(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1")
+    async with program.open():
+        pass
+    program.become("modern")
+    async with program.open() as client:
+        assert client.revision is R2026_07_28
+
+
+async def test_remembered_command_that_fails_is_forgotten(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1")
+    async with program.open():
+        pass
+    program.become("dead:3", "strict:1")
+    error = await program.fail(ConnectionEnded)
+    assert "exited with status 3" in str(error)
+    async with program.open() as client:
+        assert client.revision is LATEST_LEGACY
+    assert program.lines[-5:] == ["start", PROBE, "start", INITIALIZE, INITIALIZED]
+
+
+async def test_server_that_ends_on_both_requests_is_reported_with_both_attempts(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1", "doomed:2")
+    error = await program.fail(ConnectionEnded)
+    first, second = error.circumstances.attempts
+    assert f"sent {PROBE}" in first
+    assert "exited with status 1" in first
+    assert f"did not expect {PROBE}" in first
+    assert f"sent {INITIALIZE}" in second
+    assert "exited with status 2" in second
+    assert error.circumstances.stderr_tail == f"did not expect {INITIALIZE}\n"
+    shown = str(error)
+    assert "revisions=" in shown
+    assert first in shown
+    assert second in shown
+    assert program.lines == ["start", PROBE, "start", INITIALIZE]
+    assert program.alive == []
+
+
+async def test_server_that_dies_on_start_is_reported_with_both_attempts(tmp_path: Path) -> None:
+    program = Program(tmp_path, "dead:4")
+    for starts in (2, 4):
+        # Nothing is learned from it, so it is probed each time.
+        error = await program.fail(ConnectionEnded)
+        assert "exited with status 4" in error.message
+        assert len(error.circumstances.attempts) == 2
+        assert all("exited with status 4" in attempt for attempt in error.circumstances.attempts)
+        assert error.circumstances.stderr_tail == "no database\n"
+        assert len(program.pids) == starts
+    assert program.alive == []
+
+
+async def test_refusal_of_initialize_after_a_restart_is_reported_with_both_attempts(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1", "refusing:2")
+    error = await program.fail(RequestFailed)
+    assert error.message == "out of order"
+    assert len(error.circumstances.attempts) == 2
+    assert program.alive == []
+
+
+async def test_program_that_cannot_be_started_again_is_reported_with_both_attempts(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1")
+    script = tmp_path / "server"
+    script.write_text(f"#!{sys.executable}\n{SERVER}\n".replace("\ndirectory", "\nos.remove(__file__)\ndirectory"))
+    script.chmod(0o700)
+    program.command = [str(script), str(tmp_path)]
+    error = await program.fail(ProcessFailed)
+    assert len(error.circumstances.attempts) == 2
+    assert len(program.pids) == 1
+
+
+async def test_connect_deadline_covers_both_starts(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1", "silent:1")
+    error = await program.fail(RequestTimeout, deadlines=Deadlines(connect=2))
+    assert "the connect deadline of 2 s passed" in error.message
+    assert isinstance(error, RequestTimeout)
+    assert error.seconds == 2
+    assert len(error.circumstances.attempts) == 2
+    assert program.alive == []
+
+
+@pytest.mark.parametrize("revision", [R2026_07_28, R2025_06_18])
+async def test_server_that_ends_is_started_once_where_one_era_is_spoken(tmp_path: Path, revision: Revision) -> None:
+    program = Program(tmp_path, "doomed:1")
+    error = await program.fail(ConnectionEnded, revisions=[revision])
+    assert error.circumstances.attempts == ()
+    assert len(program.pids) == 1
+
+
+async def test_closing_while_the_server_is_started_again_leaves_no_process(tmp_path: Path) -> None:
+    program = Program(tmp_path, "strict:1", "silent:1")
+    opening = program.open()
+    async with trio.open_nursery() as nursery:
+
+        async def connect() -> None:
+            with pytest.raises(ConnectionEnded, match="closed while it was connecting"):
+                async with opening:
+                    raise AssertionError("it was never opened")
+
+        nursery.start_soon(connect)
+        while INITIALIZE not in program.lines:
+            await trio.lowlevel.checkpoint()
+        await opening.aclose()
+    assert len(program.pids) == 2
+    assert program.alive == []
+
+
+def test_legacy_commands_are_bounded_and_told_apart_by_working_directory() -> None:
+    commands = LegacyCommands(most=2)
+    first, second, third = (StdioParameters(command=[name]) for name in "abc")
+    for parameters in (first, second, first, third):
+        commands.learn(parameters)
+    assert len(commands) == 2
+    assert [commands.era(parameters) for parameters in (first, second, third)] == [Era.LEGACY, None, Era.LEGACY]
+    assert commands.era(StdioParameters(command=["a"], cwd="/")) is None
+    commands.era(first)
+    commands.learn(second)
+    assert commands.era(third) is None
+    commands.forget(first)
+    commands.forget(first)
+    assert commands.era(first) is None

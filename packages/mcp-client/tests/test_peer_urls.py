@@ -1,0 +1,256 @@
+"""Every URL that a server or its authorization server names, with a name that leads into the network of the client.
+
+The Internet of these tests is a resolver for names, and one TLS server behind the address `PUBLIC_ADDRESS`. Connections are made
+on loopback sockets; which address each was meant for is recorded.
+"""
+
+from __future__ import annotations
+
+import ast
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final, Literal
+
+import attrs
+import pytest
+import trio
+import trustme
+from auth_world import Person, World, call, oauth
+from zoo import Asked, Reply, serving
+
+import mcp_client
+from mcp_client import open_http
+from mcp_core.errors import McpError
+from mcp_core.jsonrpc.messages import JsonObject
+
+Found = (
+    tuple[Literal[socket.AddressFamily.AF_INET], socket.SocketKind, int, str, tuple[str, int]]
+    | tuple[
+        Literal[socket.AddressFamily.AF_INET6],
+        socket.SocketKind,
+        int,
+        str,
+        tuple[str, int, int, int] | tuple[int, bytes],
+    ]
+)
+"""What `getaddrinfo` returns of one address."""
+
+PUBLIC_ADDRESS: Final = "93.184.216.34"
+SERVER: Final = "https://mcp.example/mcp"
+DOCUMENT: Final = "/.well-known/oauth-protected-resource/mcp"
+METADATA: Final = "/.well-known/oauth-authorization-server"
+
+INNER: Final = (
+    ["127.0.0.1"], ["::1"], ["0.0.0.0"], ["10.0.0.1"], ["fd12::1"], ["100.64.0.1"], ["169.254.169.254"], ["::ffff:127.0.0.1"],
+    ["64:ff9b::7f00:1"], ["64:ff9b::a9fe:a9fe"], ["2002:7f00:1::"], [PUBLIC_ADDRESS, "10.0.0.1"], ["10.0.0.1", PUBLIC_ADDRESS],
+)  # fmt: skip
+"""What the name of an attacker resolves to."""
+
+SPELT: Final = (
+    "localhost", "localhost.", "x.localhost", "127.0.0.1", "127.0.0.1.", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "0", "0.0.0.0",
+    "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "10.0.0.1", "169.254.169.254", "[fd00:ec2::254]", "2852039166",
+)  # fmt: skip
+"""Hosts that need no resolution, or that some resolvers take for addresses."""
+
+PLACES: Final = (
+    "challenge", "resource metadata", "redirect of the resource metadata", "redirect of the server metadata", "registration_endpoint",
+    "token_endpoint", "revocation_endpoint", "redirect of the registration", "redirect of the token", "redirect of the MCP server",
+)  # fmt: skip
+"""Where a peer names a URL that the client may request. Icons, resources, skills and elicitations are named to the application."""
+
+
+@attrs.define
+class Naming(World):
+    """A server and an authorization server that name one URL of an attacker's choice."""
+
+    place: str = ""
+    named: str = ""
+
+    async def answer(self, asked: Asked, reply: Reply) -> None:
+        path = asked.target
+        redirects = {
+            "redirect of the resource metadata": DOCUMENT,
+            "redirect of the server metadata": METADATA,
+            "redirect of the registration": "/register",
+            "redirect of the token": "/token",
+            "redirect of the MCP server": "/mcp",
+        }
+        if redirects.get(self.place) == path:
+            await reply.body(307, headers={"Location": f"{self.named}/x"})
+        elif self.place == "challenge" and path == "/mcp":
+            await reply.body(401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{self.named}{DOCUMENT}"'})
+        elif self.place == "resource metadata" and path == DOCUMENT:
+            await reply.json({"resource": self.url, "authorization_servers": [self.named]})
+        elif path == METADATA:
+            metadata: JsonObject = {
+                "issuer": self.issuer,
+                "authorization_endpoint": f"{self.issuer}/authorize",
+                "token_endpoint": f"{self.issuer}/token",
+                "registration_endpoint": f"{self.issuer}/register",
+                "revocation_endpoint": f"{self.issuer}/revoke",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+            }
+            if self.place in metadata:
+                metadata[self.place] = f"{self.named}/x"
+            await reply.json(metadata)
+        else:
+            await super().answer(asked, reply)
+
+
+@attrs.define
+class Internet(trio.abc.HostnameResolver):
+    """Names, and a way to the one server that there is."""
+
+    world: Naming
+    tls: ssl.SSLContext
+    names: dict[str, list[list[str]]] = attrs.field(factory=dict)
+    dialled: list[tuple[str, int]] = attrs.field(factory=list)
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Found]:
+        assert host is not None
+        turns = self.names.get(host.decode().rstrip("."), [[PUBLIC_ADDRESS]])
+        found = turns.pop(0) if len(turns) > 1 else turns[0]
+        assert isinstance(port, int)
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port, 0, 0))
+            if ":" in address
+            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in found
+        ]
+
+    async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
+        raise AssertionError
+
+    async def log_in(self) -> None:
+        """Connect, log in, call a tool and have the tokens revoked, as far as that goes."""
+        person = Person(self.world)
+        auth = oauth(self.world, person)
+        async with open_http(SERVER, auth=auth, tls=self.tls, proxies=False) as client:
+            await call(client)
+        await auth.log_out(SERVER, tls=self.tls, proxies=False)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
+    trusting, context = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.configure_trust(trusting)
+    authority.issue_cert(*(f"{name}.example" for name in ("mcp", "inner", "moving"))).configure_cert(context)
+    it = Internet(Naming(), trusting)
+    real = trio.open_tcp_stream
+    before = trio.socket.set_custom_hostname_resolver(it)
+    try:
+        async with serving(it.world.answer, tls=context) as server:
+            here = int(server.url.rpartition(":")[2].removesuffix("/mcp"))
+            it.world.origin, it.world.url = "https://mcp.example", SERVER
+
+            async def connect(host: str, port: int) -> trio.SocketStream:
+                found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                address = str(found[0][4][0])
+                it.dialled.append((address, port))
+                if address != PUBLIC_ADDRESS:
+                    raise OSError(111, "Connection refused")
+                stream = await real("127.0.0.1", here)
+                monkeypatch.setattr(stream.socket, "getpeername", lambda: (PUBLIC_ADDRESS, port))
+                return stream
+
+            monkeypatch.setattr("trio.open_tcp_stream", connect)
+            yield it
+    finally:
+        trio.socket.set_custom_hostname_resolver(before)
+
+
+async def test_a_login_succeeds_where_all_names_are_public(internet: Internet) -> None:
+    await internet.log_in()
+    assert internet.world.revoked
+    assert set(internet.dialled) == {(PUBLIC_ADDRESS, 443)}
+
+
+@pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("addresses", INNER, ids=",".join)
+async def test_a_named_url_whose_name_leads_inside_is_not_requested(
+    place: str, addresses: list[str], internet: Internet
+) -> None:
+    internet.names["inner.example"] = [addresses]
+    internet.world.place, internet.world.named = place, "https://inner.example"
+    with pytest.raises(McpError):
+        await internet.log_in()
+    assert set(internet.dialled) == {(PUBLIC_ADDRESS, 443)}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("scheme", "host"), [("http", "localhost"), ("http", "127.0.0.1"), *(("https", each) for each in SPELT)]
+)
+async def test_a_named_url_that_is_spelt_to_lead_inside_is_not_requested(
+    place: str, scheme: str, host: str, internet: Internet
+) -> None:
+    internet.names[host.rstrip(".")] = [["127.0.0.1"]]
+    internet.world.place, internet.world.named = place, f"{scheme}://{host}:9200"
+    with pytest.raises(McpError):
+        await internet.log_in()
+    assert set(internet.dialled) == {(PUBLIC_ADDRESS, 443)}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_server_that_moves_inside_for_one_look_opens_nothing(place: str, internet: Internet) -> None:
+    # The MCP connection, the look at the name, what comes after it.
+    internet.names["mcp.example"] = [[PUBLIC_ADDRESS], ["127.0.0.1"], [PUBLIC_ADDRESS]]
+    internet.names["localhost"] = [["127.0.0.1"]]
+    internet.world.place, internet.world.named = place, "http://localhost:9200"
+    with pytest.raises(McpError):
+        await internet.log_in()
+    # At most the server's own origin is asked where its name led.
+    assert set(internet.dialled) <= {(PUBLIC_ADDRESS, 443), ("127.0.0.1", 443)}
+
+
+# --- every place that can make a connection --------------------------------------------------------------------------
+
+REACHING: Final = {
+    "_cli_diagnosis.py": {"GuardedFetch": 1},
+    "_http_addresses.py": {"open_tcp_stream": 1},
+    "_open_http.py": {"HttpPool": 1},
+    "auth/_fetch.py": {"getaddrinfo": 1, "HttpPool": 1, "open_tcp_stream": 1},
+    "auth/_login.py": {"GuardedFetch": 1},
+    "auth/_loopback.py": {"open_tcp_listeners": 2},
+    "auth/_revocation.py": {"GuardedFetch": 1},
+}
+"""By module, the calls that resolve a name, listen, or make a connection. `_open_http` asks the URL that the user gave, and
+`GuardedFetch` what peers name. A call that is new here needs a row in `PLACES`, unless the user gives the URL."""
+
+NETWORK_CALLS: Final = frozenset({
+    "GuardedFetch", "HttpPool", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
+    "connect_tcp", "create_connection", "open_connection", "urlopen", "HTTPConnection", "HTTPSConnection", "AsyncClient", "ClientSession",
+    "AsyncConnectionPool", "ConnectionPool",
+})  # fmt: skip
+
+
+def test_every_call_that_can_reach_the_network_is_known() -> None:
+    folder = Path(mcp_client.__file__).parent
+    found: dict[str, dict[str, int]] = {}
+    for path in sorted(folder.rglob("*.py")):
+        names = Counter[str]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                names[name] += name in NETWORK_CALLS
+        if +names:
+            found[path.relative_to(folder).as_posix()] = dict(+names)
+    assert found == REACHING

@@ -1,0 +1,161 @@
+"""A client process that is stopped in the middle of its streams, and continued when the server has given them up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+from stopped_client import LAST, WATCHED
+
+from mcp_core.limits import Limits
+from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
+from mcp_server import Context, HostTimeouts, Server, serve_http
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
+
+PROGRAM: Final = Path(__file__).with_name("stopped_client.py")
+PIECE: Final = "x" * 4_000
+PIECES: Final = 6_000
+"""Together 24 MB: more than the kernel keeps for both ends of a connection."""
+
+
+class Drops(logging.Handler):
+    """Counts the connections that the server gives up because their clients take nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.count = 0
+        self.changed = trio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "HostTimeouts.stall" in record.getMessage():
+            self.count += 1
+            self.changed.set()
+            self.changed = trio.Event()
+
+    async def wait_for(self, count: int) -> None:
+        while self.count < count:
+            await self.changed.wait()
+
+
+class Lines:
+    """What the client said, and waiting for it."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.said: list[tuple[str, str]] = []
+        self._process: Final = process
+        self._changed = trio.Event()
+
+    async def read(self) -> None:
+        assert self._process.stdout is not None
+        rest = b""
+        async for data in self._process.stdout:
+            *lines, rest = (rest + data).split(b"\n")
+            self.said += [(what, of) for what, of in map(json.loads, lines)]
+            self._changed.set()
+            self._changed = trio.Event()
+
+    async def wait_for(self, what: str, times: int = 1) -> None:
+        while Counter(said for said, _ in self.said)[what] < times:
+            await self._changed.wait()
+
+
+class World:
+    """A server whose tools send more than a stopped client can take, and that releases calls on command."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.holding = trio.Event()
+        self.stopped = trio.Event()
+        self.release = trio.Event()
+        limits = Limits(log_messages_per_second=1_000_000, watched_resources=PIECES)
+        self.server = server = Server("test", version="1", limits=limits)
+
+        @server.resource(WATCHED)
+        async def watched() -> str:
+            return "?"
+
+        @server.tool
+        async def flood(*, context: Context) -> str:
+            await context.info("begin")
+            await self.stopped.wait()
+            for _ in range(PIECES):
+                await context.info(PIECE)
+            return "done"
+
+        @server.tool
+        async def hold() -> str:
+            self.held += 1
+            if self.held == 2:
+                self.holding.set()
+            await self.release.wait()
+            return "held"
+
+    def change_much(self) -> None:
+        for number in range(PIECES):
+            self.server.resource_updated(f"{WATCHED}/{number}{PIECE}")
+
+
+@pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+async def test_client_stopped_until_server_gives_up_its_streams_recovers_with_one_outcome_each(
+    revision: Revision, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    drops = Drops()
+    log = logging.getLogger("mcp_server")
+    caplog.set_level(logging.DEBUG, "mcp_server")
+    log.addHandler(drops)
+    try:
+        with trio.fail_after(150):
+            async with trio.open_nursery() as nursery:
+                serve = partial(serve_http, world.server, "127.0.0.1:0", timeouts=HostTimeouts(stall=0.2), grace=0.1)
+                (url,) = await nursery.start(serve)
+                command = [sys.executable, str(PROGRAM), url, str(revision)]
+                process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+                lines = Lines(process)
+                nursery.start_soon(lines.read)
+                try:
+                    await play(world, drops, lines, process, revision)
+                    assert await process.wait() == 0
+                finally:
+                    process.kill()
+                nursery.cancel_scope.cancel()
+    finally:
+        log.removeHandler(drops)
+    outcomes = {what: of for what, of in lines.said if what.startswith("outcome of")}
+    assert Counter(what for what, _ in lines.said if what.startswith("outcome of")) == dict.fromkeys(outcomes, 1)
+    assert outcomes == {
+        "outcome of hold 0": "result",
+        "outcome of hold 1": "result",
+        # A session is resumed. On 2026-07-28 the loss of the stream cancels the call.
+        "outcome of flood": "result" if revision is R2025_11_25 else "ConnectionEnded",
+    }
+
+
+async def play(world: World, drops: Drops, lines: Lines, process: trio.Process, revision: Revision) -> None:
+    await lines.wait_for("listening")
+    await lines.wait_for("flooding")
+    await world.holding.wait()
+    process.send_signal(signal.SIGSTOP)
+    # Not reaped: only its state is looked at.
+    await trio.to_thread.run_sync(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    world.stopped.set()
+    world.change_much()
+    await drops.wait_for(2)
+    # What fits into the buffers of the kernel waits there.
+    world.release.set()
+    process.send_signal(signal.SIGCONT)
+    if revision is R2026_07_28:
+        await lines.wait_for("listening", times=2)
+    world.server.resource_updated(LAST)
+    await lines.wait_for("closed")
