@@ -29,7 +29,7 @@ def test_a_port_that_somebody_listens_at_is_not_free(
     try:
         listener = socket.create_server((address, free_port()), family=family)
     except OSError:
-        pytest.skip(f"this machine has no {address}")
+        pytest.skip(f"this machine has no {address}")  # no program can listen there
     with listener:
         taken = listener.getsockname()[1]
         monkeypatch.setattr(targets, "_NEVER_GIVEN", range(taken, taken + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -12,9 +12,10 @@ from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable, Outc
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mcp_conformance.checks import Check
+    from mcp_conformance.checks import Check, Transport
     from mcp_conformance.transcript import Part
     from mcp_conformance.under_test import ServerUnderTest
+    from mcp_core.revisions import Revision
 
 __all__ = ["RED", "judged", "server_judged"]
 
@@ -22,16 +23,40 @@ RED: Final = (Outcome.FAILED, Outcome.BROKEN)
 """What is told with a transcript."""
 
 
+class _UnderTest(Protocol):
+    """What servers and clients under test have in common."""
+
+    @property
+    def revision(self) -> Revision:
+        """What is spoken."""
+        ...
+
+    @property
+    def transport(self) -> Transport:
+        """Over what."""
+        ...
+
+
 async def judged(
-    clean: Verdict, run: Callable[[], Awaitable[None]], evidence: Callable[[], tuple[Sequence[str], str]]
+    check: str,
+    subject: _UnderTest,
+    run: Callable[[], Awaitable[None]],
+    evidence: Callable[[], tuple[Sequence[str], str]],
 ) -> Verdict:
     """Runs a check, and says what it came to.
 
     Args:
-        clean: The verdict if it returns; it raises otherwise.
-        run: Runs it.
+        check: Its id.
+        subject: What it is put to.
+        run: Runs it: returns when the subject passed, raises otherwise.
         evidence: Gives the transcript and the log that a red verdict is told with.
     """
+    clean = Verdict(
+        check=check,
+        revision=subject.revision.name,
+        transport=subject.transport.value,
+        outcome=Outcome.PASSED,
+    )
     try:
         await run()
     except Deviation as deviation:
@@ -66,12 +91,8 @@ async def server_judged(
         await run(check, attrs.evolve(subject, opened=parts))
 
     return await judged(
-        Verdict(
-            check=check.id,
-            revision=subject.revision.name,
-            transport=subject.transport.value,
-            outcome=Outcome.PASSED,
-        ),
+        check.id,
+        subject,
         recorded,
         lambda: ([str(entry) for part in parts for entry in part.entries], subject.target.log),
     )

@@ -25,7 +25,7 @@ from mcp_conformance.client.stdio_host import StdioHost, open_stdio_host
 from mcp_conformance.judging import judged
 from mcp_conformance.oauth.runner import open_world
 from mcp_conformance.transcript import Transcript
-from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
+from mcp_conformance.verdicts import Lane, Run, Verdict
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 from mcp_core.revisions import REVISIONS, Era
@@ -347,13 +347,4 @@ async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Ve
             return [], ""
         return [f"in the scenario {seen.scenario.name}:", *seen.transcript.lines()[-_SHOWN:]], seen.log
 
-    return await judged(
-        Verdict(
-            check=check.id,
-            revision=client.revision.name,
-            transport=client.transport.value,
-            outcome=Outcome.PASSED,
-        ),
-        partial(check.run, client),
-        evidence,
-    )
+    return await judged(check.id, client, partial(check.run, client), evidence)
