@@ -61,37 +61,39 @@ ROOMS: Final[Mapping[str, Room]] = {
     # The package itself; its modules are its face.
     "": _room(),
     # The ground. An error quotes the message it is about.
-    "errors": _room(types="jsonrpc"),
-    "limits": _room("errors"),
-    "revisions": _room("errors"),
+    "excerpts": _room(),
+    "errors": _room("excerpts", types="jsonrpc"),
+    "limits": _room("errors excerpts"),
+    "revisions": _room("errors excerpts"),
     "rates": _room(),
-    "media_types": _room("errors"),
+    "memory_budget": _room("errors"),
+    "media_types": _room("errors excerpts"),
     # The first floor.
-    "jsonrpc": _room("errors limits revisions"),
-    "framing": _room("errors limits revisions"),
-    "types": _room("errors revisions media_types jsonrpc"),
+    "jsonrpc": _room("errors excerpts limits revisions"),
+    "framing": _room("errors excerpts limits revisions"),
+    "types": _room("errors excerpts revisions media_types jsonrpc"),
     # The second: the table of methods, and what types look like on the wire.
-    "methods": _room("errors revisions jsonrpc types"),
-    "shape": _room("errors revisions jsonrpc types"),
+    "methods": _room("errors excerpts revisions jsonrpc types"),
+    "shape": _room("errors excerpts revisions jsonrpc types"),
     # The third, side by side.
-    "schema": _room("errors revisions jsonrpc types methods shape"),
-    "convert": _room("errors limits revisions jsonrpc types methods shape"),
-    "tolerance": _room("errors revisions jsonrpc types methods shape convert"),
-    "http": _room("errors limits revisions jsonrpc framing types methods"),
+    "schema": _room("errors excerpts revisions jsonrpc types methods shape"),
+    "convert": _room("errors excerpts limits revisions jsonrpc types methods shape"),
+    "tolerance": _room("errors excerpts revisions jsonrpc types methods shape convert"),
+    "http": _room("errors excerpts limits revisions jsonrpc framing types methods"),
     # What both sides show of messages, and make of them.
-    "middleware": _room("errors", types="jsonrpc revisions"),
-    "telemetry": _room("errors revisions jsonrpc types methods middleware"),
-    "metadata": _room("errors revisions jsonrpc types"),
+    "middleware": _room("errors excerpts", types="jsonrpc revisions"),
+    "telemetry": _room("errors excerpts revisions jsonrpc types methods middleware"),
+    "metadata": _room("errors excerpts revisions jsonrpc types"),
     # What both sides need of an extension.
-    "tasks": _room("errors revisions jsonrpc types"),
-    "apps": _room("errors revisions jsonrpc types methods shape convert"),
-    "skills": _room("errors jsonrpc types"),
+    "tasks": _room("errors excerpts revisions jsonrpc types"),
+    "apps": _room("errors excerpts revisions jsonrpc types methods shape convert"),
+    "skills": _room("errors excerpts jsonrpc types"),
     # What both sides hold a conversation with a model to.
     "conversation": _room("types"),
     # The roof. It knows nothing of bytes and of HTTP: the I/O layer joins them.
-    "engine": _room("errors limits revisions jsonrpc types methods tolerance convert"),
+    "engine": _room("errors excerpts limits revisions jsonrpc types methods tolerance convert"),
     # Apart. Its documents are JSON.
-    "oauth": _room("errors limits", types="jsonrpc"),
+    "oauth": _room("errors excerpts limits", types="jsonrpc"),
 }
 
 PARTS: Final[Mapping[str, str]] = {
@@ -115,7 +117,7 @@ JUDGED: Final = _names("engine shape convert tolerance http oauth")
 """Rooms of mcp_core that the conformance suite puts to the test, and therefore does not judge by."""
 
 PURE_STANDARD: Final = _names(
-    "__future__ abc base64 binascii bisect codecs collections collections.abc contextlib copy decimal enum functools",
+    "__future__ abc base64 binascii bisect codecs collections collections.abc contextlib copy decimal enum functools gc",
     "hashlib heapq hmac inspect ipaddress itertools json keyword math operator re string struct sys types typing unicodedata",
     "urllib.parse weakref",
 )

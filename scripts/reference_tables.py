@@ -108,7 +108,7 @@ def _notifications(sources: Mapping[str, Source]) -> str:
         ]
         for row in NOTIFICATIONS
     ]
-    old = [[f"`{name}`", f"`{row.name}`"] for name, row in ALIASES.items()]
+    old = [[f"`{name}`", f"`{alias.row.name}`"] for name, alias in ALIASES.items()]
     names = [revision.name for revision in _REVISIONS]
     return markdown_page(
         "Notifications by revision",

@@ -75,3 +75,13 @@ def test_versions_are_exact_and_the_lock_has_no_address_of_a_registry() -> None:
     assert not any("resolved" in package for package in packages.values())
     for wanted_there, versions in PYTHONS.values():
         assert wanted_there in versions.read_text().splitlines()
+
+
+def test_versions_of_bridges_are_exact_and_the_lock_has_no_address_of_a_registry() -> None:
+    bridges = PROGRAMS.parent / "interop" / "bridges"
+    wanted = json.loads((bridges / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+    packages = json.loads((bridges / "package-lock.json").read_text())["packages"]
+    assert not any("resolved" in package for package in packages.values())
+    frozen = [line for line in (bridges / "python.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in frozen)

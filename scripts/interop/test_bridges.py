@@ -1,0 +1,123 @@
+"""Bridges that reuse one stdio server for all their clients: each client is served, one after the other.
+
+A bridge that passes messages on as they come sends the `initialize` of each client over the same pipe.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from mcp_client import open_http
+from mcp_core.types import TextContent
+from official import install
+
+HERE = Path(__file__).parent
+PINNED = HERE / "bridges"
+PLACE = HERE.parents[1] / ".peers"
+NODE, PYTHON = PLACE / "bridges-node", PLACE / "bridges-python"
+MCP_PROXY = "mcp-proxy==0.13.0"
+"""Also in `python.txt`, with all that it needs."""
+PATIENCE = 60
+"""Seconds that a bridge has to start, and each client to be served."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def supergateway() -> list[str]:
+    """The command of the bridge from npm, which is installed if need be."""
+    install("bridge supergateway", PINNED, NODE)
+    return ["node", str(NODE / "node_modules" / "supergateway" / "dist" / "index.js")]
+
+
+@pytest.fixture(scope="module")
+def mcp_proxy() -> list[str]:
+    """The command of the bridge from PyPI, which is installed if need be."""
+    versions = PINNED / "python.txt"
+    stamp = PYTHON / "stamp"
+    wanted = f"{MCP_PROXY}\n{versions.read_text()}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(PYTHON)], check=True)
+        pip = [str(PYTHON / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        subprocess.run([*pip, "--constraint", str(versions), MCP_PROXY], check=True)
+        stamp.write_text(wanted)
+    return [str(PYTHON / "bin" / "mcp-proxy")]
+
+
+def free_port() -> int:
+    """A port that was free a moment ago; these bridges cannot say which one the system gave them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(command: Sequence[str], ready: str) -> Iterator[None]:
+    """Runs a bridge, once it has written `ready`."""
+    said: list[str] = []
+    is_ready = threading.Event()
+
+    def read(process: subprocess.Popen[str]) -> None:
+        for line in process.stdout or ():
+            said.append(line)
+            if ready in line:
+                is_ready.set()
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        reader = threading.Thread(target=read, args=(process,))
+        reader.start()
+        try:
+            assert is_ready.wait(PATIENCE), "".join(said)[-3000:]
+            yield
+        finally:
+            process.terminate()
+            reader.join(PATIENCE)
+
+
+async def use(url: str, number: int) -> None:
+    """One client: lists the tools, and calls one."""
+    with trio.fail_after(PATIENCE):
+        async with open_http(url) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["echo"]
+            result = await client.call_tool("echo", {"text": f"client {number}"})
+            assert result.content[0] == TextContent(text=f"client {number}")
+
+
+def started_with(log: Path) -> list[str]:
+    return [sys.executable, str(HERE / "bridged_server.py"), str(log)]
+
+
+async def test_bridge_that_passes_each_initialize_on_serves_its_clients_one_after_the_other(
+    supergateway: list[str], tmp_path: Path
+) -> None:
+    log, port = tmp_path / "log.txt", free_port()
+    command = [*supergateway, "--stdio", shlex.join(started_with(log)), "--port", str(port)]
+    with running(command, "Listening on port"):
+        for number in range(3):
+            await use(f"http://127.0.0.1:{port}/sse", number)
+    said = log.read_text()
+    # One process, of which the second and the third client took over the pipe.
+    assert said.count("process started") == 1
+    assert said.count("session replaced by a second initialize") == 2
+
+
+async def test_bridge_with_a_session_of_its_own_serves_its_clients_one_after_the_other(
+    mcp_proxy: list[str], tmp_path: Path
+) -> None:
+    log, port = tmp_path / "log.txt", free_port()
+    command = [*mcp_proxy, "--port", str(port), *started_with(log)]
+    with running(command, "Uvicorn running"):
+        for number in range(3):
+            await use(f"http://127.0.0.1:{port}/mcp", number)
+    assert log.read_text().count("process started") == 1
