@@ -131,6 +131,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_messages(session: nox.Session) -> None:
+    """Measures how long the worst messages hold the event loop."""
+    install(session, "test")
+    session.run("python", "scripts/bench_messages.py", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measures, beside the official SDK."""
     install(session, "test", "interop")
@@ -138,8 +145,15 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def attacks(session: nox.Session) -> None:
+    """Attacks an HTTP server on this machine, and measures. Arguments: `nox -s attacks -- --only listen-long --json`."""
+    install(session, "test")
+    session.run("python", "scripts/attacks.py", *session.posargs)
+
+
+@nox.session
 def interop(session: nox.Session) -> None:
-    """Talks to the official SDK, both ways round."""
+    """Talks to the official SDK, both ways round, and through bridges, which npm and pip bring."""
     install(session, "test", "interop")
     session.run("pytest", "scripts/interop", *session.posargs)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,9 +20,11 @@ from hypothesis import strategies as st
 
 from mcp_client import Handlers, open_stream
 from mcp_client.transport_contract import TRANSPORT_CHECKS, Connect, ServeClient, TransportCheck
+from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import Root, TextContent
-from mcp_server import Context, Server
+from mcp_server import Context, Server, serve_stream
+from mcp_server._stream import ByteStream
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "transports"))
 
@@ -116,7 +119,10 @@ async def test_one_life_of_a_server_has_many_clients_of_any_revision(
             ended.set()
 
     async with transport(server, private) as connect:
-        for uri in ("file:///one", "file:///two"):
+        for name in ("one", "two"):
+            folder = private.with_name(name)
+            folder.mkdir()
+            uri = folder.as_uri()
             handlers = Handlers(roots=[Root(uri=uri)])
             async with open_stream(await connect(), revisions=[revision], handlers=handlers) as client:
                 assert client.revision is revision
@@ -142,6 +148,84 @@ async def _nothing(stream: object) -> None:
 
 
 @pytest.mark.spec("security.local-server-access", "security.local-server-hardening")
+class Watched:
+    """The server's end of a stream, which notes how many calls had begun when a write failed."""
+
+    def __init__(self, stream: ByteStream, begun: list[str]) -> None:
+        self._stream = stream
+        self._begun = begun
+        self.at_failure: list[int] = []
+
+    async def receive_some(self) -> bytes | bytearray:
+        return await self._stream.receive_some()
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        try:
+            await self._stream.send_all(data)
+        except trio.BrokenResourceError:
+            self.at_failure.append(len(self._begun))
+            raise
+
+
+@pytest.mark.parametrize("way", ["unix", "websocket"])
+async def test_transport_whose_client_breaks_off_begins_no_call_after_the_write_that_fails(
+    way: str, private: Path
+) -> None:
+    begun: list[str] = []
+    watched: list[Watched] = []
+    served = trio.Event()
+    server = Server("test", version="1")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        begun.append(text)
+        await trio.lowlevel.checkpoint()
+        return text
+
+    async def serve(stream: ByteStream) -> None:
+        watched.append(Watched(stream, begun))
+        await serve_stream(server, watched[0])
+        served.set()
+
+    with trio.fail_after(60):
+        async with server.running(), trio.open_nursery() as nursery:
+            if way == "unix":
+                await nursery.start(serve_unix, serve, private)
+                stream: ByteStream = await open_unix(private)
+            else:
+                stream = await open_websocket(await nursery.start(partial(serve_websockets, serve, 0)))
+            await stream.send_all(b"".join(_calls(1)))
+            assert await stream.receive_some()
+            sending = trio.CancelScope()
+
+            async def send() -> None:
+                with sending:
+                    await stream.send_all(b"".join(_calls(4_000)))
+
+            nursery.start_soon(send)
+            # The server waits until its answers are read, and has read no further.
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            sending.cancel()
+            transport = stream._stream if isinstance(stream, WebSocketStream) else stream
+            assert isinstance(transport, trio.SocketStream)
+            transport.socket.close()
+            await served.wait()
+            nursery.cancel_scope.cancel()
+    assert watched[0].at_failure == [len(begun)]
+    assert len(begun) < 4_000
+
+
+def _calls(count: int) -> Iterator[bytes]:
+    meta: JsonObject = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    for number in range(count):
+        params: JsonObject = {"name": "echo", "arguments": {"text": f"text {number:05000}"}, "_meta": meta}
+        request: JsonObject = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        yield json.dumps(request).encode() + b"\n"
+
+
 async def test_only_the_owner_may_use_the_socket(private: Path) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(serve_unix, _nothing, private)
