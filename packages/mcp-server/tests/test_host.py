@@ -1130,6 +1130,58 @@ async def test_a_request_that_came_meanwhile_is_not_lost(autojump_clock: Clock) 
         assert (await client.answer()).body == b"quick"
 
 
+class LateReader(trio.abc.HalfCloseableStream):
+    """A stream whose bytes come a second after they are there, whatever is cancelled meanwhile.
+
+    A task that reads a socket is like that for a moment: between the system's report and its turn.
+    """
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
+        self.stream = stream
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        data = bytes(await self.stream.receive_some(max_bytes))
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        await self.stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+async def test_connection_when_next_request_is_read_while_response_ends_answers_it(autojump_clock: Clock) -> None:
+    released = trio.Event()
+
+    async def watching(scope: Scope, receive: Receive, send: Send) -> None:
+        assert await body_of(receive) == b""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(5)
+            await answer(send, b"first")
+            await released.wait()
+
+    async with hosted(Recorder(watching)) as place:
+        ours, theirs = trio.testing.memory_stream_pair()
+        place.nursery.start_soon(place.host.serve_stream, LateReader(theirs))
+        client = RawHttp(ours)
+        await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        # The first request begins at 1 second and is answered at 6; the watcher of its client has the next one at 6.9.
+        await trio.sleep(5.9)
+        await client.write(b"GET /quick HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await client.answer()).body == b"first"
+        assert (await client.answer()).body == b"ok"
+        released.set()
+
+
 @pytest.mark.parametrize("why", ["the client wants no more", "the host is full", "the client left"])
 async def test_a_connection_that_cannot_be_served_on_ends(why: str, autojump_clock: Clock) -> None:
     app = Lasting()

@@ -345,7 +345,8 @@ class Exchange:
         self.looked = True
         if not self.finished:
             self._start_companion()
-        elif self._companion is not None and not self._companion.ended.is_set():
+        elif self._watching is not False or (self._companion is not None and not self._companion.ended.is_set()):
+            # What still reads may have been woken by the next request, and is about to take it from the connection.
             self._connection.look_by(trio.current_time() + PROMPT)
         else:
             self.handed_over = True
