@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcp_conformance.checks import Role
-from mcp_conformance.coverage import coverage
-from mcp_conformance.roles import CHECKS
+from mcp_conformance.model.check import Role
+from mcp_conformance.suite.checks import CHECKS
+from mcp_conformance.suite.coverage import coverage
 from mcp_core.revisions import REVISIONS
 from reference_tables import markdown_page, markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_conformance.checks import Facts
-    from mcp_conformance.coverage import Covered
+    from mcp_conformance.model.check import Facts
+    from mcp_conformance.suite.coverage import Covered
 
 __all__ = ["conformance_pages"]
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from mcp_conformance.cli import main as conformance
+from mcp_conformance.cli.main import main as conformance
 
 __all__ = ["main"]
 

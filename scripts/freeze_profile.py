@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.profiles import freeze, read
+from mcp_conformance.suite.profile import freeze, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["FOLDER", "main"]
 
-FOLDER: Final = Path(__file__).resolve().parent.parent / "conformance/src/mcp_conformance/profiles"
+FOLDER: Final = Path(__file__).resolve().parent.parent / "conformance/src/mcp_conformance/suite/profiles"
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:

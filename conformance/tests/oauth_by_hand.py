@@ -12,9 +12,9 @@ import attrs
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from mcp_conformance.oauth.messages import Request, Response, json_object, origin_of
-from mcp_conformance.oauth.proofs import s256
-from mcp_conformance.oauth.world import World
+from mcp_conformance.oauth_testbed.client_jwts import s256
+from mcp_conformance.oauth_testbed.http_messages import Request, Response, json_object, origin_of
+from mcp_conformance.oauth_testbed.testbed import World
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 NOW: Final = 1_800_000_000.0

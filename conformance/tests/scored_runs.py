@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-from mcp_conformance.checks import Role
-from mcp_conformance.roles import CHECKS
-from mcp_conformance.scoring import Rules, Scored, score
-from mcp_conformance.server import SERVER_CHECKS
-from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.model.check import Role
+from mcp_conformance.model.verdict import Lane, Outcome, Run, Verdict
+from mcp_conformance.scoring.score import Rules, Scored, score
+from mcp_conformance.suite.checks import CHECKS
 
 TODAY = datetime.date(2026, 11, 22)
 REVISION = "2025-06-18"

@@ -13,24 +13,23 @@ from joserfc import jws
 from joserfc.jwk import RSAKey
 
 from authorization import make_authorization_server
-from mcp_conformance.cli import main
-from mcp_conformance.client import CLIENT_CHECKS
-from mcp_conformance.client.runner import ClientCommand, run_client
-from mcp_conformance.fixtures import Manifest
-from mcp_conformance.issuer_runner import run_authorization_server
-from mcp_conformance.oauth.issuer import open_issuer, started_protected
-from mcp_conformance.oauth.proofs import read_jwt
-from mcp_conformance.runner import run_server
-from mcp_conformance.server import SERVER_CHECKS
-from mcp_conformance.settings import Settings
-from mcp_conformance.targets import free_port
-from mcp_conformance.verdicts import Outcome, Run
+from mcp_conformance.checks import CLIENT_CHECKS, SERVER_CHECKS
+from mcp_conformance.cli.main import main
+from mcp_conformance.drivers.server.targets import free_port
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.model.verdict import Outcome, Run
+from mcp_conformance.oauth_testbed.client_jwts import read_jwt
+from mcp_conformance.oauth_testbed.token_issuer import open_issuer, started_protected
+from mcp_conformance.runners.authorization_server import run_authorization_server
+from mcp_conformance.runners.client import ClientCommand, run_client
+from mcp_conformance.runners.server import run_server
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import LATEST, REVISIONS
-from mutants.client_faults import ClientFault
-from mutants.client_faults_auth import CLIENT_FAULTS_AUTH, try_login_fault
-from mutants.issuer_faults import ISSUER_FAULTS, IssuerFault, try_issuer
-from mutants.protected_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
+from mutants.auth.authorization_server import ISSUER_FAULTS, IssuerFault, try_issuer
+from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
+from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
+from mutants.client_faults.table import ClientFault
 
 FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")
 SETTINGS = Settings(patience=10.0)

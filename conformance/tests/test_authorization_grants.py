@@ -17,19 +17,19 @@ import trio
 
 import official_browser
 from authorization import PASSWORD, RESOURCE, USERNAME, make_authorization_server
-from mcp_conformance.cli import main
-from mcp_conformance.issuer_runner import run_authorization_server
-from mcp_conformance.oauth.login import Login, NotBack, command_browser, open_login
-from mcp_conformance.server import SERVER_CHECKS
-from mcp_conformance.server.authorization_grants import LOGIN
-from mcp_conformance.settings import Settings
-from mcp_conformance.targets import free_port
-from mcp_conformance.transcript import Transcript
-from mcp_conformance.verdicts import Outcome, Verdict
-from mcp_conformance.wire.http import Endpoint
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.checks.auth.authorization_servers.grants import LOGIN
+from mcp_conformance.cli.main import main
+from mcp_conformance.drivers.server.targets import free_port
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.verdict import Outcome, Verdict
+from mcp_conformance.oauth_testbed.user_login import Login, NotBack, command_browser, open_login
+from mcp_conformance.runners.authorization_server import run_authorization_server
+from mcp_conformance.wire.http_client import Endpoint
+from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import LATEST, REVISIONS
 from mcp_server.auth.authorization_server import AuthorizationServer, Client, PasswordUsers, hash_password
-from mutants.issuer_faults import open_raw_issuer
+from mutants.auth.authorization_server import open_raw_issuer
 
 SETTINGS = Settings(patience=10.0)
 FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")

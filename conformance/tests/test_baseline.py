@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_conformance.baseline import Baseline, Known, judge, read_baseline, written
-from mcp_conformance.verdicts import Outcome, Verdict
+from mcp_conformance.model.verdict import Outcome, Verdict
+from mcp_conformance.scoring.baseline import Baseline, Known, judge, read_baseline, written
 from mcp_core.errors import InvalidValue
 
 TODAY = datetime.date(2026, 11, 22)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_conformance.catalogue import Level, Observable, catalogue
-from mcp_conformance.checks import Registry, Role, Transport
-from mcp_conformance.coverage import coverage, coverage_lines, reasons
-from mcp_conformance.roles import CHECKS
-from mcp_conformance.under_test import ServerUnderTest
+from mcp_conformance.catalogue.requirements import Level, Observable, catalogue
+from mcp_conformance.drivers.server.under_test import ServerUnderTest
+from mcp_conformance.model.check import Registry, Role, Transport
+from mcp_conformance.suite.checks import CHECKS
+from mcp_conformance.suite.coverage import coverage, coverage_lines, reasons
 from mcp_core.revisions import REVISIONS
 
 

@@ -14,11 +14,11 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 import mcp_conformance
-from mcp_conformance.cli import main
-from mcp_conformance.server import SERVER_CHECKS
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.cli.main import main
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
-SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
+SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
 BROKEN = f"{SERVER} --fault notification-answered"
 _LONG = 60.0
 _HUNG = """

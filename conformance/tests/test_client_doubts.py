@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import pytest
 
-from mcp_conformance.checks import Transport
-from mcp_conformance.client import CLIENT_CHECKS, SCENARIOS
-from mcp_conformance.client.cancel_scenarios import BATCHED, WAITING
-from mcp_conformance.client.evidence import ClientUnderTest, Evidence
-from mcp_conformance.client.fake_server import FakeServer
-from mcp_conformance.client.page_scenarios import cursors
-from mcp_conformance.client.turn import Asked, Session, Turn, encoded
-from mcp_conformance.settings import Settings
-from mcp_conformance.transcript import Transcript
-from mcp_conformance.verdicts import Deviation, NotTestable
+from mcp_conformance.checks import CLIENT_CHECKS, SCENARIOS
+from mcp_conformance.drivers.client.fake_server import FakeServer
+from mcp_conformance.drivers.client.scripted_request import Asked, Session, Turn, encoded
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.scenarios.cancellation import BATCHED, WAITING
+from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+from mcp_conformance.scenarios.pagination import cursors
+from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2025_03_26
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
-    from mcp_conformance.client.stdio_host import Launch
-    from mcp_conformance.client.turn import Outlet
+    from mcp_conformance.drivers.client.scripted_request import Outlet
+    from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 

@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from mcp_conformance.client.exchange import Exchange
-from mcp_conformance.client.fake_server import FakeServer
-from mcp_conformance.client.http_host import HttpHost, open_http_host
-from mcp_conformance.client.sse_host import open_sse_host
-from mcp_conformance.client.stdio_host import Launch, StdioHost, open_stdio_host
-from mcp_conformance.client.turn import Instead, NoAnswer, Turn
-from mcp_conformance.param_headers import modern_headers
-from mcp_conformance.transcript import Transcript
-from mcp_conformance.wire.http import Endpoint, HttpAnswer, HttpEnded
+from mcp_conformance.drivers.client.fake_server import FakeServer
+from mcp_conformance.drivers.client.http_exchange import Exchange
+from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
+from mcp_conformance.drivers.client.scripted_request import Instead, NoAnswer, Turn
+from mcp_conformance.drivers.client.sse_host import open_sse_host
+from mcp_conformance.drivers.client.stdio_host import Launch, StdioHost, open_stdio_host
+from mcp_conformance.protocol.param_headers import modern_headers
+from mcp_conformance.wire.http_client import Endpoint, HttpAnswer, HttpEnded
+from mcp_conformance.wire.transcript import Transcript
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_03_26, Revision
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mcp_conformance.checks import Role, Transport
-from mcp_conformance.cli import main
-from mcp_conformance.client import CLIENT_CHECKS, SCENARIOS
-from mcp_conformance.client.runner import ClientCommand, lanes_of, play, run_client
-from mcp_conformance.roles import CHECKS, find
-from mcp_conformance.settings import Settings
-from mcp_conformance.verdicts import Outcome, Run
+from mcp_conformance.checks import CLIENT_CHECKS, SCENARIOS
+from mcp_conformance.cli.main import main
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.check import Role, Transport
+from mcp_conformance.model.verdict import Outcome, Run
+from mcp_conformance.runners.client import ClientCommand, lanes_of, play, run_client
+from mcp_conformance.suite.checks import CHECKS, find
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_06_18, REVISIONS, Revision
-from mutants.client_faults import CLIENT_FAULTS, ClientFault
-from mutants.run_clients import try_client, try_client_fault
+from mutants.client_faults.table import CLIENT_FAULTS, ClientFault
+from mutants.runs.clients import try_client, try_client_fault
 
 FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")
 EVERYTHING = f"{sys.executable} -m everything_client"

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from mcp_conformance.answers import Answer
-from mcp_conformance.checks import Subject, Transport
-from mcp_conformance.connections import Connections, kind_of
-from mcp_conformance.fixtures import Fixture, Manifest
-from mcp_conformance.peer import ServerPeer
-from mcp_conformance.runner import run_server
-from mcp_conformance.settings import Settings
-from mcp_conformance.stdio_peer import StdioPeer
-from mcp_conformance.targets import CommandTarget
-from mcp_conformance.transcript import Transcript
-from mcp_conformance.verdicts import Deviation, NotApplicable, NotTestable, Outcome
+from mcp_conformance.drivers.server.connections import Connections, kind_of
+from mcp_conformance.drivers.server.peer import ServerPeer
+from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.drivers.server.targets import CommandTarget
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.fixtures_manifest import Fixture, Manifest
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable, Outcome
+from mcp_conformance.protocol.response import Answer
+from mcp_conformance.runners.server import run_server
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.peer import HeaderLines
+    from mcp_conformance.drivers.server.peer import HeaderLines
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -220,7 +220,7 @@ async def test_processes_are_started_for_what_needs_them_alone(
     outcomes: set[Outcome],
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(request.path.parent.parent / "fixtures"))
-    target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
+    target = CommandTarget([sys.executable, "-m", "mutants.server.server"], _SETTINGS)
     started: list[Revision] = []
     opening = target.open
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from mcp_conformance.catalogue import Level, Observable
-from mcp_conformance.checks import Role
-from mcp_conformance.coverage import coverage
+from mcp_conformance.catalogue.requirements import Level, Observable
+from mcp_conformance.model.check import Role
+from mcp_conformance.suite.coverage import coverage
 from mcp_core.revisions import REVISIONS
 
 _COVERED: Final = {(row.role, row.level, row.revision): row for row in coverage()}

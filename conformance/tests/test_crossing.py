@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from mcp_conformance.server.crossing import each_time
+from mcp_conformance.checks.probes.repetition import each_time
 
 
 async def test_what_is_seen_once_may_have_come_by_chance() -> None:

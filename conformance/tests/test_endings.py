@@ -10,24 +10,24 @@ import pytest
 import trio
 from scored_runs import TODAY
 
-from mcp_conformance.endings import Vigil
-from mcp_conformance.fixtures import Manifest
-from mcp_conformance.report.text import summary_lines
-from mcp_conformance.runner import run_server
-from mcp_conformance.scoring import Rules, score
-from mcp_conformance.settings import Settings
-from mcp_conformance.targets import CommandTarget, UrlTarget, free_port, started
-from mcp_conformance.verdicts import Deviation, NotTestable, Outcome, Verdict
+from mcp_conformance.drivers.server.targets import CommandTarget, UrlTarget, free_port, started
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.model.verdict import Deviation, NotTestable, Outcome, Verdict
+from mcp_conformance.reports.text import summary_lines
+from mcp_conformance.runners.server import run_server
+from mcp_conformance.runners.server_exit import Vigil
+from mcp_conformance.scoring.score import Rules, score
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mcp_conformance.checks import Check
-    from mcp_conformance.targets import ServerTarget
-    from mcp_conformance.under_test import ServerUnderTest
-    from mcp_conformance.verdicts import Run
+    from mcp_conformance.drivers.server.targets import ServerTarget
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.model.check import Check
+    from mcp_conformance.model.verdict import Run
     from mcp_conformance.wire.process import LineProcess
 
 _SETTINGS: Final = Settings(patience=5.0)

@@ -15,11 +15,11 @@ import pytest
 import trio
 from everything_server import everything
 
-from everything_client.commission import BadCommission, Commission, read_commission
 from everything_client.examples import arguments_for, example
+from everything_client.instructions import BadCommission, Commission, read_commission
 from mcp_client.auth.keys import PrivateKey
-from mcp_conformance.oauth.quirks import Quirks
-from mcp_conformance.oauth.runner import open_world
+from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.quirks import Quirks
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import (
     LATEST,

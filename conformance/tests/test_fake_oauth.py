@@ -10,12 +10,12 @@ import pytest
 from joserfc.jwk import ECKey
 from oauth_by_hand import KEY, NOW, PUBLIC, REDIRECT, VERIFIER, Hand, basic, document, jwt
 
-import mcp_conformance.oauth
-from mcp_conformance.oauth.clients import Client
-from mcp_conformance.oauth.proofs import s256
-from mcp_conformance.oauth.quirks import ABSENT, Absent, Part, Quirks, Reply, Well
-from mcp_conformance.oauth.violations import Violation
-from mcp_conformance.oauth.world import World
+import mcp_conformance.oauth_testbed
+from mcp_conformance.oauth_testbed.client_jwts import s256
+from mcp_conformance.oauth_testbed.quirks import ABSENT, Absent, Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.registered_clients import Client
+from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.violations import Violation
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 Doing = Callable[[Hand], object]
@@ -587,7 +587,7 @@ def test_a_redirect_that_leaves_the_origin_is_not_followed() -> None:
 
 
 def test_the_oracle_uses_nothing_of_what_it_judges() -> None:
-    folder = Path(mcp_conformance.oauth.__file__).parent
+    folder = Path(mcp_conformance.oauth_testbed.__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     assert "mcp_core" in text
     assert not re.search(r"(from|import) mcp_(core\.oauth|client|server)", text)

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from oauth_by_hand import REDIRECT, Hand, document
 
-from mcp_conformance.oauth.catalogue import Row
-from mcp_conformance.oauth.documents import server_metadata
-from mcp_conformance.oauth.messages import Request, Response, json_object, origin_of
-from mcp_conformance.oauth.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
-from mcp_conformance.oauth.refused import REFUSED
-from mcp_conformance.oauth.tolerated import TOLERATED
-from mcp_conformance.oauth.world import World
+from mcp_conformance.oauth_testbed.http_messages import Request, Response, json_object, origin_of
+from mcp_conformance.oauth_testbed.metadata_documents import server_metadata
+from mcp_conformance.oauth_testbed.quirk_table import Row
+from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.refused_quirks import REFUSED
+from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.tolerated_quirks import TOLERATED
 from mcp_core.jsonrpc.messages import JsonObject
 
 ALL = [*TOLERATED, *REFUSED]

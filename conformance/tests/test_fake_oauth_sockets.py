@@ -13,9 +13,9 @@ from oauth_by_hand import Hand
 from raw_http import asked
 from trio.testing import MockClock, memory_stream_pair
 
-from mcp_conformance.oauth.quirks import Part, Quirks, Reply, Well
-from mcp_conformance.oauth.runner import open_world, serve_stream
-from mcp_conformance.oauth.world import World
+from mcp_conformance.oauth_testbed.loopback import open_world, serve_stream
+from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.testbed import World
 
 CALL = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {}}).encode()
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mutants
-from mcp_conformance.catalogue import Level
-from mcp_conformance.checks import Role, Transport
-from mcp_conformance.roles import CHECKS
+from mcp_conformance.catalogue.requirements import Level
+from mcp_conformance.model.check import Role, Transport
+from mcp_conformance.suite.checks import CHECKS
 from mcp_core.revisions import REVISIONS
-from mutants.client_faults import CLIENT_FAULTS
-from mutants.client_faults_auth import CLIENT_FAULTS_AUTH
-from mutants.issuer_faults import ISSUER_FAULTS
-from mutants.protected_faults import PROTECTED_FAULTS
-from mutants.table import FAULTS
+from mutants.auth.authorization_server import ISSUER_FAULTS
+from mutants.auth.client_faults import CLIENT_FAULTS_AUTH
+from mutants.auth.protected_server_faults import PROTECTED_FAULTS
+from mutants.client_faults.table import CLIENT_FAULTS
+from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks import Facts
-    from mutants.client_faults import ClientFault
-    from mutants.issuer_faults import IssuerFault
-    from mutants.protected_faults import ProtectedFault
+    from mcp_conformance.model.check import Facts
+    from mutants.auth.authorization_server import IssuerFault
+    from mutants.auth.protected_server_faults import ProtectedFault
+    from mutants.client_faults.table import ClientFault
 
 SURVIVORS = tomllib.loads((Path(mutants.__file__).parent / "survivors.toml").read_text("utf-8"))
 ROLES = {"server": Role.SERVER, "client": Role.CLIENT}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mutants.faults import Row
-from mutants.run_servers import try_fault
-from mutants.table import FAULTS
+from mutants.runs.servers import try_fault
+from mutants.server_faults.fault import Row
+from mutants.server_faults.table import FAULTS
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from freeze_profile import main
-from mcp_conformance.checks import Role
-from mcp_conformance.profiles import freeze, load, names, read
-from mcp_conformance.roles import CHECKS
+from mcp_conformance.model.check import Role
+from mcp_conformance.suite.checks import CHECKS
+from mcp_conformance.suite.profile import freeze, load, names, read
 from mcp_core.errors import InvalidValue
 from mcp_core.revisions import REVISIONS
 

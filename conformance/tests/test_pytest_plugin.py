@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mcp_conformance.checks import Role
-from mcp_conformance.roles import CHECKS
+from mcp_conformance.model.check import Role
+from mcp_conformance.suite.checks import CHECKS
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
-SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
+SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
 BROKEN = f"{SERVER} --fault notification-answered"
 ONE = "2025-06-18 and jsonrpc.notification-not-answered"
 
@@ -42,7 +42,7 @@ def test_without_its_options_it_does_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_heavy_is_loaded_without_its_options() -> None:
-    program = "import sys, mcp_conformance.pytest_plugin as p; print([m for m in ('trio', 'h11', 'attrs') if m in sys.modules])"
+    program = "import sys, mcp_conformance.pytest_plugin.plugin as p; print([m for m in ('trio', 'h11', 'attrs') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

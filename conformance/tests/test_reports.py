@@ -16,20 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scored_runs import IDS, REVISION, RULES, TODAY, client_run, run_of, scored, verdict
 
-from mcp_conformance.baseline import Baseline, Known
-from mcp_conformance.checks import Role
-from mcp_conformance.profiles import Profile
-from mcp_conformance.report.badge import badge, badge_svg
-from mcp_conformance.report.document import document, schema
-from mcp_conformance.report.findings import again
-from mcp_conformance.report.html import html as page
-from mcp_conformance.report.junit import junit
-from mcp_conformance.report.markdown import markdown
-from mcp_conformance.report.sarif import sarif
-from mcp_conformance.report.text import Progress, summary_lines
-from mcp_conformance.scoring import RED, Rules, Scored, Standing, score
-from mcp_conformance.server import SERVER_CHECKS
-from mcp_conformance.verdicts import Outcome, Verdict
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.model.check import Role
+from mcp_conformance.model.verdict import Outcome, Verdict
+from mcp_conformance.reports.badge import badge, badge_svg
+from mcp_conformance.reports.findings import again
+from mcp_conformance.reports.html.page import html as page
+from mcp_conformance.reports.json_document import document, schema
+from mcp_conformance.reports.junit import junit
+from mcp_conformance.reports.markdown import markdown
+from mcp_conformance.reports.sarif import sarif
+from mcp_conformance.reports.text import Progress, summary_lines
+from mcp_conformance.scoring.baseline import Baseline, Known
+from mcp_conformance.scoring.score import RED, Rules, Scored, Standing, score
+from mcp_conformance.suite.profile import Profile
 
 KNOWN = Known(check=IDS[0], reason="see 123")
 SCHEMA = jsonschema_rs.validator_for(json.dumps(schema()))

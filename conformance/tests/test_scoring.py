@@ -4,13 +4,13 @@ import attrs
 import pytest
 from scored_runs import IDS, REVISION, RULES, TODAY, scored, verdict
 
-from mcp_conformance.baseline import Baseline, Known
-from mcp_conformance.catalogue import Level
-from mcp_conformance.checks import Role
-from mcp_conformance.profiles import Frozen, Profile
-from mcp_conformance.roles import CHECKS
-from mcp_conformance.scoring import Rules, Standing, meets, score
-from mcp_conformance.verdicts import Lane, Outcome, Run, Verdict
+from mcp_conformance.catalogue.requirements import Level
+from mcp_conformance.model.check import Role
+from mcp_conformance.model.verdict import Lane, Outcome, Run, Verdict
+from mcp_conformance.scoring.baseline import Baseline, Known
+from mcp_conformance.scoring.score import Rules, Standing, meets, score
+from mcp_conformance.suite.checks import CHECKS
+from mcp_conformance.suite.profile import Frozen, Profile
 
 PROFILE = Profile(
     name="x",

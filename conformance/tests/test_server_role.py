@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from mcp_conformance.checks import Transport
-from mcp_conformance.fixtures import Manifest
-from mcp_conformance.runner import run_server
-from mcp_conformance.server import SERVER_CHECKS
-from mcp_conformance.settings import Settings
-from mcp_conformance.sse_peer import SsePeer
-from mcp_conformance.targets import CommandTarget, ServerTarget, started
-from mcp_conformance.verdicts import Deviation, Outcome, Run
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.drivers.server.sse_peer import SsePeer
+from mcp_conformance.drivers.server.targets import CommandTarget, ServerTarget, started
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.model.verdict import Deviation, Outcome, Run
+from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
 
 _SETTINGS: Final = Settings(
@@ -27,7 +27,7 @@ _AREAS: Final = ("http", "header", "session", "sse", "resume", "http-sse")
 
 
 def _command(*words: str) -> str:
-    return " ".join((sys.executable, "-m", "mutants.raw_server", "--port", "{port}", "--key", "raw", *words))
+    return " ".join((sys.executable, "-m", "mutants.server.server", "--port", "{port}", "--key", "raw", *words))
 
 
 def _with(run: Run, *outcomes: Outcome) -> list[str]:
@@ -58,7 +58,7 @@ async def test_a_right_server_fails_no_check_over_http(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
 async def test_a_right_server_fails_no_check_over_its_pipes(revision: str) -> None:
-    target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
+    target = CommandTarget([sys.executable, "-m", "mutants.server.server"], _SETTINGS)
 
     run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from mcp_conformance import targets
-from mcp_conformance.targets import free_port
+from mcp_conformance.drivers.server import targets
+from mcp_conformance.drivers.server.targets import free_port
 
 
 def test_a_port_is_none_that_another_program_could_be_given() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_conformance.client.task_stage import Course, Job, at_end, in_words
+from mcp_conformance.scenarios.task_script import Course, Job, at_end, in_words
 from mcp_core.jsonrpc.messages import JsonObject
 
 

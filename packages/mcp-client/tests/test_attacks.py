@@ -16,9 +16,9 @@ from zoo import legacy as old
 
 from mcp_client import Handlers, open_http
 from mcp_client.auth import OAuth, SystemBrowser
-from mcp_conformance.oauth.catalogue import STRANGE_URLS
-from mcp_conformance.oauth.quirks import Part, Quirks, Reply
-from mcp_conformance.oauth.runner import open_world
+from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.quirk_table import STRANGE_URLS
+from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply
 from mcp_core.errors import AuthorizationError, McpError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.types import ElicitRequestURLParams, ElicitResult

@@ -14,12 +14,12 @@ import trio
 from mcp_client import open_http
 from mcp_client.auth import OAuth, Receiver
 from mcp_client.auth.keys import PrivateKey
-from mcp_conformance.oauth.catalogue import Row
-from mcp_conformance.oauth.quirks import Part, Quirks
-from mcp_conformance.oauth.refused import REFUSED
-from mcp_conformance.oauth.runner import open_world
-from mcp_conformance.oauth.tolerated import TOLERATED
-from mcp_conformance.oauth.world import World
+from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.quirk_table import Row
+from mcp_conformance.oauth_testbed.quirks import Part, Quirks
+from mcp_conformance.oauth_testbed.refused_quirks import REFUSED
+from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.tolerated_quirks import TOLERATED
 from mcp_core.errors import AccessDenied, AuthorizationError, AuthorizationRefused
 from mcp_core.oauth.client_metadata import ClientSettings
 from mcp_core.oauth.dpop import Dpop

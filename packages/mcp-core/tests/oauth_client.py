@@ -10,8 +10,8 @@ from urllib.parse import urlencode, urljoin
 import attrs
 from oauth_world import NOW, REDIRECT, random_bytes
 
-from mcp_conformance.oauth.messages import Request, Response
-from mcp_conformance.oauth.world import World
+from mcp_conformance.oauth_testbed.http_messages import Request, Response
+from mcp_conformance.oauth_testbed.testbed import World
 from mcp_core.errors import UnsafeUrl
 from mcp_core.oauth.challenge import choose_challenge, read_challenges
 from mcp_core.oauth.client_metadata import ClientSettings

@@ -14,13 +14,13 @@ from oauth_client import DOCUMENT, SESSION, GaveUp, Walker
 from oauth_keys import EcKey
 from oauth_world import random_bytes
 
-from mcp_conformance.oauth.catalogue import Row
-from mcp_conformance.oauth.documents import is_published
-from mcp_conformance.oauth.messages import Request
-from mcp_conformance.oauth.quirks import Part, Quirks
-from mcp_conformance.oauth.refused import REFUSED
-from mcp_conformance.oauth.tolerated import TOLERATED
-from mcp_conformance.oauth.world import World
+from mcp_conformance.oauth_testbed.http_messages import Request
+from mcp_conformance.oauth_testbed.metadata_documents import is_published
+from mcp_conformance.oauth_testbed.quirk_table import Row
+from mcp_conformance.oauth_testbed.quirks import Part, Quirks
+from mcp_conformance.oauth_testbed.refused_quirks import REFUSED
+from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.tolerated_quirks import TOLERATED
 from mcp_core.errors import (
     AuthorizationError,
     AuthorizationRefused,

@@ -1,0 +1,234 @@
+"""An authorization server of a few lines, what can be wrong with it, and how that is tried."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.oauth_testbed.user_login import Login, NotBack
+from mcp_conformance.runners.authorization_server import run_authorization_server
+from mcp_conformance.wire.http_client import Endpoint
+from mcp_conformance.wire.http_server import open_http_server
+from mcp_conformance.wire.transcript import Transcript
+from mcp_core.revisions import REVISIONS
+from mutants.auth.token_endpoint import RawTokens
+from mutants.runs.verdict import PATIENCE, RED, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
+    from mcp_conformance.model.verdict import Outcome
+    from mcp_conformance.wire.http_server import Incoming
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["ISSUER_FAULTS", "IssuerFault", "open_raw_issuer", "try_issuer", "try_issuer_fault"]
+
+_OWN: Final = "2025-03-26"
+_JUNE: Final = "2025-06-18"
+_LATE: Final = "2025-11-25"
+_MODERN: Final = "2026-07-28"
+_OAUTH: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+
+
+class IssuerFault(NamedTuple):
+    """One fault."""
+
+    name: str
+    """The switch."""
+    revision: str
+    """The revision by whose rules it is tried."""
+    caught_by: tuple[str, ...]
+    """The checks that are meant to see it."""
+
+
+def _of(name: str, *caught_by: str, revision: str = _MODERN) -> IssuerFault:
+    return IssuerFault(name, revision, caught_by)
+
+
+ISSUER_FAULTS: Final = (
+    _of("openid-only", "auth.as-metadata-oauth", revision=_JUNE),
+    _of("openid-only", "auth.as-metadata-at-root", revision=_OWN),
+    _of("nothing-published", "auth.as-metadata"),
+    _of("nothing-there", "auth.as-default-endpoints", "auth.as-metadata-at-root", revision=_OWN),
+    _of("other-issuer", "auth.as-metadata", revision=_LATE),
+    _of("no-token-endpoint", "auth.as-metadata"),
+    _of("openid-without-pkce", "auth.as-openid-pkce"),
+    _of("plain-endpoint", "auth.as-endpoints-https"),
+    _of("nobody-registers", "auth.as-registers", revision=_JUNE),
+    _of("registration-broken", "auth.as-registers", "auth.as-redirect-exact", revision=_JUNE),
+    _of("documents-untold", "auth.as-documents"),
+    _of("redirects-anywhere", "auth.as-redirect-exact", revision=_OWN),
+    _of("redirects-by-prefix", "auth.as-redirect-exact"),
+    _of("proof-algorithms-as-text", "dpop.as-algorithms"),
+    _of("takes-none", "dpop.as-asymmetric"),
+    _of("only-secrets-in-the-body", "client-credentials.as-methods"),
+    _of("algorithms-untold", "client-credentials.as-algorithms"),
+    _of("state-lost", "auth.as-state"),
+    _of("iss-left-out", "auth.as-iss"),
+    _of("iss-of-another", "auth.as-iss"),
+    _of("error-without-iss", "auth.as-iss"),
+    _of("iss-untold", "auth.as-iss-told"),
+    _of("challenge-optional", "auth.as-pkce-required"),
+    _of("challenge-optional", "auth.as-pkce-required", revision=_OWN),
+    _of("any-verifier", "auth.as-pkce-verified"),
+    _of("verifier-optional", "auth.as-pkce-verified"),
+    _of("code-again", "auth.as-code-once"),
+    _of("code-of-anybody", "auth.as-code-owner"),
+    _of("tokens-stored", "auth.as-no-store"),
+    _of("endless", "auth.as-expires"),
+    _of("refresh-kept", "auth.as-refresh-rotates"),
+    _of("refresh-again", "auth.as-refresh-rotates", revision=_JUNE),
+    _of("always-bearer", "dpop.as-binds"),
+    _of("key-untold", "dpop.as-binds"),
+    _of("binding-optional", "dpop.as-bound-refused"),
+    _of("any-proof", "dpop.as-bound-refused"),
+)
+"""All of them."""
+
+
+class _Raw:
+    """The authorization server."""
+
+    def __init__(self, fault: str | None) -> None:
+        self._fault: Final = fault
+        self._uris: Final[dict[str, str]] = {}
+        self._tokens: Final = RawTokens(fault)
+        self.url = ""
+
+    def _metadata(self, path: str) -> JsonObject:
+        name, fault = self.url, self._fault
+        found: JsonObject = {
+            "issuer": "https://elsewhere.example" if fault == "other-issuer" else name,
+            "authorization_endpoint": f"{name}/authorize",
+            "token_endpoint": f"{name}/token",
+            "registration_endpoint": f"{name}/register",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "grant_types_supported": ["authorization_code", "client_credentials"],
+            "token_endpoint_auth_methods_supported": ["private_key_jwt"],
+            "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
+            "dpop_signing_alg_values_supported": ["ES256", "none"] if fault == "takes-none" else ["ES256"],
+        }
+        if fault == "proof-algorithms-as-text":
+            found["dpop_signing_alg_values_supported"] = "ES256"
+        if fault == "only-secrets-in-the-body":
+            found["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+        if fault == "plain-endpoint":
+            found["token_endpoint"] = "http://as.example/token"
+        left_out = {
+            "no-token-endpoint": "token_endpoint",
+            "nobody-registers": "registration_endpoint",
+            "documents-untold": "client_id_metadata_document_supported",
+            "algorithms-untold": "token_endpoint_auth_signing_alg_values_supported",
+            "iss-untold": "authorization_response_iss_parameter_supported",
+        }
+        if fault == "openid-without-pkce" and path == _OPENID:
+            del found["code_challenge_methods_supported"]
+        if fault in left_out:
+            del found[left_out[fault]]
+        return found
+
+    async def handle(self, incoming: Incoming) -> None:
+        """Answers one request."""
+        path, fault = incoming.path, self._fault
+        hidden = fault in ("nothing-published", "nothing-there") or (fault == "openid-only" and path == _OAUTH)
+        if fault == "nothing-there":
+            await incoming.respond(404)
+        elif path in (_OAUTH, _OPENID) and not hidden:
+            await incoming.respond(200, (), json.dumps(self._metadata(path)).encode())
+        elif path == "/register" and fault != "registration-broken":
+            document = json.loads(incoming.body or b"{}")
+            client = f"client-{len(self._uris)}"
+            self._uris[client] = str(document.get("redirect_uris", [""])[0])
+            if document.get("dpop_bound_access_tokens") is True:
+                self._tokens.bound.add(client)
+            await incoming.respond(201, (), json.dumps({**document, "client_id": client}).encode())
+        elif path == "/authorize":
+            await self._authorize(incoming)
+        elif path == "/token" and incoming.body:
+            await self._tokens.answer(incoming)
+        else:
+            await incoming.respond(400 if path in ("/token", "/register") else 404)
+
+    async def _authorize(self, incoming: Incoming) -> None:
+        fields = dict(parse_qsl(urlsplit(incoming.target).query))
+        given, known = fields.get("redirect_uri", ""), self._uris.get(fields.get("client_id", ""))
+        right = given == known or self._fault == "redirects-anywhere"
+        if self._fault == "redirects-by-prefix" and known is not None:
+            right = given.startswith(known)
+        if right:
+            await incoming.respond(302, (("Location", f"{given}?{urlencode(self._back(fields))}"),))
+        else:
+            await incoming.respond(400)
+
+    def _back(self, fields: dict[str, str]) -> dict[str, str]:
+        """What the browser brings back to the client."""
+        fault, challenge = self._fault, fields.get("code_challenge")
+        back = {"iss": "https://elsewhere.example" if fault == "iss-of-another" else self.url}
+        if fields.get("response_type") != "code":
+            back["error"] = "unsupported_response_type"
+        elif challenge is None and fault != "challenge-optional":
+            back["error"] = "invalid_request"
+        else:
+            back["code"] = self._tokens.code(fields.get("client_id", ""), challenge or "")
+        if fault == "iss-left-out" or (fault == "error-without-iss" and "error" in back):
+            del back["iss"]
+        return back if fault == "state-lost" else {**back, "state": fields.get("state", "")}
+
+
+async def _browse(url: str) -> None:
+    """A browser that goes where it is sent: nobody is asked anything here."""
+    where: str | None = url
+    while where is not None:
+        async with Endpoint(where).exchange(Transcript(), "GET") as exchange:
+            where = exchange.header("location")
+            if exchange.status >= 400:
+                raise NotBack(f"HTTP {exchange.status}")
+
+
+@asynccontextmanager
+async def open_raw_issuer(fault: str | None) -> AsyncIterator[str]:
+    """Serves it for a block; gives its issuer."""
+    raw = _Raw(fault)
+    async with open_http_server(raw.handle) as port:
+        raw.url = f"http://127.0.0.1:{port}"
+        yield raw.url
+
+
+async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> dict[str, Outcome]:
+    """Puts the raw authorization server to the test, with a fault or without: what each check came to.
+
+    Args:
+        fault: The fault; `None`: none.
+        revision: By the rules of which revision.
+        chosen: The checks; `None`: all.
+    """
+    async with open_raw_issuer(fault) as issuer:
+        run = await run_authorization_server(
+            issuer,
+            Settings(patience=PATIENCE),
+            revisions=[REVISIONS[revision]],
+            chosen={each.id for each in SERVER_CHECKS} if chosen is None else chosen,
+            show=lambda _: None,
+            login=Login(_browse, patience=PATIENCE),
+        )
+    return {verdict.check: verdict.outcome for verdict in run.verdicts}
+
+
+async def try_issuer_fault(fault: IssuerFault, *, own: bool = False) -> Trial:
+    """Puts the raw authorization server with a fault to the test.
+
+    Args:
+        fault: The fault.
+        own: Whether only the checks judge that are meant to see it: that is quicker.
+    """
+    outcomes = await try_issuer(fault.name, fault.revision, fault.caught_by if own else None)
+    red = {check for check, outcome in outcomes.items() if outcome in RED}
+    return Trial.of(fault.name, fault.revision, "http", meant=fault.caught_by, red=red)

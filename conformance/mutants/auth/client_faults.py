@@ -1,0 +1,218 @@
+"""What can be wrong with the raw client where it needs a token, and how that is tried."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from mcp_conformance.checks import CLIENT_CHECKS
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.runners.client import ClientCommand, run_client
+from mcp_core.revisions import REVISIONS
+from mutants.client_faults.table import ClientFault
+from mutants.runs.verdict import PATIENCE, RED, Trial
+
+__all__ = ["CLIENT_FAULTS_AUTH", "try_login_fault"]
+
+_OWN = "2025-03-26"
+_JUNE = "2025-06-18"
+_LATE = "2025-11-25"
+_MODERN = "2026-07-28"
+_CLIENT: Final = f"{sys.executable} -m mutants.raw_client_auth"
+_AREAS: Final = ("auth", "client-credentials", "dpop", "ema", "wif")
+
+
+def _of(name: str, *caught_by: str, revision: str = _MODERN) -> ClientFault:
+    return ClientFault(name, revision, "http", caught_by)
+
+
+CLIENT_FAULTS_AUTH: Final = (
+    _of("insists", "auth.client-optional"),
+    # Finding the authorization server.
+    _of("first-challenge-only", "auth.client-challenge-parsed"),
+    _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
+    _of(
+        "challenge-ignored",
+        "auth.client-metadata-named",
+        "auth.client-metadata-both-ways",
+        "auth.client-challenge-parsed",
+    ),
+    _of("root-first", "auth.client-metadata-order"),
+    _of("only-named", "auth.client-metadata-both-ways", revision=_LATE),
+    _of("own-server-always", "auth.client-resource-metadata", "auth.client-flow"),
+    _of(
+        "own-server-always",
+        "auth.client-resource-metadata",
+        "auth.client-flow",
+        "auth.client-server-metadata",
+        revision=_JUNE,
+    ),
+    _of("any-resource", "auth.client-resource-mismatch"),
+    _of("case-sensitive", "auth.client-resource-upper-case"),
+    _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
+    _of(
+        "oauth-only",
+        "auth.client-server-metadata-kinds",
+        "auth.client-server-metadata-several",
+        "auth.client-server-metadata-order-path",
+        "auth.client-server-metadata-order-root",
+    ),
+    _of("openid-first", "auth.client-server-metadata-order-path", "auth.client-server-metadata-order-root"),
+    _of("any-issuer", "auth.client-issuer-identical"),
+    _of("nearly-same-issuer", "auth.client-issuer-identical"),
+    _of("no-own-metadata", "auth.client-metadata-first", "auth.client-server-metadata", revision=_OWN),
+    _of("metadata-without-version", "auth.client-metadata-version", revision=_OWN),
+    _of(
+        "metadata-below-path",
+        "auth.client-base-url",
+        "auth.client-metadata-first",
+        "auth.client-server-metadata",
+        revision=_OWN,
+    ),
+    _of("no-default-endpoints", "auth.client-default-endpoints", revision=_OWN),
+    # Becoming known.
+    _of("made-up-client-id", "auth.client-registration-obtained"),
+    _of("registers-as-text", "auth.client-registers", revision=_JUNE),
+    _of("given-ignored", "auth.client-preregistered", "auth.client-registration-priority"),
+    _of("given-ignored", "auth.client-preregistered", revision=_OWN),
+    _of("given-last", "auth.client-registration-priority"),
+    _of("no-document", "auth.client-document", "auth.client-registration-priority"),
+    _of("document-plain-http", "auth.client-document-url"),
+    _of("document-always", "auth.client-document-unasked"),
+    _of("no-application-type", "auth.client-application-type", "auth.client-native"),
+    _of("registers-as-web", "auth.client-native"),
+    _of("no-refresh-grant", "auth.client-grant-types"),
+    _of("registration-refusal-ignored", "auth.client-registration-refused", "auth.client-registration-obtained"),
+    _of("silent-registration", "auth.client-registration-refusal-told"),
+    _of("other-redirect", "auth.client-redirect-registered", revision=_JUNE),
+    _of("plain-redirect", "auth.client-redirect-safe", revision=_OWN),
+    _of("given-anywhere", "auth.client-credentials-by-issuer"),
+    _of("one-client-for-all", "auth.client-change-no-reuse", "auth.client-change-reregisters"),
+    _of("first-server-for-ever", "auth.client-change-reregisters"),
+    _of("token-to-metadata", "auth.client-own-tokens"),
+    _of("refresh-anywhere", "auth.client-no-cross-credentials"),
+    # The token.
+    _of("token-scheme", "auth.client-bearer", revision=_LATE),
+    _of("token-scheme-once", "auth.client-bearer"),
+    _of("token-scheme-once", "auth.client-bearer", revision=_OWN),
+    _of("token-once", "auth.client-every-request"),
+    _of("token-in-query", "auth.client-no-query-token", revision=_JUNE),
+    # What is asked for.
+    _of("no-resource", "auth.client-resource-in-authorization"),
+    _of("no-token-resource", "auth.client-resource-in-token", revision=_JUNE),
+    _of(
+        "no-token-resource",
+        "auth.client-resource-in-token",
+        "client-credentials.client-resource",
+        "wif.client-names-resource",
+    ),
+    _of(
+        "resource-elsewhere",
+        "auth.client-resource-identifies",
+        "auth.client-resource-specific",
+        "client-credentials.client-resource",
+        "wif.client-names-resource",
+    ),
+    _of("resource-fragment", "auth.client-resource-canonical", revision=_JUNE),
+    _of(
+        "resource-origin",
+        "auth.client-resource-specific",
+        "auth.client-resource-identifies",
+        "client-credentials.client-resource",
+        "wif.client-names-resource",
+    ),
+    _of("resource-slash", "auth.client-resource-no-slash"),
+    _of("scope-ignored", "auth.client-scope-challenged", "auth.client-scope-least"),
+    _of("intersects-scopes", "auth.client-scope-not-intersected"),
+    _of("all-scopes", "auth.client-scope-least", revision=_LATE),
+    _of("no-supported-scopes", "auth.client-scope-supported"),
+    _of("scope-invented", "auth.client-scope-omitted"),
+    _of("no-step-up", "auth.client-step-up"),
+    _of("forgets-scopes", "auth.client-step-up-union"),
+    _of("asks-for-ever", "auth.client-step-up-limit"),
+    _of("offline-always", "auth.client-no-offline-access"),
+    _of("wants-refresh", "auth.client-without-refresh"),
+    _of("other-verifier", "auth.client-pkce", revision=_JUNE),
+    _of("no-challenge", "auth.client-pkce", revision=_OWN),
+    _of("plain-pkce", "auth.client-pkce-s256", revision=_LATE),
+    _of("pkce-unverified", "auth.client-pkce-refused", revision=_LATE),
+    _of("pkce-unverified-openid", "auth.client-pkce-refused-openid"),
+    # What is taken for an answer.
+    _of("any-state", "auth.client-state"),
+    _of("no-state", "auth.client-state", revision=_JUNE),
+    _of(
+        "iss-any",
+        "auth.client-iss-present",
+        "auth.client-iss-before-token",
+        "auth.client-iss-exact",
+        "auth.client-iss-unexpected",
+    ),
+    _of("iss-absent-taken", "auth.client-iss-absent"),
+    _of("iss-only-if-advertised", "auth.client-iss-unexpected"),
+    _of("iss-always-wanted", "auth.client-iss-not-wanted"),
+    _of("iss-normalized", "auth.client-iss-exact"),
+    _of("error-shown", "auth.client-iss-error"),
+    _of("smuggles", "security.client-urls"),
+    # Extensions.
+    _of("bound-as-bearer", "dpop.client-scheme"),
+    _of("same-jti", "dpop.client-fresh"),
+    _of("no-call-proof", "dpop.client-fresh"),
+    _of("proof-type", "dpop.client-header"),
+    _of("proof-when-refused", "dpop.client-token-request"),
+    _of("no-ath", "dpop.client-claims"),
+    _of("htu-with-query", "dpop.client-claims"),
+    _of("no-token-nonce", "dpop.client-token-nonce"),
+    _of("no-call-nonce", "dpop.client-nonce"),
+    _of("symmetric-proof", "dpop.client-asymmetric"),
+    _of("rsa-proof", "dpop.client-algorithm"),
+    _of("machine-password", "client-credentials.client-grant"),
+    _of("no-secret", "client-credentials.client-proves", "auth.client-preregistered", "ema.client-proves"),
+    _of("no-assertion", "client-credentials.client-assertion", "client-credentials.client-proves"),
+    _of("no-assertion-type", "client-credentials.client-assertion-type"),
+    _of("assertion-subject", "client-credentials.client-assertion-claims"),
+    _of("assertion-audience", "client-credentials.client-assertion-claims"),
+    _of("machine-registers", "client-credentials.client-no-registration"),
+    _of("machine-consents", "client-credentials.client-no-person"),
+    _of("workload-other-grant", "wif.client-grant"),
+    _of("workload-other-assertion", "wif.client-shows-assertion"),
+    _of("workload-registers", "wif.client-unregistered"),
+    _of("workload-silent", "wif.client-refusal-told"),
+    _of("workload-retries", "wif.client-refused-once"),
+    _of("workload-falls-back", "wif.client-refused-stays"),
+    _of("employee-undeclared", "ema.client-declared"),
+    _of("exchange-grant", "ema.client-token-exchange"),
+    _of("exchange-type", "ema.client-requested-token-type"),
+    _of("exchange-audience", "ema.client-audience"),
+    _of("exchange-resource", "ema.client-resource"),
+    _of("exchange-subject", "ema.client-subject-token"),
+    _of("exchange-unknown", "ema.client-client-auth-at-idp"),
+    _of("exchange-not-n-a", "ema.client-takes-n-a"),
+    _of("id-jag-as-token", "ema.client-takes-n-a"),
+    _of("employee-grant", "ema.client-grant"),
+    _of("employee-unproved", "ema.client-proves"),
+    _of("employee-consents", "ema.client-no-person"),
+)
+"""All of them."""
+
+
+async def try_login_fault(fault: ClientFault, *, own: bool = False) -> Trial:
+    """Puts the raw client with a fault to the test, in the scenes with a login.
+
+    Args:
+        fault: The fault.
+        own: Whether only the checks judge that are meant to see it: that is quicker.
+    """
+    words = f"{_CLIENT} --fault {fault.name} --url {{url}}"
+    chosen = (
+        fault.caught_by
+        if own
+        else [each.id for each in CLIENT_CHECKS if each.area in _AREAS or each.id in fault.caught_by]
+    )
+    run = await run_client(
+        ClientCommand(http=words),
+        Settings(patience=PATIENCE),
+        revisions=[REVISIONS[fault.revision]],
+        chosen=chosen,
+    )
+    red = {verdict.check for verdict in run.verdicts if verdict.outcome in RED}
+    return Trial.of(fault.name, fault.revision, fault.transport, meant=fault.caught_by, red=red)

@@ -1,0 +1,142 @@
+"""What can be wrong with the raw protected server, and how that is tried."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.oauth_testbed.token_issuer import started_protected
+from mcp_conformance.runners.server import run_server
+from mcp_core.revisions import REVISIONS
+from mutants.runs.verdict import PATIENCE, RED, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from mcp_conformance.model.verdict import Outcome
+
+__all__ = ["PROTECTED_FAULTS", "ProtectedFault", "try_protected", "try_protected_fault"]
+
+_LATE: Final = "2025-11-25"
+_MODERN: Final = "2026-07-28"
+_AT: Final = "http://localhost:{port}/mcp"
+_SERVER: Final = (
+    f"{sys.executable} -m mutants.raw_protected_server --port {{port}} --issuer {{issuer}} --resource {{resource}}"
+)
+_AREAS: Final = ("auth", "dpop")
+_SESSIONS: Final = ("security.session-is-no-token", "security.session-of-another")
+
+
+class ProtectedFault(NamedTuple):
+    """One fault."""
+
+    name: str
+    """The switch of the raw protected server."""
+    revision: str
+    """The revision in which it is tried."""
+    caught_by: tuple[str, ...]
+    """The checks that are meant to see it."""
+
+
+def _of(name: str, *caught_by: str, revision: str = _MODERN) -> ProtectedFault:
+    return ProtectedFault(name, revision, caught_by)
+
+
+_PROOFS: Final = tuple(
+    f"dpop.server-proof-{each}"
+    for each in (
+        *("missing", "twice", "malformed", "signature", "type", "method", "url", "token", "no-token", "key", "no-id"),
+        *("old", "future", "symmetric"),
+    )
+)
+
+PROTECTED_FAULTS: Final = (
+    _of("missing-by-403", "auth.server-token-missing", "auth.server-every-request"),
+    _of(
+        "basic-challenge",
+        "auth.server-challenge",
+        "auth.server-metadata-named",
+        "auth.server-scope",
+        revision="2025-06-18",
+    ),
+    _of("error-untold", "auth.server-challenge", "auth.server-scope", revision="2025-03-26"),
+    _of("metadata-untold", "auth.server-metadata-named", revision="2025-06-18"),
+    _of("no-metadata", "auth.server-metadata", revision=_LATE),
+    _of("no-servers", "auth.server-metadata-servers"),
+    _of("metadata-of-another", "auth.server-metadata-resource"),
+    _of("metadata-slash", "auth.server-metadata-no-slash", "auth.server-metadata-resource"),
+    _of("challenge-without-scope", "auth.server-challenge-scope"),
+    _of("offline", "auth.server-no-offline-access"),
+    _of("takes-any-key", "auth.server-token-key"),
+    _of("takes-expired", "auth.server-token-expired", revision=_LATE),
+    _of("takes-any-issuer", "auth.server-token-issuer"),
+    _of("takes-any-audience", "auth.server-token-audience", "dpop.server-audience"),
+    _of("takes-no-audience", "auth.server-token-no-audience"),
+    _of("answers-all-the-same", "auth.server-before-processing"),
+    _of("lists-are-free", "auth.server-every-request", "auth.server-before-processing"),
+    _of(
+        "session-is-enough",
+        "security.session-is-no-token",
+        "security.session-of-another",
+        "auth.server-scope",
+        "auth.server-every-request",
+        revision=_LATE,
+    ),
+    _of("any-session", "security.session-of-another", revision=_LATE),
+    _of("exact-audience", "auth.server-resource-upper-case"),
+    _of("any-scope", "auth.server-scope", revision=_LATE),
+    _of("scope-by-401", "auth.server-scope"),
+    _of("scope-untold", "auth.server-scope-named"),
+    _of("metadata-untold-at-403", "auth.server-scope-metadata"),
+    _of("flat-scopes", "auth.server-scope-hierarchy"),
+    _of("proof-not-needed", "dpop.server-proof-missing"),
+    _of("takes-two-proofs", "dpop.server-proof-twice"),
+    _of("proof-unverified", "dpop.server-proof-signature"),
+    _of("proof-any-type", "dpop.server-proof-type"),
+    _of("proof-any-method", "dpop.server-proof-method"),
+    _of("proof-any-url", "dpop.server-proof-url"),
+    _of("proof-any-token", "dpop.server-proof-token", "dpop.server-proof-no-token"),
+    _of("proof-ath-optional", "dpop.server-proof-no-token"),
+    _of("proof-any-key", "dpop.server-proof-key"),
+    _of("proof-without-id", "dpop.server-proof-no-id"),
+    _of("proof-any-old", "dpop.server-proof-old"),
+    _of("proof-any-future", "dpop.server-proof-future"),
+    _of("takes-symmetric", "dpop.server-proof-symmetric"),
+    _of("proof-error-untold", *_PROOFS),
+    _of("downgrades", "dpop.server-no-downgrade"),
+    _of("takes-bound-for-others", "dpop.server-audience"),
+    _of("no-es256", "dpop.server-algorithm"),
+)
+"""All of them."""
+
+
+async def try_protected(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> dict[str, Outcome]:
+    """Puts the raw protected server to the test, with a fault or without: what each check came to.
+
+    Args:
+        fault: The fault; `None`: none.
+        revision: The revision.
+        chosen: The checks; `None`: all that are about tokens.
+    """
+    words = _SERVER if fault is None else f"{_SERVER} --fault {fault}"
+    all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
+    async with started_protected(words, _AT, Settings(patience=PATIENCE)) as (target, settings):
+        run = await run_server(
+            target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=all_ if chosen is None else chosen
+        )
+    return {verdict.check: verdict.outcome for verdict in run.verdicts}
+
+
+async def try_protected_fault(fault: ProtectedFault, *, own: bool = False) -> Trial:
+    """Puts the raw protected server with a fault to the test.
+
+    Args:
+        fault: The fault.
+        own: Whether only the checks judge that are meant to see it: that is quicker.
+    """
+    outcomes = await try_protected(fault.name, fault.revision, fault.caught_by if own else None)
+    red = {check for check, outcome in outcomes.items() if outcome in RED}
+    return Trial.of(fault.name, fault.revision, "http", meant=fault.caught_by, red=red)

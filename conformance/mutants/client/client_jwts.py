@@ -1,0 +1,72 @@
+"""The JWTs that the raw client makes: proofs of DPoP, and assertions of who it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from joserfc import jws
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from mutants.client.messages import wrong
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["Keys", "client_assertion"]
+
+
+def client_assertion(pem: str, client_id: str, issuer: str) -> str:
+    """An assertion of a client."""
+    claims: JsonObject = {
+        "iss": client_id,
+        "sub": "somebody" if wrong("assertion-subject") else client_id,
+        "aud": f"{issuer}/token" if wrong("assertion-audience") else issuer,
+        "exp": int(time.time()) + 60,
+        "jti": secrets.token_urlsafe(16),
+    }
+    return jws.serialize_compact({"alg": "ES256"}, json.dumps(claims), ECKey.import_key(pem))
+
+
+class Keys:
+    """A key, and the nonces that its proofs need."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        """Whether tokens are bound."""
+        self.nonces: dict[str, str] = {}
+        """The newest, by origin."""
+        self._key = ECKey.generate_key("P-256")
+        # Which of the two is said by a fault.
+        self._other = RSAKey.generate_key(2048) if wrong("rsa-proof") else None
+        self._jti = secrets.token_urlsafe(16)
+
+    def proof(self, method: str, url: str, token: str | None = None) -> str:
+        """A proof for one request."""
+        parts = urlsplit(url)
+        claims: JsonObject = {
+            "jti": self._jti if wrong("same-jti") else secrets.token_urlsafe(16),
+            "htm": method,
+            "htu": url + "?x=1" if wrong("htu-with-query") and token else url,
+            "iat": int(time.time()),
+        }
+        if token is not None:
+            claims["ath"] = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).decode().rstrip("=")
+        nonce = self.nonces.get(f"{parts.scheme}://{parts.netloc}")
+        if nonce is not None and not (wrong("no-call-nonce") and token):
+            claims["nonce"] = nonce
+        header: JsonObject = {"typ": "jwt" if wrong("proof-type") and token else "dpop+jwt", "alg": "ES256"}
+        if wrong("symmetric-proof") and token:
+            shared = OctKey.generate_key(256)
+            header |= {"alg": "HS256", "jwk": {"kty": "oct", "k": "c2VjcmV0"}}
+            return jws.serialize_compact(header, json.dumps(claims), shared)
+        if self._other is not None:
+            public: JsonObject = {name: str(value) for name, value in self._other.as_dict(private=False).items()}
+            return jws.serialize_compact({**header, "alg": "RS256", "jwk": public}, json.dumps(claims), self._other)
+        bare = {name: str(value) for name, value in self._key.as_dict(private=False).items()}
+        return jws.serialize_compact({**header, "jwk": {**bare}}, json.dumps(claims), self._key)

@@ -1,0 +1,321 @@
+"""What the raw client declares, and what it answers when a server asks: forms, pages, samples and roots."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Final
+
+from mutants.client.tasks import AUGMENTABLE, OwnTasks, task_capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+    Wrong = Callable[[str], bool]
+
+__all__ = ["Answers"]
+
+_NOBODY: Final = "conformance_asks_undeclared"
+_LITTLE: Final = "conformance_declares_little"
+_RELATED: Final = "io.modelcontextprotocol/related-task"
+
+
+class Answers:
+    """Who answers: a user, a model, and whoever knows the folders.
+
+    Args:
+        wrong: Whether a fault is its own.
+    """
+
+    def __init__(self, wrong: Wrong) -> None:
+        self._wrong: Final = wrong
+        self._scenario: Final = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+        self._version: Final = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
+        context: JsonValue = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+        self._first_states: Final[dict[str, str]] = {}
+        """The first state that came for each name, for those that mistake it for the last."""
+        self.kept: JsonObject = {}
+        """What was given last, for those that give it again to anybody."""
+        self._context: Final[JsonObject] = context if isinstance(context, dict) else {}
+        self.tasks: Final = OwnTasks(wrong)
+        """What the server has asked for as tasks."""
+        self._looked = 0
+        self.odd = False
+        """Whether what is said now is what its fault is about."""
+
+    @property
+    def active(self) -> bool:
+        """Whether it answers at all: only where a scenario is about that."""
+        return self._scenario.startswith(("conformance_", "sep-2322-"))
+
+    @property
+    def modern(self) -> bool:
+        """Whether the modern revision is spoken."""
+        return self._version >= "2026-07-28"
+
+    @property
+    def _asked_plainly(self) -> bool:
+        """Whether it is asked for all that it declares, and nothing else is odd: there most faults of answers show."""
+        return self._scenario == "conformance_asks"
+
+    # --- what is declared --------------------------------------------------------------------------------------------
+
+    def declared(self) -> JsonObject:
+        """The capabilities."""
+        wrong = self._wrong
+        if not self.active or self._scenario == _NOBODY:
+            return {}
+        pages = self._version >= "2025-11-25"
+        little = self._scenario == _LITTLE
+        found: JsonObject = {"sampling": {"tools": {}} if pages and not little else {}}
+        if self._version >= "2025-06-18":
+            found["elicitation"] = {} if not pages or little else {"form": {}, "url": {}}
+            if wrong("odd-modes"):
+                found["elicitation"] = {"voice": {}}
+        if not little:
+            found["roots"] = {} if self.modern else {"listChanged": True}
+        found |= task_capabilities(self._scenario, self._version, wrong)
+        if self.odd and wrong("task-hides-extension"):
+            del found["extensions"]
+        if wrong("experimental-flag"):
+            found["experimental"] = {"com.example/x": True}
+        if wrong("extensions-list"):
+            found["extensions"] = {"com.example/x": True}
+        if wrong("extension-bare-name"):
+            found["extensions"] = {"tasks": {}}
+        return found
+
+    # --- what is asked for in results -------------------------------------------------------------------------------
+
+    def again(self, params: JsonObject, result: JsonObject) -> JsonObject | None:
+        """The params by which a request is made again; `None`: it is given up.
+
+        Args:
+            params: Those that it was made by first.
+            result: What asks for more.
+        """
+        requests = result.get("inputRequests")
+        given: JsonObject = {}
+        for key, request in requests.items() if isinstance(requests, dict) else ():
+            asked = request if isinstance(request, dict) else {}
+            inner = asked.get("params")
+            answer = self.answer(str(asked.get("method")), inner if isinstance(inner, dict) else {})
+            if "result" not in answer:
+                return None
+            given[key] = answer["result"]
+        wrong = self._wrong
+        again: JsonObject = dict(params)
+        if wrong("forgets-params"):
+            again = {name: value for name, value in params.items() if name != "arguments"}
+        if given:
+            again["inputResponses"] = _rekeyed(given) if wrong("numbers-keys") else given
+            if self._scenario == "conformance_rounds" and wrong("wraps-answers"):
+                again["inputResponses"] = {key: {"jsonrpc": "2.0", "result": value} for key, value in given.items()}
+        if "requestState" in result:
+            state = str(result["requestState"])
+            again["requestState"] = state.strip() if wrong("trims-state") else state
+            first = self._first_states.setdefault(str(params.get("name")), state)
+            if wrong("first-state"):
+                again["requestState"] = first
+        elif wrong("invents-state"):
+            again["requestState"] = ""
+        self.kept = {name: again[name] for name in ("inputResponses", "requestState") if name in again}
+        return again
+
+    # --- what is answered --------------------------------------------------------------------------------------------
+
+    def answer(self, method: str, params: JsonObject) -> JsonObject:
+        """The `result` or the `error`."""
+        wrong = self._wrong
+        declared = self.declared()
+        need = method.partition("/")[0]
+        if need == "tasks" and "tasks" in declared:
+            return self.tasks.about(method, params)
+        if need not in declared and not wrong(f"answers-undeclared-{need}"):
+            return _error(-32601, "there is no such method")
+        if wrong("forgets-capabilities") and method != "roots/list":
+            return _error(-32601, "there is no such method")
+        if method not in AUGMENTABLE:
+            return self._roots()
+        answer = self._elicit(params) if method == "elicitation/create" else self._sample(params)
+        if "task" in params and ("tasks" in declared or wrong("task-undeclared")):
+            return self.tasks.begin(params, answer)
+        return _related(answer, params) if not wrong("task-answer-unrelated") else answer
+
+    def _elicit(self, params: JsonObject) -> JsonObject:
+        wrong = self._wrong
+        mode = params.get("mode", "none" if wrong("mode-required") else "form")
+        if "message" not in params and not wrong("message-optional"):
+            return _error(-32603 if wrong("invalid-as-internal") else -32602, "message is missing")
+        if mode == "url":
+            return self._visit(params)
+        if mode != "form":
+            return _error(-32602, "mode is neither form nor url")
+        if self._scenario == "conformance_declines" and wrong("says-no"):
+            return {"result": {"action": "no"}}
+        if self._scenario == "conformance_declines":
+            return {
+                "result": {"action": "decline", **({"content": {"name": "Jo"}} if wrong("decline-content") else {})}
+            }
+        given = self._context.get("content")
+        if given is not None:
+            return {"result": {"action": "accept", "content": given} if wrong("sends-unfit") else {"action": "cancel"}}
+        if self._asked_plainly and wrong("odd-action"):
+            return {"result": {"action": "ok", "content": {}}}
+        content = _filled_in(params.get("requestedSchema"), defaults=not wrong("no-defaults"))
+        if self._asked_plainly and wrong("content-of-objects"):
+            content["more"] = {"deep": True}
+        if wrong("age-as-text") and content.get("age") == 42:
+            content["age"] = "42"
+        return {"result": {"action": "accept", "content": content}}
+
+    def _visit(self, params: JsonObject) -> JsonObject:
+        wrong = self._wrong
+        if self._scenario == _LITTLE and not wrong("any-mode"):
+            return _error(-32600 if wrong("mode-as-invalid-request") else -32602, "pages are not declared")
+        if wrong("reads-elicitation-id") and not str(params.get("elicitationId", "x")).isalnum():
+            return _error(-32602, "elicitationId is odd")
+        if self._scenario == "conformance_declines":
+            return {"result": {"action": "decline"}}
+        return {"result": {"action": "accept", **({"content": {}} if wrong("url-content") else {})}}
+
+    def _roots(self) -> JsonObject:
+        if self._scenario == "conformance_roots_fail":
+            return _error(-32000 if self._wrong("roots-fail-oddly") else -32603, "the folders cannot be looked at")
+        uri = "file:///tmp/project"
+        if self._wrong("roots-http"):
+            uri = "https://example.com/project"
+        if self._wrong("roots-traversal"):
+            uri = "file:///tmp/project/%2e%2e/other"
+        self._looked += 1
+        if self._scenario == "conformance_roots_change":
+            uri = f"{uri}/{self._looked}"
+        root: JsonObject = {"path": uri} if self._wrong("roots-path") else {"uri": uri}
+        return {"result": {"roots": [root]}}
+
+    def _sample(self, params: JsonObject) -> JsonObject:
+        wrong = self._wrong
+        messages = params.get("messages")
+        if not isinstance(messages, list):
+            return {"result": _said("nothing")} if wrong("messages-optional") else _error(-32602, "messages is missing")
+        if "tools" in params and self._scenario == _LITTLE and not wrong("any-tools"):
+            return _error(-32602, "tools are not declared")
+        why = _flaw(messages, wrong)
+        if why:
+            return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
+        if self._scenario in ("conformance_declines", "conformance_asks_tasks_declined"):
+            return _error(-32603 if wrong("rejected-as-internal") else -1, "User rejected sampling request")
+        answer = _said("an answer")
+        choice = params.get("toolChoice")
+        mode = choice.get("mode") if isinstance(choice, dict) else "auto"
+        if (mode == "required" and not wrong("never-uses-tools")) or (mode == "none" and wrong("always-uses-tools")):
+            use: JsonObject = {"type": "tool_use", "id": "1", "name": "get_weather", "input": {"city": "Ghent"}}
+            if wrong("use-without-input"):
+                use["input"] = "Ghent"
+            answer["content"] = use
+        if wrong("says-as-user"):
+            answer["role"] = "user"
+        content = answer["content"]
+        if isinstance(content, dict) and "text" in content:
+            annotations: JsonObject = {
+                "audience": ["everybody"] if wrong("odd-audience") else ["user"],
+                "priority": 0.5,
+            }
+            if self._version >= "2025-06-18":
+                annotations["lastModified"] = "yesterday" if wrong("odd-timestamp") else "2025-01-12T15:00:58Z"
+            content["annotations"] = annotations
+        answer["model"] = self._model(params)
+        if self._asked_plainly and wrong("no-model"):
+            del answer["model"]
+        return {"result": answer}
+
+    def _model(self, params: JsonObject) -> str:
+        listed = self._context.get("models")
+        models = [str(each) for each in listed] if isinstance(listed, list) else ["raw"]
+        preferences = params.get("modelPreferences")
+        hints = preferences.get("hints") if isinstance(preferences, dict) else None
+        names = [str(each.get("name")) for each in hints if isinstance(each, dict)] if isinstance(hints, list) else []
+        if self._wrong("hints-backwards"):
+            names.reverse()
+        if self._wrong("priorities-first") and isinstance(preferences, dict) and "intelligencePriority" in preferences:
+            return models[0]
+        if self._wrong("hints-exact"):
+            return next((name for name in names if name in models), models[0])
+        return next((model for name in names for model in models if name in model), models[0])
+
+
+def _rekeyed(given: JsonObject) -> JsonObject:
+    return {str(number): value for number, value in enumerate(given.values())}
+
+
+def _related(answer: JsonObject, params: JsonObject) -> JsonObject:
+    """An answer that belongs to the task that its question belongs to."""
+    meta, result = params.get("_meta"), answer.get("result")
+    related = meta.get(_RELATED) if isinstance(meta, dict) else None
+    if related is None or not isinstance(result, dict):
+        return answer
+    return {"result": {**result, "_meta": {_RELATED: related}}}
+
+
+def _error(code: int, message: str) -> JsonObject:
+    return {"error": {"code": code, "message": message}}
+
+
+def _said(text: str) -> JsonObject:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "raw", "stopReason": "endTurn"}
+
+
+def _filled_in(schema: JsonValue, *, defaults: bool) -> JsonObject:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    found: JsonObject = {}
+    for name, field in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(field, dict):
+            found[name] = field["default"] if "default" in field and defaults else _value(field)
+    return found
+
+
+def _value(field: JsonObject) -> JsonValue:
+    choices = field.get("enum")
+    if isinstance(choices, list):
+        return choices[0]
+    options = field.get("oneOf") or field.get("anyOf")
+    if isinstance(options, list) and isinstance(options[0], dict):
+        return options[0]["const"]
+    if field.get("type") == "array":
+        items = field.get("items")
+        count = field.get("minItems")
+        made = _value(items) if isinstance(items, dict) else ""
+        return [made] * (count if isinstance(count, int) else 1)
+    if field.get("type") == "integer":
+        return 42
+    if field.get("type") == "number":
+        return 0.5
+    if field.get("type") == "boolean":
+        return True
+    return "jo@example.com" if field.get("format") == "email" else "Jo"
+
+
+def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
+    """What is wrong with a conversation; empty when nothing is."""
+    uses: set[JsonValue] = set()
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        blocks = [each for each in (content if isinstance(content, list) else [content]) if isinstance(each, dict)]
+        kinds = {str(each.get("type")) for each in blocks}
+        if "image" in kinds and (wrong("no-images") or not _images_right(blocks, wrong)):
+            return "no such images"
+        if "audio" in kinds and wrong("no-audio"):
+            return "no sound"
+        results = {each.get("toolUseId") for each in blocks if each.get("type") == "tool_result"}
+        if results and kinds != {"tool_result"} and not wrong("mixed-results"):
+            return "a tool_result beside other content"
+        if uses - results and not wrong("missing-results"):
+            return "a tool_result is missing"
+        uses = {each.get("id") for each in blocks if each.get("type") == "tool_use"}
+    return ""
+
+
+def _images_right(blocks: list[JsonObject], wrong: Wrong) -> bool:
+    return wrong("any-content") or all(isinstance(each.get("mimeType", ""), str) for each in blocks)

@@ -1,0 +1,56 @@
+"""What the raw client makes of arguments in headers."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Final
+
+from mutants.client.messages import wrong
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonValue
+
+__all__ = ["as_ascii", "as_value", "mutated"]
+
+_PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+def as_ascii(text: str) -> str:
+    """A text without what is not ASCII."""
+    return text.encode("ascii", "replace").decode()
+
+
+def as_value(value: JsonValue) -> str | None:
+    """A value as a header has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    if value == "" or (_PLAIN.fullmatch(value) and not (value.startswith("=?base64?") and value.endswith("?="))):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def mutated(value: JsonValue) -> str | None:
+    """A value as a header has it, with the fault if there is one."""
+    text = as_value(value)
+    if wrong("falsy-is-absent") and not value:
+        return None
+    if wrong("null-as-text") and value is None:
+        return "null"
+    if wrong("python-booleans") and isinstance(value, bool):
+        return str(value)
+    if wrong("hexadecimal") and isinstance(value, int) and not isinstance(value, bool):
+        return hex(value)
+    if wrong("spaces-encoded") and isinstance(value, str) and " " in value.strip():
+        return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+    if wrong("sentinel-plain") and isinstance(value, str) and value.startswith("=?base64?"):
+        return value
+    if wrong("breaks-lines") and isinstance(value, str) and "\n" in value:
+        return value
+    if wrong("unencoded") and isinstance(value, str) and not any(mark in value for mark in ("\n", "=?base64?")):
+        return as_ascii(value)
+    return text

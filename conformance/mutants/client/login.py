@@ -1,0 +1,399 @@
+"""How the raw client gets a token: the MCP authorization framework in plain Python, with a fault where one is wanted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+import sys
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from mutants.client.client_jwts import Keys, client_assertion
+from mutants.client.fetch import default_metadata, document, fetch, texts
+from mutants.client.messages import Failed, in_scenario, wrong
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["Login"]
+
+_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
+_REDIRECT: Final = "http://127.0.0.1:49152/callback"
+_PRM: Final = "/.well-known/oauth-protected-resource"
+_OAUTH: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_TYPES: Final = "urn:ietf:params:oauth:token-type:"
+_PAIR: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,]+))')
+_FEW: Final = 3
+_SECOND: Final = 2
+
+
+class Login:
+    """What is known of one protected server.
+
+    Args:
+        url: The server.
+        version: The revision that is spoken.
+        context: What was agreed beforehand.
+    """
+
+    def __init__(self, url: str, version: str, context: JsonObject) -> None:
+        self._url: Final = url
+        self._origin: Final = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        self._version: Final = version
+        self._context: Final = context
+        self._clients: Final[dict[str, JsonObject]] = {}
+        self._metadata: JsonObject = {}
+        self._resource: JsonObject = {}
+        self._scopes: set[str] = set()
+        self._told: Final[dict[str, str]] = {}
+        self._token = ""
+        self._refresh = ""
+        self._count = 0
+        self._few = 0
+        self.keys: Final = Keys()
+
+    # --- requests to the server --------------------------------------------------------------------------------------
+
+    def headers(self, method: str) -> dict[str, str]:
+        """What a request to the server has because of its token."""
+        if (
+            not self._token
+            or wrong("token-in-query")
+            or (wrong("token-once") and self._count > 1 and not self.keys.wanted)
+        ):
+            return {}
+        self._count += 1
+        if not self.keys.wanted:
+            other = wrong("token-scheme") or (wrong("token-scheme-once") and self._count == _SECOND)
+            return {"Authorization": f"{'Token' if other else 'Bearer'} {self._token}"}
+        proof = self.keys.proof(method, self._url, None if wrong("no-ath") else self._token)
+        headers = {"Authorization": f"{'Bearer' if wrong('bound-as-bearer') else 'DPoP'} {self._token}"}
+        return headers if wrong("no-call-proof") else {**headers, "DPoP": proof}
+
+    @property
+    def query(self) -> str:
+        """What the URL of the server has because of its token."""
+        return f"?access_token={self._token}" if self._token and wrong("token-in-query") else ""
+
+    def answer(self, status: int, headers: dict[str, str]) -> bool:
+        """Does what a 401 or 403 asks for. Whether the request is to be sent again."""
+        challenge = headers.get("www-authenticate", "")
+        self._told.clear()
+        mine = re.search(r"(?i)(?:^|, )(Bearer|DPoP)( |$)", re.sub(r'"[^"]*"', lambda m: "x" * len(m[0]), challenge))
+        if mine is not None and not (wrong("first-challenge-only") and mine.start()):
+            self._told.update({m[1]: m[2] or m[3] or "" for m in _PAIR.finditer(challenge[mine.end() :])})
+        if "dpop-nonce" in headers:
+            self.keys.nonces[self._origin] = headers["dpop-nonce"]
+        if self._told.get("error") == "use_dpop_nonce":
+            return not wrong("no-call-nonce")
+        if self._count == _SECOND and wrong("token-scheme-once"):
+            return True
+        self._few += 1
+        if self._few > (99 if wrong("asks-for-ever") else _FEW) or (status == 403 and wrong("no-step-up")):
+            return False
+        self._log_in(status)
+        return True
+
+    def _log_in(self, status: int) -> None:
+        self._discover()
+        ways = {
+            "auth/client-credentials-basic": self._as_machine,
+            "auth/client-credentials-jwt": self._as_machine,
+            "auth/wif-jwt-bearer": self._as_workload,
+            "auth/wif-refused": self._as_workload,
+            "auth/enterprise-managed-authorization": self._as_employee,
+        }
+        for name, way in ways.items():
+            if in_scenario(name):
+                way()
+                return
+        self._by_person(status)
+
+    # --- discovery ---------------------------------------------------------------------------------------------------
+
+    def _discover(self) -> None:
+        if self._version == "2025-03-26" or (wrong("own-server-always") and in_scenario("auth/metadata-default")):
+            self._discover_own()
+            return
+        path = urlsplit(self._url).path
+        named = self._told.get("resource_metadata")
+        candidates = [self._origin + _PRM + path, self._origin + _PRM]
+        if wrong("root-first"):
+            candidates.reverse()
+        if named and not wrong("challenge-ignored"):
+            candidates = [named]
+        if wrong("only-named") and not named:
+            candidates = []
+        headers = {"Authorization": f"Bearer {self._token}"} if wrong("token-to-metadata") and self._token else {}
+        found = next((each for url in candidates if (each := document(url, headers)) is not None), None)
+        if found is None:
+            raise Failed("no metadata of the resource")
+        resource = str(found.get("resource"))
+        other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin) and not wrong("any-resource")
+        if other or (wrong("case-sensitive") and not resource.startswith(self._origin)):
+            raise Failed(f"the metadata are of {resource}")
+        self._resource = found
+        issuer = texts(found.get("authorization_servers"))[0]
+        if wrong("first-server-for-ever") and self._metadata:
+            return
+        self._metadata = self._server_metadata(issuer)
+        if str(self._metadata.get("issuer")) != issuer:
+            same = str(self._metadata.get("issuer")).rstrip("/") == issuer.rstrip("/")
+            if not (wrong("any-issuer") or (wrong("nearly-same-issuer") and same)):
+                raise Failed("the metadata are of another issuer")
+            self._metadata["issuer"] = issuer
+
+    def _server_metadata(self, issuer: str) -> JsonObject:
+        parts = urlsplit(issuer)
+        origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        wells = [origin + _OAUTH + path, origin + _OPENID + path]
+        wells += [origin + path + _OPENID] if path else []
+        if wrong("openid-first"):
+            wells = [wells[-1], *wells[:-1]]
+        if wrong("oauth-only"):
+            wells = wells[:1]
+        if wrong("no-server-metadata"):
+            return default_metadata(issuer)
+        for well in wells:
+            found = document(well)
+            if found is not None:
+                return found
+        raise Failed("no metadata of the authorization server")
+
+    def _discover_own(self) -> None:
+        """The server is its own authorization server."""
+        base = self._origin
+        well = base + _OAUTH + (urlsplit(self._url).path if wrong("metadata-below-path") else "")
+        headers = {} if wrong("metadata-without-version") else {"MCP-Protocol-Version": self._version}
+        found = None if wrong("no-own-metadata") else document(well, headers)
+        if found is None and wrong("no-default-endpoints"):
+            raise Failed("no metadata of the authorization server")
+        self._metadata = found or default_metadata(base)
+
+    # --- the person --------------------------------------------------------------------------------------------------
+
+    def _client(self) -> JsonObject:
+        """Who the client is at this authorization server."""
+        issuer, given = str(self._metadata["issuer"]), self._context.get("client_id")
+        mine = self._context.get("issuer") in (None, issuer) or wrong("given-anywhere")
+        if wrong("given-ignored"):
+            given = None
+        if isinstance(given, str) and mine and not (wrong("given-last") and "registration_endpoint" in self._metadata):
+            return {**self._context, "token_endpoint_auth_method": "client_secret_basic"}
+        takes = self._metadata.get("client_id_metadata_document_supported") is True
+        if (takes and not wrong("no-document")) or (wrong("document-always") and in_scenario("auth/metadata-default")):
+            url = _DOCUMENT.replace("https", "http") if wrong("document-plain-http") else _DOCUMENT
+            return {"client_id": url, "token_endpoint_auth_method": "none"}
+        key = "any" if wrong("one-client-for-all") else issuer
+        if key not in self._clients:
+            self._clients[key] = self._registered()
+        return self._clients[key]
+
+    def _registered(self) -> JsonObject:
+        endpoint = self._metadata.get("registration_endpoint")
+        if not isinstance(endpoint, str):
+            raise Failed("no client id is to be had")
+        if wrong("made-up-client-id"):
+            return {"client_id": "made-up", "token_endpoint_auth_method": "none"}
+        grants: list[JsonValue] = ["authorization_code", "refresh_token"]
+        uris: list[JsonValue] = ["http://192.0.2.1/callback" if wrong("plain-redirect") else _REDIRECT]
+        wanted: JsonObject = {
+            "client_name": "raw client",
+            "redirect_uris": uris,
+            "grant_types": grants[:1] if wrong("no-refresh-grant") else grants,
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            "application_type": "web" if wrong("registers-as-web") else "native",
+        }
+        if wrong("no-application-type"):
+            del wanted["application_type"]
+        kind = "text/plain" if wrong("registers-as-text") else "application/json"
+        status, _, body = fetch("POST", endpoint, {"Content-Type": kind}, json.dumps(wanted).encode())
+        if status >= 400:
+            if wrong("registration-refusal-ignored"):
+                return {"client_id": "made-up", "token_endpoint_auth_method": "none"}
+            if wrong("silent-registration"):
+                raise SystemExit(0)
+            raise Failed(f"registration: status {status}")
+        found = json.loads(body)
+        return found if isinstance(found, dict) else {}
+
+    def _by_person(self, status: int) -> None:
+        if "S256" not in texts(self._metadata.get("code_challenge_methods_supported")):
+            openid = in_scenario("auth/pkce-missing-openid")
+            if not wrong("pkce-unverified-openid" if openid else "pkce-unverified"):
+                raise Failed("the authorization server cannot do PKCE")
+        client = self._client()
+        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+        self._choose_scopes(status)
+        fields = {
+            "response_type": "code",
+            "client_id": str(client["client_id"]),
+            "redirect_uri": _REDIRECT + ("/other" if wrong("other-redirect") else ""),
+            "code_challenge": base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("="),
+            "code_challenge_method": "plain" if wrong("plain-pkce") else "S256",
+            "state": state,
+            "resource": self._target(),
+            "scope": " ".join(sorted(self._scopes)),
+        }
+        for fault, name in (("no-state", "state"), ("no-resource", "resource"), ("no-challenge", "code_challenge")):
+            if wrong(fault):
+                del fields[name]
+        if not fields["scope"]:
+            del fields["scope"]
+        url = f"{self._metadata['authorization_endpoint']}?{urlencode(fields)}"
+        back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query))
+        self._check_answer(back, state)
+        if wrong("other-verifier"):
+            verifier = secrets.token_urlsafe(48)
+        more = {"code": back["code"], "redirect_uri": _REDIRECT, "code_verifier": verifier}
+        self._ask("authorization_code", more, client)
+
+    def _target(self) -> str:
+        if wrong("resource-origin"):
+            return self._origin
+        if wrong("resource-slash"):
+            return f"{self._url}/"
+        if wrong("resource-fragment"):
+            return f"{self._url}#mcp"
+        if wrong("resource-elsewhere"):
+            return "https://elsewhere.example/mcp"
+        return str(self._resource.get("resource", self._url))
+
+    def _choose_scopes(self, status: int) -> None:
+        supported = set(texts(self._resource.get("scopes_supported")))
+        told = set(self._told.get("scope", "").split())
+        if wrong("intersects-scopes") and supported and not in_scenario("auth/scope-step-up"):
+            told &= supported
+        if wrong("all-scopes"):
+            told |= supported
+        if not told and not (wrong("no-supported-scopes") and status == 401):
+            told = supported
+        if wrong("scope-invented") and not told:
+            told = {"everything"}
+        if wrong("scope-ignored") and in_scenario("auth/scope-from-www-authenticate"):
+            told = {"profile"}
+        if wrong("offline-always"):
+            told.add("offline_access")
+        self._scopes = told if wrong("forgets-scopes") else self._scopes | told
+
+    def _check_answer(self, back: dict[str, str], state: str) -> None:
+        if back.get("state") != state and not wrong("any-state") and not wrong("no-state"):
+            raise Failed("the state is another one")
+        advertised = self._metadata.get("authorization_response_iss_parameter_supported") is True
+        iss, issuer = back.get("iss"), str(self._metadata["issuer"])
+        if iss is None and advertised and not wrong("iss-absent-taken"):
+            raise Failed("the issuer is missing")
+        if iss is None and not advertised and wrong("iss-always-wanted"):
+            raise Failed("the issuer is missing")
+        nearly = wrong("iss-normalized") and (iss or "").rstrip("/") == issuer
+        unseen = wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
+        if "error" in back and wrong("error-shown"):
+            print(f"error {back['error']}", file=sys.stderr)
+        if iss is not None and iss != issuer and not unseen:
+            raise Failed("the issuer is another one")
+        if "code" not in back:
+            raise Failed("there is no code")
+
+    # --- tokens ------------------------------------------------------------------------------------------------------
+
+    def _ask(self, grant: str, fields: dict[str, str], client: JsonObject | None) -> None:
+        url = str(self._metadata["token_endpoint"])
+        form = {"grant_type": grant, "resource": self._target(), **fields}
+        if wrong("no-token-resource"):
+            del form["resource"]
+        if self._refresh and wrong("refresh-anywhere"):
+            form["refresh_token"] = self._refresh
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        if client is not None:
+            self._prove(client, form, headers)
+        bound = in_scenario("auth/dpop") or in_scenario("auth/dpop-nonce")
+        status, body = 0, b""
+        for time in range(2):
+            late = bound and wrong("proof-when-refused")
+            if bound and (time or not late):
+                self.keys.wanted = True
+                headers["DPoP"] = self.keys.proof("POST", url)
+            status, back, body = fetch("POST", url, headers, urlencode(form).encode())
+            if "dpop-nonce" in back and not wrong("no-token-nonce"):
+                self.keys.nonces["{0.scheme}://{0.netloc}".format(urlsplit(url))] = back["dpop-nonce"]
+            if status == 200 or not (b"use_dpop_nonce" in body or late):
+                break
+        if status != 200:
+            raise Failed(f"token: status {status}")
+        found = json.loads(body)
+        if wrong("wants-refresh") and "refresh_token" not in found:
+            raise Failed("there is no refresh token")
+        self._token = str(found["access_token"])
+        self._refresh = str(found.get("refresh_token", ""))
+
+    def _prove(self, client: JsonObject, form: dict[str, str], headers: dict[str, str]) -> None:
+        id, secret, key = str(client["client_id"]), client.get("client_secret"), self._context.get("private_key_pem")
+        if isinstance(key, str) and not wrong("no-assertion"):
+            form["client_assertion"] = client_assertion(key, id, str(self._metadata["issuer"]))
+            form["client_assertion_type"] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+            if wrong("no-assertion-type"):
+                del form["client_assertion_type"]
+        elif isinstance(secret, str) and not wrong("no-secret"):
+            pair = f"{quote(id, safe='')}:{quote(secret, safe='')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            return
+        form["client_id"] = id
+
+    def _as_machine(self) -> None:
+        if wrong("machine-registers"):
+            self._registered()
+        if wrong("machine-consents"):
+            fetch("GET", f"{self._metadata['authorization_endpoint']}?client_id=machine")
+        grant = "password" if wrong("machine-password") else "client_credentials"
+        self._ask(grant, {"scope": self._told.get("scope", "")}, self._context)
+
+    def _as_workload(self) -> None:
+        fields = {"assertion": str(self._context["valid_jwt"]), "scope": self._told.get("scope", "")}
+        if wrong("workload-other-assertion"):
+            fields = {**fields, "assertion": "x.y.z", "client_assertion": fields["assertion"]}
+        if wrong("workload-registers"):
+            self._registered()
+        grant = "urn:example:jwt" if wrong("workload-other-grant") else _JWT_BEARER
+        try:
+            self._ask(grant, fields, None)
+        except Failed:
+            if wrong("workload-retries"):
+                self._ask(_JWT_BEARER, fields, None)
+            if wrong("workload-falls-back"):
+                self._by_person(401)
+                return
+            if wrong("workload-silent"):
+                raise SystemExit(0) from None
+            raise
+
+    def _as_employee(self) -> None:
+        context = self._context
+        if wrong("employee-consents"):
+            fetch("GET", f"{self._metadata['authorization_endpoint']}?client_id=app")
+        form = {
+            "grant_type": "token-exchange" if wrong("exchange-grant") else _EXCHANGE,
+            "requested_token_type": _TYPES + ("jwt" if wrong("exchange-type") else "id-jag"),
+            "audience": self._url if wrong("exchange-audience") else str(self._metadata["issuer"]),
+            "resource": self._origin + "/other" if wrong("exchange-resource") else self._url,
+            "subject_token": str(context["idp_id_token"]),
+            "subject_token_type": _TYPES + ("access_token" if wrong("exchange-subject") else "id_token"),
+            "client_id": "nobody" if wrong("exchange-unknown") else str(context["idp_client_id"]),
+        }
+        typed = {"Content-Type": "application/x-www-form-urlencoded"}
+        status, _, body = fetch("POST", str(context["idp_token_endpoint"]), typed, urlencode(form).encode())
+        found = json.loads(body)
+        if status != 200 or (wrong("exchange-not-n-a") and found.get("token_type") == "N_A"):
+            raise Failed(f"exchange: status {status}")
+        fields = {"assertion": str(found["access_token"]), "scope": self._told.get("scope", "")}
+        if wrong("id-jag-as-token"):
+            self._token = str(found["access_token"])
+            return
+        grant = "urn:example:jwt" if wrong("employee-grant") else _JWT_BEARER
+        self._ask(grant, fields, None if wrong("employee-unproved") else context)

@@ -1,0 +1,361 @@
+"""What the raw client says over every wire: messages, and what comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+from mutants.client.client_request_answers import Answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = [
+    "LATEST_LEGACY",
+    "MODERN",
+    "SPOKEN",
+    "Failed",
+    "Refused",
+    "Wire",
+    "Words",
+    "answers",
+    "asides",
+    "dumped",
+    "heralds",
+    "in_scenario",
+    "reply",
+    "result_of",
+    "usable",
+    "wrong",
+]
+
+MODERN = "2026-07-28"
+LATEST_LEGACY = "2025-11-25"
+SPOKEN = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+_DEADLY = {
+    "dies-of-unknown-progress": "nobody-asked",
+    "dies-of-rich-progress": "A third is done",
+    "dies-of-unknown-completion": "notifications/elicitation/complete",
+    "dies-of-unheard-of": "com.example/unheard-of",
+}
+"""By fault, the word in a notification that it cannot bear."""
+_PREFIX = "io.modelcontextprotocol/"
+_SAMPLING = "sampling/createMessage"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class Failed(Exception):
+    """It cannot go on. Why is the only argument."""
+
+
+class Refused(Failed):
+    """The server does not speak the modern revision, or not this one."""
+
+    def __init__(self, why: str, *, modern: bool) -> None:
+        super().__init__(why)
+        self.modern = modern
+
+
+class Wire(Protocol):
+    """How a server is reached."""
+
+    def open(self) -> JsonObject:
+        """Opens the connection; what the server declares."""
+        ...
+
+    def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Asks; the result, or what was wrong in `error`."""
+        ...
+
+    def abandon(self, method: str, params: JsonObject) -> None:
+        """Asks, and gives it up."""
+        ...
+
+    def tell(self, method: str) -> None:
+        """Sends a notification."""
+        ...
+
+    def disown(self) -> None:
+        """Cancels the request that was made last by a notification, though it was answered."""
+        ...
+
+    def fetch(self, tools: list[JsonObject]) -> None:
+        """Fetches what the tools name, and what nobody should fetch."""
+        ...
+
+    def learn(self, tools: list[JsonObject]) -> None:
+        """Takes note of the tools."""
+        ...
+
+    def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """Those that may be called."""
+        ...
+
+    def close(self) -> None:
+        """Leaves."""
+        ...
+
+
+def in_scenario(name: str) -> bool:
+    """Whether it is told to play this scenario."""
+    return os.environ.get("MCP_CONFORMANCE_SCENARIO") == name
+
+
+def wrong(name: str) -> bool:
+    """Whether this is the fault that it has."""
+    return "--fault" in sys.argv and sys.argv[sys.argv.index("--fault") + 1] == name
+
+
+def dumped(value: JsonValue) -> bytes:
+    """JSON as it goes over the wire. Faults begin with calls: before that nothing would go on."""
+    text = json.dumps(_batched(value))
+    if "tools/call" in text and wrong("latin-1"):
+        return text.replace("{", '{"\xe4": 1, ', 1).encode("latin-1")
+    if "tools/call" in text and wrong("pretty"):
+        return json.dumps(value, indent=2).encode()
+    return text.encode()
+
+
+def _batched(value: JsonValue) -> JsonValue:
+    """A message in an array, where that is the fault."""
+    method = value.get("method") if isinstance(value, dict) else None
+    if method == "initialize" and wrong("batches-initialize"):
+        return [value]
+    if method is None and in_scenario("server-asks") and wrong("mixes-batches"):
+        return [value, {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
+    return value
+
+
+class Words:
+    """Makes messages, with ids that were not used."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._id = 0
+        self._said = 0
+
+    def request(self, method: str, params: JsonObject) -> JsonObject:
+        """A request."""
+        retried = wrong("same-id-again") and "inputResponses" in params
+        if not retried and (not wrong("same-id") or self._id < 2):
+            self._id += 1
+        id: JsonValue = {"null-id": None, "float-id": self._id + 0.5}.get(_fault(), self._id)
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+        self._said += 1
+        if method == "tools/call" and wrong("list-arguments"):
+            message["params"] = params = {**params, "arguments": [1, 2]}
+        if method == "prompts/get" and wrong("number-arguments"):
+            message["params"] = params = {**params, "arguments": {"arg1": 7}}
+        if method == "tools/call" and wrong("float-token"):
+            message["params"] = params = {**params, "_meta": {"progressToken": self._id + 0.5}}
+        if wrong("same-token") and method == "tools/call":
+            message["params"] = params = {**params, "_meta": {"progressToken": "one"}}
+        if method == "tools/call" and wrong("no-jsonrpc"):
+            del message["jsonrpc"]
+        if method == "tools/call" and wrong("array-params"):
+            message["params"] = [params]
+        if self.version == MODERN:
+            message["params"] = {**params, "_meta": self.meta()}
+            if wrong("no-meta-again") and "inputResponses" in params and method != "tasks/update":
+                message["params"] = {**params, "_meta": {}}
+            if wrong("no-meta") and method != "server/discover":
+                message["params"] = params
+        elif in_scenario("meets-legacy") and method != "initialize" and wrong("modern-behind-initialize"):
+            message["params"] = {**params, "_meta": self.meta()}
+        return message
+
+    def forget(self) -> None:
+        """Gives the id of the last request once more."""
+        self._id -= 1
+
+    def meta(self) -> JsonObject:
+        """What each modern request says."""
+        meta: JsonObject = {
+            f"{_PREFIX}protocolVersion": self.version,
+            f"{_PREFIX}clientCapabilities": answers().declared(),
+            f"{_PREFIX}clientInfo": {"name": "raw", "version": "1"},
+        }
+        if wrong("no-capabilities") and "MCP_CONFORMANCE_PROTOCOL_VERSION" in os.environ:
+            del meta[f"{_PREFIX}clientCapabilities"]
+        if wrong("no-client-info"):
+            del meta[f"{_PREFIX}clientInfo"]
+        if wrong("info-without-version"):
+            meta[f"{_PREFIX}clientInfo"] = {"name": "raw"}
+        if wrong("odd-log-level"):
+            meta[f"{_PREFIX}logLevel"] = "verbose"
+        if wrong("bad-traceparent"):
+            meta["traceparent"] = "00-0-0-00"
+        if wrong("bad-baggage"):
+            meta["baggage"] = "no pairs at all"
+        if wrong("forward-dns"):
+            meta["www.example.com/mine"] = 1
+        if wrong("bad-website"):
+            meta[f"{_PREFIX}clientInfo"] = {"name": "raw", "version": "1", "websiteUrl": "see below"}
+        if wrong("other-version-later") and in_scenario("meets-modern") and self._said > 1:
+            meta[f"{_PREFIX}protocolVersion"] = "2026-01-01"
+        if wrong("reserved-key"):
+            meta["com.mcp.tools/mine"] = 1
+        if wrong("bad-meta-key"):
+            meta["-bad key-"] = 1
+        return meta
+
+    def disowning(self) -> JsonObject:
+        """A notification that cancels the request that was made last."""
+        named: JsonObject = {"requestId": self._id, "reason": "nobody wants it any more"}
+        return {**self.notification("notifications/cancelled"), "params": named}
+
+    def notification(self, method: str) -> JsonObject:
+        """A notification."""
+        message: JsonObject = {"jsonrpc": "2.0", "method": method}
+        if wrong("notification-with-id"):
+            message["id"] = 4711
+        return message
+
+    def initialize(self) -> JsonObject:
+        """The request that opens a legacy connection."""
+        info: JsonObject = {"name": "raw"} if wrong("info-without-version") else {"name": "raw", "version": "1"}
+        params: JsonObject = {
+            "protocolVersion": self.version,
+            "capabilities": answers().declared(),
+            "clientInfo": info,
+        }
+        return self.request("initialize", params)
+
+
+@cache
+def answers() -> Answers:
+    """Who answers what the server asks."""
+    return Answers(wrong)
+
+
+def _fault() -> str:
+    return sys.argv[sys.argv.index("--fault") + 1] if "--fault" in sys.argv else ""
+
+
+def heralds(request: JsonObject) -> list[JsonObject]:
+    """What is told before a request is answered: how far it is."""
+    params = request.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not in_scenario("conformance_progress") or not isinstance(meta, dict) or "progressToken" not in meta:
+        return []
+    steps: list[JsonValue] = [0.5, 0.25] if wrong("progress-falls") else [0.25, 0.5]
+    told: list[JsonObject] = [
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": meta["progressToken"], "progress": step},
+        }
+        for step in [*steps, 0.75]
+    ]
+    if wrong("progress-behind"):
+        answers().tasks.aside.append(told.pop())
+    return told
+
+
+def asides() -> list[JsonObject]:
+    """What is told behind an answer, once."""
+    waiting = [*answers().tasks.aside]
+    answers().tasks.aside.clear()
+    return waiting
+
+
+def reply(request: JsonObject) -> JsonObject | None:
+    """The response to a request of the server; `None` to a notification."""
+    if isinstance(request["method"], str):
+        return _reply(request)
+    error: JsonObject = {"code": -32601 if wrong("takes-any-method") else -32600, "message": "this is no request"}
+    return {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
+
+
+def _reply(request: JsonObject) -> JsonObject | None:
+    if "id" not in request and request["method"] == "notifications/cancelled":
+        params = request.get("params")
+        given_up = params.get("requestId") if isinstance(params, dict) else None
+        if given_up == "never was" and wrong("dies-of-odd-cancellation"):
+            raise Failed("that never was")
+        late = given_up == "to be given up" and wrong("answers-cancelled")
+        return {"jsonrpc": "2.0", "id": given_up, "result": {"action": "cancel"}} if late else None
+    if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):
+        # The user never answers.
+        return None
+    if "id" not in request:
+        said = f"{request['method']} {request.get('params')}"
+        if any(wrong(fault) and word in said for fault, word in _DEADLY.items()):
+            raise Failed("that is not understood")
+        speaks = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
+        return {"jsonrpc": "2.0", "id": 4712, "result": {}} if speaks else None
+    answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
+    if request["method"] == "ping":
+        answer["result"] = {"pong": True} if wrong("full-pong") else {"_meta": []} if wrong("meta-as-list") else {}
+        if wrong("both"):
+            answer["error"] = {"code": -32603, "message": "both"}
+        if wrong("task-of-ping") and "task" in str(request.get("params")):
+            answer |= answers().tasks.begin({"task": {}}, {"result": {}})
+    elif request["method"] == "roots/list" and wrong("roots-undeclared") and in_scenario("server-asks"):
+        answer["result"] = {"roots": []}
+    elif answers().active:
+        asked = request.get("params")
+        answer |= answers().answer(str(request["method"]), asked if isinstance(asked, dict) else {})
+    else:
+        code = -32600 if wrong("wrong-code") and request["method"] != "roots/list" else -32601
+        answer["error"] = {"code": code, "message": 7 if wrong("message-as-number") else "there is no such method"}
+    return answer
+
+
+def result_of(response: JsonObject) -> JsonObject:
+    """The result of a response; an error as `error`."""
+    result = response.get("result")
+    return result if isinstance(result, dict) else {"error": response.get("error")}
+
+
+def usable(tools: Iterable[JsonObject]) -> list[JsonObject]:
+    """The tools whose annotations for headers are right. Spec: basic/transports/streamable-http (2026-07-28)"""
+    return [tool for tool in tools if not any(not wrong(f"takes-{flaw}") for flaw in _flaws(tool.get("inputSchema")))]
+
+
+def _flaws(schema: JsonValue) -> Iterator[str]:
+    """What is wrong with the annotations in a schema."""
+    seen: set[str] = set()
+    for header, kind in _annotations(schema, reachable=True, annotated=False):
+        if kind is None:
+            yield "unreachable"
+        elif not isinstance(header, str):
+            yield "non-string"
+        elif not _TOKEN.fullmatch(header):
+            yield "bad-token" if header else "empty"
+        elif kind not in ("string", "integer", "boolean"):
+            yield "number" if kind == "number" else "non-primitive"
+        elif header.lower() in seen:
+            yield "duplicate"
+        else:
+            seen.add(header.lower())
+
+
+def _annotations(value: JsonValue, *, reachable: bool, annotated: bool) -> Iterator[tuple[JsonValue, JsonValue]]:
+    """The annotations in a part of a schema, each with the type of what it annotates; `None`: it must not be there.
+
+    Args:
+        value: The part.
+        reachable: Whether only `properties` lead to it.
+        annotated: Whether it is a property, which may be annotated.
+    """
+    if isinstance(value, list):
+        for each in value:
+            yield from _annotations(each, reachable=False, annotated=False)
+    if not isinstance(value, dict):
+        return
+    if "x-mcp-header" in value:
+        yield value["x-mcp-header"], value.get("type", "") if annotated else None
+    for name, part in value.items():
+        if name == "properties" and isinstance(part, dict):
+            for each in part.values():
+                yield from _annotations(each, reachable=reachable, annotated=reachable)
+        else:
+            yield from _annotations(part, reachable=False, annotated=False)

@@ -1,0 +1,274 @@
+"""The raw client where it has more to do than to use each thing once: what it keeps, what breaks, what it reads twice."""
+
+from __future__ import annotations
+
+import http.client
+import os
+from typing import TYPE_CHECKING, Final
+
+from mutants.client.http import ModernHttp, SessionHttp, events
+from mutants.client.messages import MODERN, Failed, wrong
+from mutants.client.stdio import Pipes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.client.messages import Wire
+
+__all__ = ["outlive", "play"]
+
+_LISTEN: Final = "subscriptions/listen"
+_TOOLS: Final[JsonObject] = {"notifications": {"toolsListChanged": True}}
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+
+
+def play(wire: Wire, capabilities: JsonObject, context: JsonObject) -> bool:
+    """Does what a scenario wants. Whether it is one of these."""
+    act = _ACTS.get(os.environ.get("MCP_CONFORMANCE_SCENARIO", ""))
+    if act is not None:
+        act(wire, capabilities, context)
+    return act is not None
+
+
+def _call(wire: Wire, name: str, arguments: JsonObject | None = None) -> JsonObject:
+    return wire.ask("tools/call", {"name": name, "arguments": arguments or {}})
+
+
+def _list(wire: Wire, *, learns: bool = True) -> list[JsonObject]:
+    listed = wire.ask("tools/list", {}).get("tools")
+    tools = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    if learns:
+        wire.learn(tools)
+    return tools
+
+
+def _report(wire: Wire, name: str, told: JsonObject) -> None:
+    _call(wire, "report", {"of": name, **told})
+
+
+# --- subscriptions ------------------------------------------------------------------------------------------------------
+
+
+def _listen(wire: Wire) -> JsonObject:
+    """Begins to listen: the params of what acknowledges it."""
+    if isinstance(wire, ModernHttp):
+        response = wire.post(wire.words.request(_LISTEN, _TOOLS))
+        wire.kept.append(response)
+        message = next(each for each in events(response))
+    elif isinstance(wire, Pipes):
+        wire.send(wire.words.request(_LISTEN, _TOOLS))
+        message = wire.receive()
+    else:
+        return {}
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _grants_nothing(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    if not _listen(wire).get("notifications") and wrong("insists-on-grant"):
+        raise Failed("that is not what was wanted")
+    _list(wire)
+
+
+def _ends_subscriptions(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    wire.ask(_LISTEN, _TOOLS)
+    if wrong("end-is-failure"):
+        raise Failed("the subscription ended")
+    _list(wire)
+
+
+def _two_subscriptions(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    if not isinstance(wire, Pipes):
+        return
+    ids: list[JsonValue] = []
+    for _time in range(2):
+        request = wire.words.request(_LISTEN, _TOOLS)
+        ids.append(request["id"])
+        wire.send(request)
+        wire.receive()
+    _call(wire, "test_tells_second")
+    told = [_subscription(each) for each in wire.notified]
+    for name, id in zip(("first", "second"), ids, strict=True):
+        _report(wire, name, {"heard": bool(told) if wrong("tells-everybody") else id in told})
+
+
+def _subscription(message: JsonObject) -> JsonValue:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta.get(_SUBSCRIPTION) if isinstance(meta, dict) else None
+
+
+# --- what breaks --------------------------------------------------------------------------------------------------------
+
+
+def _crossed(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    """Two calls at once; what comes is sorted by id."""
+    if not isinstance(wire, Pipes):
+        return
+    names = ("test_first", "test_second")
+    requests = [wire.words.request("tools/call", {"name": name, "arguments": {}}) for name in names]
+    for request in requests:
+        wire.send(request)
+    answers = [wire.receive(), wire.receive()]
+    if not wrong("answers-in-order"):
+        answers.sort(key=lambda each: [request["id"] for request in requests].index(each.get("id")))
+    for name, answer in zip(names, answers, strict=True):
+        result = answer.get("result")
+        content = result.get("content") if isinstance(result, dict) else None
+        first = content[0] if isinstance(content, list) else None
+        _report(wire, name, {"text": first.get("text") if isinstance(first, dict) else None})
+
+
+def outlive(command: Sequence[str]) -> None:
+    """Has the server end, and goes on with another."""
+    for number in range(1 if wrong("never-restarts") else 2):
+        wire = Pipes(command, MODERN)
+        try:
+            wire.open()
+            if number == 0 or not wrong("forgets-subscriptions"):
+                _listen(wire)
+            _call(wire, "test_crashes")
+        except Failed as failed:
+            if number:
+                raise failed from None
+        finally:
+            wire.close()
+
+
+def _broken_stream(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    try:
+        _call(wire, "test_breaks")
+    except (Failed, OSError, http.client.HTTPException):
+        if wrong("broken-for-ever"):
+            raise Failed("the connection broke") from None
+        if wrong("same-id-after-break") and isinstance(wire, ModernHttp | SessionHttp):
+            wire.words.forget()
+            _call(wire, "test_breaks")
+    _call(wire, "test_behind")
+
+
+# --- what is read twice -------------------------------------------------------------------------------------------------
+
+
+def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    """Keeps what holds, as a client with a cache does: what is not asked for is not asked for on purpose."""
+    _listen(wire)
+    _list(wire)
+    _call(wire, "test_changes")
+    if not wrong("deaf-to-changes"):
+        _list(wire)
+    cursor: JsonObject = {"cursor": wire.ask("prompts/list", {}).get("nextCursor")}
+    for number in range(3):
+        wire.ask("resources/templates/list", {})
+        if number and wrong("keeps-second-page"):
+            continue
+        failed = "error" in wire.ask("prompts/list", cursor)
+        if failed and not wrong("keeps-first-page"):
+            again: JsonObject = {"cursor": wire.ask("prompts/list", {}).get("nextCursor")}
+            wire.ask("prompts/list", again)
+    for _time in range(2):
+        wire.ask("resources/read", {"uri": "test://static-text"})
+    for _time in range(1 if wrong("keeps-rounds") else 2):
+        params: JsonObject = {"uri": "test://asks-first"}
+        state = wire.ask("resources/read", params).get("requestState")
+        wire.ask("resources/read", params if state is None else {**params, "requestState": state})
+    if wrong("polls") and isinstance(wire, Pipes):
+        wire.send(wire.words.request("tools/call", {"name": "test_takes_long", "arguments": {}}))
+        wire.ask("resources/list", {})
+        wire.receive()
+    else:
+        _call(wire, "test_takes_long")
+
+
+def _header_moves(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    for number in range(2):
+        _list(wire, learns=number == 0 or not wrong("first-schema"))
+        for _time in range(2):
+            error = _call(wire, "test_moved_header", {"region": "eu"}).get("error")
+            if not isinstance(error, dict) or error.get("code") != -32020 or wrong("no-header-retry"):
+                break
+            _list(wire, learns=not wrong("first-schema"))
+        _call(wire, "test_simple_text")
+
+
+def _call_unlisted(wire: Wire, _: JsonObject, context: JsonObject) -> None:
+    calls = context.get("toolCalls")
+    region: JsonObject = {"type": "string", "x-mcp-header": "Old-Region"}
+    if wrong("guesses-headers"):
+        wire.learn([{"name": "test_not_listed", "inputSchema": {"properties": {"region": region}}}])
+    for call in calls if isinstance(calls, list) else []:
+        wire.ask("tools/call", call if isinstance(call, dict) else {})
+    _list(wire)
+
+
+def _completes(wire: Wire, capabilities: JsonObject, _: JsonObject) -> None:
+    if "completions" not in capabilities:
+        return
+    prompt: JsonObject = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+    params: JsonObject = {"ref": prompt, "argument": {"name": "arg1", "value": ""}}
+    completion = wire.ask("completion/complete", params).get("completion")
+    found = completion if isinstance(completion, dict) else {}
+    if "total" not in found and wrong("needs-total"):
+        raise Failed("how many there are is not said")
+    values = found.get("values")
+    chosen: JsonObject = {"arg1": values[0]} if isinstance(values, list) else {}
+    params = {"ref": prompt, "argument": {"name": "arg2", "value": ""}, "context": {"arguments": chosen}}
+    if wrong("no-context"):
+        del params["context"]
+    wire.ask("completion/complete", params)
+
+
+# --- schemas ------------------------------------------------------------------------------------------------------------
+
+
+def _schemas(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    for tool in _list(wire):
+        if tool["name"] != "report":
+            value = _call(wire, str(tool["name"])).get("structuredContent")
+            pair = value.get("pair") if isinstance(value, dict) else None
+            _report(wire, str(tool["name"]), {"outcome": "result" if _fits(pair, tool) else "invalid"})
+
+
+def _fits(pair: JsonValue, tool: JsonObject) -> bool:
+    """Whether a pair is what the output schema says, as far as the scenario goes."""
+    schema = tool.get("outputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    wanted = properties.get("pair") if isinstance(properties, dict) else None
+    if not isinstance(schema, dict) or not isinstance(wanted, dict):
+        return False
+    dialect = str(schema.get("$schema", ""))
+    draft7 = "draft-07" in dialect and not wrong("reads-all-as-2020")
+    if dialect and "json-schema.org" not in dialect:
+        return wrong("ignores-dialect")
+    if "$ref" in wanted:
+        return wrong("ignores-references")
+    if wanted.get("type") == "array" and not isinstance(pair, list):
+        return False
+    items = wanted.get("items" if draft7 else "prefixItems")
+    if items is None or not isinstance(pair, list) or (wrong("ignores-prefix") and not dialect):
+        return True
+    return isinstance(pair[0], int)
+
+
+def _preservation(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    schema = next(tool["inputSchema"] for tool in _list(wire) if tool["name"] == "json_schema_2020_12_tool")
+    if wrong("drops-keywords") and isinstance(schema, dict):
+        schema = {name: part for name, part in schema.items() if name in ("type", "properties", "required")}
+    _call(wire, "json_schema_echo", {"schema": schema})
+
+
+_ACTS: Final[Mapping[str, Callable[[Wire, JsonObject, JsonObject], None]]] = {
+    "conformance_broken_stream": _broken_stream,
+    "conformance_call_unlisted": _call_unlisted,
+    "conformance_completes": _completes,
+    "conformance_crossed": _crossed,
+    "conformance_ends_subscriptions": _ends_subscriptions,
+    "conformance_freshness": _freshness,
+    "conformance_grants_nothing": _grants_nothing,
+    "conformance_header_moves": _header_moves,
+    "conformance_schemas": _schemas,
+    "conformance_two_subscriptions": _two_subscriptions,
+    "json-schema-2020-12-preservation": _preservation,
+}
+"""By the name of the scenario."""

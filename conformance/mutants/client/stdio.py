@@ -1,0 +1,275 @@
+"""The raw client over the pipes of a server that it starts, and over the pair of endpoints of 2024-11-05."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import subprocess
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from mutants.client.messages import (
+    MODERN,
+    SPOKEN,
+    Failed,
+    Refused,
+    Words,
+    asides,
+    dumped,
+    heralds,
+    in_scenario,
+    reply,
+    result_of,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["EventStream", "Pipes"]
+
+_GRACE: Final = 0.5
+"""Seconds between two steps of ending a server."""
+
+
+class _Lines(ABC):
+    """What both have in common: messages that come one after another."""
+
+    def __init__(self, version: str) -> None:
+        self.words: Final = Words(version)
+        self.notified: Final[list[JsonObject]] = []
+        """What the server told without being asked."""
+
+    @abstractmethod
+    def send(self, message: JsonObject) -> None:
+        """Sends a message."""
+
+    @abstractmethod
+    def receive(self) -> JsonObject:
+        """The next message."""
+
+    def _response(self, request: JsonObject) -> JsonObject:
+        self.send(request)
+        while True:
+            message = self.receive()
+            if "method" in message:
+                self.notified.append(message)
+                for each in heralds(message):
+                    self.send(each)
+                answer = reply(message)
+                if answer is not None:
+                    self.send(answer)
+                for each in asides():
+                    self.send(each)
+            elif message.get("id") == "nobody asked" and wrong("dies-of-stray"):
+                raise Failed("nobody asked for that")
+            elif "id" not in message and wrong("dies-without-id"):
+                raise Failed("an answer without an id")
+            elif "id" in message and message["id"] in (request["id"], None):
+                return message
+
+    def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Asks; the result."""
+        return result_of(self._response(self.words.request(method, params)))
+
+    def abandon(self, method: str, params: JsonObject) -> None:
+        """Asks, and gives it up."""
+        request = self.words.request(method, params)
+        self.send(request)
+        named: list[JsonObject] = [{"requestId": request["id"], "reason": "it takes too long"}]
+        # What is wrong is said besides what is right.
+        if wrong("cancels-without-id"):
+            named.append({"reason": 7})
+        if wrong("cancels-others"):
+            named.append({"requestId": 4711})
+        if wrong("never-cancels"):
+            named.clear()
+        for each in named:
+            self.send({**self.words.notification("notifications/cancelled"), "params": each})
+        if wrong("dies-of-late-response"):
+            while self.receive().get("id") != request["id"]:
+                pass
+            raise Failed("it comes too late")
+
+    def tell(self, method: str) -> None:
+        """Sends a notification."""
+        self.send(self.words.notification(method))
+
+    def disown(self) -> None:
+        """Cancels the last request by a notification."""
+        self.send(self.words.disowning())
+
+    def initialize(self) -> JsonObject:
+        """Opens a legacy connection."""
+        if wrong("asks-first") and in_scenario("tools_call"):
+            self.send(self.words.request("tools/list", {}))
+        request = self.words.initialize()
+        result = result_of(self._response(request))
+        agreed = result.get("protocolVersion")
+        if agreed not in SPOKEN and not wrong("any-version"):
+            raise Failed(f"the server speaks {agreed}")
+        if not wrong("no-initialized"):
+            self.send(self.words.notification("notifications/initialized"))
+        if in_scenario("tools_call") and wrong("cancels-initialize"):
+            named: JsonObject = {"requestId": request["id"]}
+            self.send({**self.words.notification("notifications/cancelled"), "params": named})
+        capabilities = result.get("capabilities")
+        return capabilities if isinstance(capabilities, dict) else {}
+
+    def fetch(self, tools: list[JsonObject]) -> None:  # noqa: B027  most need not
+        """There is nothing to fetch from."""
+
+    def learn(self, tools: list[JsonObject]) -> None:  # noqa: B027  likewise
+        """There is nothing to learn."""
+
+    def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """All."""
+        return tools
+
+
+class Pipes(_Lines):
+    """A server that is started."""
+
+    def __init__(self, command: Sequence[str], version: str) -> None:
+        super().__init__(version)
+        errors = subprocess.PIPE if wrong("takes-stderr-for-failure") else subprocess.DEVNULL
+        self._process: Final = subprocess.Popen(  # noqa: S603  it is what a client over stdio does
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+        )
+
+    def send(self, message: JsonObject) -> None:
+        """Writes a line."""
+        stdin = self._process.stdin
+        if stdin is None:
+            raise Failed("it was started without pipes")
+        batched = wrong("batched") and message.get("method") == "tools/call"
+        stdin.write(dumped([message] if batched else message) + b"\n")
+        if wrong("chatty") and message.get("method") == "tools/call":
+            stdin.write(b"calling a tool now\n")
+        stdin.flush()
+
+    def receive(self) -> JsonObject:
+        """Reads a line."""
+        stdout = self._process.stdout
+        line = stdout.readline() if stdout is not None else b""
+        if not line:
+            raise Failed("the server ended")
+        if wrong("no-crlf") and line.endswith(b"\r\n"):
+            raise Failed("this is no line")
+        value: JsonValue = json.loads(line)
+        if isinstance(value, list):
+            for each in [] if wrong("no-batches") else value[1:] if wrong("first-of-batch") else value:
+                answer = reply(each) if isinstance(each, dict) and "method" in each else None
+                if answer is not None:
+                    self.send(answer)
+            first = value[0] if value else None
+            return first if isinstance(first, dict) and "method" not in first else self.receive()
+        return value if isinstance(value, dict) else {}
+
+    def open(self) -> JsonObject:
+        """Opens the connection."""
+        if self._process.stderr is not None and select.select([self._process.stderr], [], [], _GRACE)[0]:
+            raise Failed("the server complains")
+        if self.words.version != MODERN:
+            return self.initialize()
+        if wrong("no-probe") and in_scenario("tools_call"):
+            self.ask("tools/list", {})
+        probe = self.words.request("server/discover", {})
+        if in_scenario("meets-silent"):
+            self._probe_or_leave(probe)
+        response = self._response(probe)
+        error = response.get("error")
+        if isinstance(error, dict) and error.get("code") == -32022:
+            data = error.get("data")
+            supported = data.get("supported") if isinstance(data, dict) else None
+            if isinstance(supported, list) and MODERN in supported:
+                response = self._response(self.words.request("server/discover", {}))
+        result = response.get("result")
+        if not isinstance(result, dict):
+            error = response.get("error")
+            code = error.get("code") if isinstance(error, dict) else None
+            one = wrong("one-code-only") and code != -32600
+            raise Refused(f"server/discover: {code}", modern=one or code in (-32020, -32021, -32022))
+        capabilities = result.get("capabilities")
+        return capabilities if isinstance(capabilities, dict) else {}
+
+    def _probe_or_leave(self, probe: JsonObject) -> None:
+        """Leaves when nobody answers for some time."""
+        self.send(probe)
+        stdout = self._process.stdout
+        if stdout is None or not select.select([stdout], [], [], _GRACE)[0]:
+            raise Refused("server/discover: no answer", modern=wrong("gives-up-in-silence"))
+
+    def close(self) -> None:
+        """Closes the input, then asks, then forces."""
+        process = self._process
+        if wrong("unfinished-line") and process.stdin is not None:
+            process.stdin.write(b" ")
+            process.stdin.flush()
+        if (wrong("kills-at-once") or wrong("terminates-at-once")) and not in_scenario("version-unknown"):
+            # All that was said before has been read when this is answered.
+            self.ask("ping", {})
+            (process.kill if wrong("kills-at-once") else process.terminate)()
+        elif process.stdin is not None:
+            process.stdin.close()
+        for step in (process.terminate, process.kill):
+            try:
+                process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                if wrong("leaves-it-running") or (wrong("only-terminates") and step == process.kill):
+                    break
+                (process.kill if wrong("never-terminates") else step)()
+        if not wrong("leaves-it-running") and not wrong("only-terminates"):
+            process.wait()
+
+
+class EventStream(_Lines):
+    """The endpoints of 2024-11-05."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(SPOKEN[0])
+        parts = urlsplit(url)
+        self._where: Final = (parts.hostname or "", parts.port or 80)
+        self._stream: Final = http.client.HTTPConnection(*self._where, timeout=30)
+        self._stream.request("GET", parts.path, headers={"Accept": "text/event-stream"})
+        self._events: Final = self._stream.getresponse()
+        self._path = parts.path
+        endpoint = self._event()
+        if not wrong("posts-elsewhere") or not in_scenario("tools_call"):
+            self._path = endpoint
+
+    def _event(self) -> str:
+        data = ""
+        while line := self._events.readline():
+            text = line.decode().rstrip("\r\n")
+            if text.startswith("data:"):
+                data = text[5:].removeprefix(" ")
+            elif not text and data:
+                return data
+        raise Failed("the stream ended")
+
+    def send(self, message: JsonObject) -> None:
+        """Posts a message."""
+        connection = http.client.HTTPConnection(*self._where, timeout=30)
+        connection.request("POST", self._path, dumped(message), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        if response.status >= 400:
+            raise Failed(f"POST {self._path}: status {response.status}")
+
+    def receive(self) -> JsonObject:
+        """The next event."""
+        value: JsonValue = json.loads(self._event())
+        return value if isinstance(value, dict) else {}
+
+    def open(self) -> JsonObject:
+        """Opens the connection."""
+        return self.initialize()
+
+    def close(self) -> None:
+        """Closes the stream."""
+        self._stream.close()

@@ -1,0 +1,1 @@
+"""The faults of the client in plain Python, one table row each."""

@@ -1,0 +1,23 @@
+"""What can be wrong with what the raw client keeps, and with the headers that it makes of what it knows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of
+
+__all__ = ["FRESH_FAULTS"]
+
+_MODERN = "2026-07-28"
+
+FRESH_FAULTS: Final = (
+    of("deaf-to-changes", _MODERN, "http", "caching.client-hears-changes"),
+    of("keeps-rounds", _MODERN, "stdio", "caching.client-no-rounds"),
+    of("keeps-second-page", _MODERN, "stdio", "caching.client-page-by-cursor"),
+    of("keeps-first-page", _MODERN, "stdio", "caching.client-invalid-cursor"),
+    of("polls", _MODERN, "stdio", "caching.client-no-polling"),
+    of("first-schema", _MODERN, "http", "header.client-param-latest"),
+    of("no-header-retry", _MODERN, "http", "header.client-param-retry"),
+    of("guesses-headers", _MODERN, "http", "header.client-param-unlisted"),
+)
+"""All of them."""

@@ -1,0 +1,46 @@
+"""What can be wrong with how the raw client gives up, takes batches, with what it fetches, and with what it says in passing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of
+
+__all__ = ["CANCEL_FAULTS"]
+
+_FIRST = "2024-11-05"
+_OLD = "2025-03-26"
+_JUNE = "2025-06-18"
+_LATE = "2025-11-25"
+_MODERN = "2026-07-28"
+
+CANCEL_FAULTS: Final = (
+    of("never-cancels", _LATE, "stdio", "cancellation.client-notifies"),
+    of("never-cancels", _MODERN, "stdio", "cancellation.client-notifies-stdio"),
+    of("keeps-connection", _MODERN, "http", "http.client-cancels-by-closing"),
+    of("notifies-over-http", _MODERN, "http", "http.client-cancels-by-closing"),
+    of("dies-of-late-response", _JUNE, "stdio", "cancellation.client-late-response"),
+    of("dies-of-late-response", _MODERN, "stdio", "cancellation.client-late-response"),
+    of("cancels-without-id", _LATE, "stdio", "cancellation.client-params"),
+    of("cancels-others", _FIRST, "stdio", "cancellation.client-own"),
+    of("cancels-others", _MODERN, "stdio", "cancellation.client-own"),
+    of("cancels-initialize", _OLD, "stdio", "cancellation.client-not-initialize"),
+    of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response"),
+    of("dies-of-odd-cancellation", _JUNE, "stdio", "cancellation.client-invalid-ignored"),
+    of("no-batches", _OLD, "stdio", "batch.client-receives-stdio", "batch.client-receives"),
+    of("first-of-batch", _OLD, "stdio", "batch.client-receives"),
+    of("odd-log-level", _MODERN, "stdio", "logging.client-level"),
+    of("bad-traceparent", _MODERN, "stdio", "meta.client-trace"),
+    of("reserved-key", _MODERN, "stdio", "meta.client-reserved"),
+    of("list-arguments", _MODERN, "http", "tools.client-arguments", "schema.client-messages"),
+    of("no-cache", _MODERN, "stdio", "caching.client-fresh"),
+    of("caches-absent", _MODERN, "stdio", "caching.client-absent"),
+    of("caches-negative", _MODERN, "stdio", "caching.client-negative"),
+    of("caches-zero", _MODERN, "stdio", "caching.client-zero"),
+    of("one-for-all", _MODERN, "stdio", "caching.client-key"),
+    of("fetches-icons", _MODERN, "http", "security.client-icon-schemes"),
+    of("fetches-schemas", _MODERN, "http", "schema.client-no-network-ref"),
+    of("fetches-pages", _LATE, "http", "elicitation.client-no-fetch"),
+    of("number-arguments", _MODERN, "stdio", "prompts.client-arguments", "schema.client-messages"),
+)
+"""All of them."""

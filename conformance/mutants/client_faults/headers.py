@@ -1,0 +1,33 @@
+"""What can be wrong with the headers that the raw client makes of arguments, and with the annotations that it takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of
+
+__all__ = ["HEADER_FAULTS"]
+
+_MODERN = "2026-07-28"
+
+HEADER_FAULTS: Final = (
+    of("unencoded", _MODERN, "http", "header.client-param-base64", "header.client-param-nested"),
+    of("breaks-lines", _MODERN, "http", "header.client-param-injection", "header.client-param-base64"),
+    of(
+        "falsy-is-absent",
+        _MODERN,
+        "http",
+        "header.client-param-mirrored",
+        "header.client-param-string",
+        "header.client-param-integer",
+        "header.client-param-boolean",
+    ),
+    of("takes-bad-token", _MODERN, "http", "header.client-rejects-bad-token"),
+    of("takes-duplicate", _MODERN, "http", "header.client-rejects-duplicate"),
+    of("takes-empty", _MODERN, "http", "header.client-rejects-empty"),
+    of("takes-non-primitive", _MODERN, "http", "header.client-rejects-non-primitive"),
+    of("takes-non-string", _MODERN, "http", "header.client-rejects-non-string"),
+    of("takes-number", _MODERN, "http", "header.client-rejects-number"),
+    of("takes-unreachable", _MODERN, "http", "header.client-rejects-unreachable"),
+)
+"""All of them."""

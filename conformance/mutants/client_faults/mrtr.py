@@ -1,0 +1,54 @@
+"""What can be wrong with the raw client where a result asks for input, and with how it goes through pages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of
+
+__all__ = ["ROUND_FAULTS"]
+
+_FIRST = "2024-11-05"
+_OLD = "2025-03-26"
+_JUNE = "2025-06-18"
+_LATE = "2025-11-25"
+_MODERN = "2026-07-28"
+
+ROUND_FAULTS: Final = (
+    of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
+    of("wraps-answers", _MODERN, "stdio", "mrtr.client-response-shape", "schema.client-messages"),
+    of("trims-state", _MODERN, "stdio", "mrtr.client-state"),
+    of("invents-state", _MODERN, "stdio", "mrtr.client-no-state"),
+    of("first-state", _MODERN, "stdio", "mrtr.client-latest-state"),
+    of("same-id-again", _MODERN, "http", "mrtr.client-new-id"),
+    of("forgets-params", _MODERN, "stdio", "mrtr.client-same-params"),
+    of(
+        "no-meta-again",
+        _MODERN,
+        "stdio",
+        "meta.client-retries",
+        "meta.client-version",
+        "meta.client-capabilities",
+        "meta.client-info",
+    ),
+    of("keeps-answers", _MODERN, "stdio", "mrtr.client-no-cross-use"),
+    of("states-first", _MODERN, "stdio", "mrtr.client-initial"),
+    of("says-no", _MODERN, "stdio", "mrtr.client-decline", "schema.client-messages"),
+    of(
+        "trims-cursors",
+        _LATE,
+        "stdio",
+        "pagination.client-cursor",
+        "pagination.client-session",
+        "pagination.client-lengths",
+    ),
+    of("trims-cursors", _MODERN, "http", "pagination.client-cursor", "pagination.client-lengths"),
+    # The first cursor is the empty one: who takes that for the end reads no more than the first page.
+    of("empty-cursor-ends", _MODERN, "stdio", "pagination.client-empty-cursor", "pagination.client-whole"),
+    of("empty-page-ends", _OLD, "stdio", "pagination.client-lengths"),
+    of("empty-page-ends", _MODERN, "stdio", "pagination.client-lengths"),
+    of("first-page-only", _JUNE, "stdio", "pagination.client-whole"),
+    of("asks-once-more", _LATE, "stdio", "pagination.client-ends"),
+    of("begins-with-cursor", _FIRST, "stdio", "pagination.client-session"),
+)
+"""All of them."""

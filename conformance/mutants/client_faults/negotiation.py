@@ -1,0 +1,27 @@
+"""What can be wrong with how the raw client finds out what a server speaks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of
+
+__all__ = ["ERA_FAULTS"]
+
+_JUNE = "2025-06-18"
+_LATE = "2025-11-25"
+_MODERN = "2026-07-28"
+
+ERA_FAULTS: Final = (
+    of("offers-older", _LATE, "stdio", "version.client-latest"),
+    of("newer-methods-anyway", _LATE, "stdio", "version.client-keeps-to-it"),
+    of("other-version-later", _MODERN, "stdio", "version.client-picks-supported"),
+    of("gives-up-in-silence", _MODERN, "stdio", "stdio.client-probe-silence"),
+    of("one-code-only", _MODERN, "stdio", "stdio.client-fallback-codes"),
+    of("gets-first", _LATE, "http", "http-sse.client-posts-first"),
+    of("looks-elsewhere", _LATE, "http", "http-sse.client-falls-back"),
+    of("looks-elsewhere", _MODERN, "http", "compat.client-two-endpoints"),
+    of("type-from-everybody", _MODERN, "stdio", "compat.client-legacy-results"),
+    of("no-version-behind-probe", _MODERN, "http", "compat.client-legacy-rules"),
+)
+"""All of them."""

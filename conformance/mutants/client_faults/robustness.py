@@ -1,0 +1,45 @@
+"""What the raw client can bear badly: broken streams, dead servers, answers in another order, subscriptions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of
+
+__all__ = ["BEARING_FAULTS"]
+
+_OLD = "2025-03-26"
+_JUNE = "2025-06-18"
+_LATE = "2025-11-25"
+_MODERN = "2026-07-28"
+
+BEARING_FAULTS: Final = (
+    of("broken-for-ever", _JUNE, "http", "http.client-bears-broken-stream"),
+    of(
+        "same-id-after-break",
+        _MODERN,
+        "http",
+        "http.client-reissues",
+        "jsonrpc.client-request-id-in-flight",
+    ),
+    of("needs-standing-stream", _LATE, "http", "sse.client-bears-end-of-stream"),
+    of("dies-of-rich-progress", _JUNE, "stdio", "schema.client-bears-rich"),
+    of("calls-by-lower-name", _LATE, "stdio", "tools.client-name-case"),
+    of("drops-query", _MODERN, "http", "http.client-endpoint-path"),
+    of("never-restarts", _MODERN, "stdio", "stdio.client-restarts"),
+    of("forgets-subscriptions", _MODERN, "stdio", "stdio.client-resubscribes"),
+    of("answers-in-order", _MODERN, "stdio", "stdio.client-correlates"),
+    of("tells-everybody", _MODERN, "stdio", "subscription.client-demux"),
+    of("insists-on-grant", _MODERN, "stdio", "subscription.client-bears-less"),
+    of("end-is-failure", _MODERN, "http", "subscription.client-clean-end"),
+    of("progress-falls", _LATE, "stdio", "progress.client-increases"),
+    of("progress-falls", "2024-11-05", "stdio", "progress.client-increases"),
+    of("progress-behind", _JUNE, "http", "progress.client-stops"),
+    of("takes-any-method", _LATE, "stdio", "jsonrpc.client-invalid-request"),
+    of("dies-without-id", _LATE, "stdio", "schema.client-bears-error-without-id"),
+    of("exact-header-names", _MODERN, "http", "http.client-header-case"),
+    of("takes-404-for-nobody", _MODERN, "http", "compat.client-http-404"),
+    of("needs-total", _OLD, "stdio", "completion.client-partial"),
+    of("no-context", _MODERN, "stdio", "completion.client-context"),
+)
+"""All of them."""

@@ -1,0 +1,197 @@
+"""A client in plain Python, over HTTP and over the pipes of a server that it starts, in every revision.
+
+It connects, lists what there is, uses each thing once, and leaves. `--fault NAME` makes one thing wrong with it. It is
+driven as the official framework drives clients: by the environment, and by the URL on its command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from mutants.client.http import ModernHttp, SessionHttp
+from mutants.client.messages import LATEST_LEGACY, MODERN, SPOKEN, Failed, Refused, answers, in_scenario, wrong
+from mutants.client.param_values import say_in_passing
+from mutants.client.reported_results import report_each
+from mutants.client.scenarios import outlive, play
+from mutants.client.stdio import EventStream, Pipes
+from mutants.client.task_calls import plays_tasks, use_tasks
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.client.messages import Wire
+
+__all__ = ["main"]
+
+
+def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
+    """Lists what there is, and uses each thing once."""
+    if play(wire, capabilities, context):
+        return
+    if plays_tasks():
+        tools = _list(wire, "tools/list", "tools")
+        wire.learn(tools)
+        use_tasks(wire, tools, capabilities)
+    elif ("tools" in capabilities or wrong("undeclared")) and not _use_tools(wire, context):
+        return
+    if wrong("uses-extension"):
+        wire.ask("tasks/get", {"taskId": "1"})
+    if "resources" in capabilities:
+        for resource in _list(wire, "resources/list", "resources"):
+            _through(wire, "resources/read", {"uri": resource["uri"]})
+    if "prompts" in capabilities:
+        for prompt in _list(wire, "prompts/list", "prompts"):
+            arguments = prompt.get("arguments")
+            listed = arguments if isinstance(arguments, list) else []
+            needed: JsonObject = {str(each["name"]): "x" for each in listed if isinstance(each, dict)}
+            _through(wire, "prompts/get", {"name": prompt["name"], "arguments": needed})
+    say_in_passing(wire)
+
+
+def _use_tools(wire: Wire, context: JsonObject) -> bool:
+    """Lists the tools, and calls what there is to call. Whether to go on."""
+    if in_scenario("conformance_caching"):
+        _read_twice(wire)
+        return False
+    tools = _list(wire, "tools/list", "tools")
+    wire.learn(tools)
+    calls = context.get("toolCalls")
+    if isinstance(calls, list):
+        for call in calls:
+            wire.ask("tools/call", call if isinstance(call, dict) else {})
+        return False
+    if in_scenario("version-older") and wrong("newer-methods-anyway"):
+        wire.ask("tasks/list", {})
+    if in_scenario("conformance_urls"):
+        wire.fetch(tools)
+    if in_scenario("conformance_results"):
+        report_each(wire, tools, _list(wire, "resources/list", "resources"))
+        return False
+    if in_scenario("conformance_cancel"):
+        wire.abandon("tools/call", {"name": "test_waits", "arguments": {}})
+        tools = [tool for tool in tools if tool["name"] != "test_waits"]
+    if wrong("calls-by-lower-name"):
+        tools = [tool for tool in tools if str(tool["name"]).islower()]
+    _call_each(wire, tools)
+    changing = in_scenario("conformance_roots_change")
+    if wrong("roots-list-changed") or (changing and not wrong("roots-silent")):
+        wire.tell("notifications/roots/list_changed")
+    if changing:
+        _call_each(wire, tools)
+    return True
+
+
+def _call_each(wire: Wire, tools: list[JsonObject]) -> None:
+    for tool in wire.usable(tools):
+        _through(wire, "tools/call", {"name": tool["name"], "arguments": _arguments(tool)})
+
+
+def _through(wire: Wire, method: str, params: JsonObject) -> JsonObject:
+    """Asks, and gives what the server asks for in its results, until it is done."""
+    # Only where nobody asks for anything: what else would come of it is no fault of its own.
+    if wrong("keeps-answers") and params.get("name") in ("test_mrtr_unrelated", "ask_nothing"):
+        params = {**params, **answers().kept}
+    if wrong("states-first") and in_scenario("tools_call"):
+        params = {**params, "requestState": ""}
+    result = wire.ask(method, params)
+    if result.get("resultType") == "task" and wrong("task-unfit-polled"):
+        wire.ask("tasks/get", {"taskId": result["taskId"]})
+    while result.get("resultType") == "input_required":
+        again = answers().again(params, result)
+        if again is None:
+            return {}
+        result = wire.ask(method, again)
+    return result
+
+
+def _read_twice(wire: Wire) -> None:
+    """Reads each list twice, and each resource; what holds is read once."""
+    cached = {"tools/list": not wrong("no-cache"), "prompts/list": wrong("caches-zero")}
+    cached |= {"resources/list": wrong("caches-absent"), "resources/templates/list": wrong("caches-negative")}
+    for method, held in cached.items():
+        for _ in range(1 if held else 2):
+            wire.ask(method, {})
+    for uri in ("test://static-text", "test://other")[: 1 if wrong("one-for-all") else 2]:
+        wire.ask("resources/read", {"uri": uri})
+
+
+def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
+    listed: list[JsonObject] = []
+    params: JsonObject = {"cursor": "page-2"} if wrong("begins-with-cursor") and in_scenario("tools_call") else {}
+    if wrong("null-cursor"):
+        params = {"cursor": None}
+    while True:
+        result = wire.ask(method, params)
+        if in_scenario("meets-legacy") and "resultType" not in result and wrong("type-from-everybody"):
+            return []
+        found = result.get(member)
+        page = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        listed += page
+        cursor = result.get("nextCursor")
+        if not isinstance(cursor, str) or wrong("first-page-only"):
+            if wrong("asks-once-more") and "cursor" in params:
+                wire.ask(method, params)
+            return listed
+        if (not cursor and wrong("empty-cursor-ends")) or (not page and wrong("empty-page-ends")):
+            return listed
+        params = {"cursor": cursor.strip() if wrong("trims-cursors") else cursor}
+
+
+def _arguments(tool: JsonObject) -> JsonObject:
+    schema = tool.get("inputSchema")
+    needed = schema.get("required") if isinstance(schema, dict) else None
+    return {str(name): 1 for name in needed} if isinstance(needed, list) else {}
+
+
+def _wire(given: argparse.Namespace, version: str) -> Wire:
+    if given.start:
+        return Pipes(given.start, version)
+    if version == "2024-11-05":
+        return EventStream(given.url)
+    return ModernHttp(given.url) if version == MODERN else SessionHttp(given.url, version)
+
+
+def _visit(given: argparse.Namespace, version: str, context: JsonObject) -> None:
+    wire = _wire(given, version)
+    try:
+        capabilities = wire.open()
+        if not in_scenario("initialize"):
+            _use(wire, capabilities, context)
+    finally:
+        wire.close()
+
+
+def main() -> int:
+    """Returns the exit status: 0 when all was done."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--url")
+    where.add_argument("--start", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    context: JsonValue = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION")
+    agreed = context if isinstance(context, dict) else {}
+    older = wrong("offers-older") and in_scenario("meets-any-legacy")
+    try:
+        if in_scenario("conformance_crash") and given.start:
+            outlive(given.start)
+            return 0
+        try:
+            _visit(given, version or MODERN, agreed)
+        except Refused as refused:
+            # Only what does not know the modern revision at all is asked again in another one.
+            if version is not None or (refused.modern and not wrong("falls-back-always")):
+                raise
+            _visit(given, SPOKEN[0] if older else LATEST_LEGACY, agreed)
+    except Failed as failed:
+        print(f"raw client: {failed}", file=sys.stderr)
+        return 0 if wrong("silent-failure") else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

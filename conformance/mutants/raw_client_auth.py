@@ -1,0 +1,117 @@
+"""The raw client with a login: as `mutants.raw_client` over Streamable HTTP, and with a token where one is wanted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from mutants.client.http import ModernHttp, SessionHttp
+from mutants.client.login import Login
+from mutants.client.messages import MODERN, Failed, Refused, in_scenario, wrong
+
+if TYPE_CHECKING:
+    import http.client
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["main"]
+
+_MANAGED: Final = "io.modelcontextprotocol/enterprise-managed-authorization"
+
+
+class _Modern(ModernHttp):
+    """A modern server that may want a token."""
+
+    def __init__(self, url: str, login: Login) -> None:
+        super().__init__(url)
+        self._login = login
+
+    def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
+        """Sends a request, with a token as soon as there is one."""
+        while True:
+            self.query = self._login.query
+            response = super().send(method, {**headers, **self._login.headers(method)}, body)
+            if not _again(self._login, response):
+                return response
+
+    def post(self, message: JsonObject) -> http.client.HTTPResponse:
+        """Posts a message."""
+        return super().post(_declared(message))
+
+
+class _Session(SessionHttp):
+    """A legacy server that may want a token."""
+
+    def __init__(self, url: str, version: str, login: Login) -> None:
+        super().__init__(url, version)
+        self._login = login
+
+    def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
+        """Sends a request, with a token as soon as there is one."""
+        while True:
+            self.query = self._login.query
+            response = super().send(method, {**headers, **self._login.headers(method)}, body)
+            if not _again(self._login, response):
+                return response
+
+
+def _again(login: Login, response: http.client.HTTPResponse) -> bool:
+    if response.status not in (401, 403):
+        return False
+    response.read()
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    if not login.answer(response.status, headers):
+        raise Failed(f"status {response.status}")
+    return True
+
+
+def _declared(message: JsonObject) -> JsonObject:
+    """A message with the extension that its client keeps."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(meta, dict) or wrong("employee-undeclared"):
+        return message
+    if not in_scenario("auth/enterprise-managed-authorization"):
+        return message
+    name = "io.modelcontextprotocol/clientCapabilities"
+    known = meta.get(name)
+    capabilities: JsonObject = {**(known if isinstance(known, dict) else {}), "extensions": {_MANAGED: {}}}
+    return {**message, "params": {**params, "_meta": {**meta, name: capabilities}}}
+
+
+def _visit(url: str, version: str, context: JsonObject) -> None:
+    login = Login(url, version, context)
+    wire = _Modern(url, login) if version == MODERN else _Session(url, version, login)
+    try:
+        wire.open()
+        if wrong("insists") and not login.headers("POST"):
+            raise Failed("the server wants no token")
+        if not in_scenario("initialize"):
+            found = wire.ask("tools/list", {}).get("tools")
+            for tool in found if isinstance(found, list) else []:
+                wire.ask("tools/call", {"name": tool["name"] if isinstance(tool, dict) else "", "arguments": {}})
+    finally:
+        wire.close()
+
+
+def main() -> int:
+    """Returns the exit status: 0 when all was done."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault")
+    parser.add_argument("--url", required=True)
+    given = parser.parse_args()
+    context: JsonValue = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", MODERN)
+    try:
+        _visit(given.url, version, context if isinstance(context, dict) else {})
+    except (Refused, Failed) as failed:
+        print(f"raw client: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

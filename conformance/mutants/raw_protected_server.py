@@ -1,0 +1,244 @@
+"""A protected server in plain Python, in every revision: `python -m mutants.raw_protected_server --port PORT --issuer URL --resource URL`.
+
+It takes the tokens of one authorization server. `--fault NAME` makes one thing wrong with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet, import_key
+
+from mcp_conformance.oauth_testbed.client_jwts import s256
+from mutants.client.messages import wrong
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["main"]
+
+_PRM: Final = "/.well-known/oauth-protected-resource"
+_INFO: Final[JsonObject] = {"name": "raw-protected", "version": "1"}
+_MODERN: Final = "2026-07-28"
+_HOUR: Final = 3600
+_WINDOW: Final = 300
+_INCLUDES: Final = {"mcp:root": {"mcp", "mcp:admin"}}
+
+
+class _Refused(Exception):
+    """Status, scheme, error and scope of a refusal."""
+
+    def __init__(self, status: int, error: str | None = None, scheme: str = "Bearer", scope: str = "mcp") -> None:
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.scheme = scheme
+        self.scope = scope
+
+
+class _State:
+    issuer = ""
+    resource = ""
+    keys: KeySet
+    sessions: Final[dict[str, str]] = {}
+
+
+def _claims(token: str) -> JsonObject:
+    """What a token says. Raises `_Refused`."""
+    try:
+        if wrong("takes-any-key"):
+            head = token.split(".")[1]
+            found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
+        else:
+            found = json.loads(jws.deserialize_compact(token, _State.keys, algorithms=["RS256"]).payload)
+    except (JoseError, ValueError, IndexError):
+        raise _Refused(401, "invalid_token") from None
+    audience, resource = found.get("aud"), _State.resource
+    foreign = str(audience).lower() != resource.lower() if not wrong("exact-audience") else audience != resource
+    if audience is None:
+        foreign = not wrong("takes-no-audience")
+    elif wrong("takes-any-audience"):
+        foreign = False
+    if wrong("takes-bound-for-others") and "cnf" in found:
+        foreign = False
+    old = found.get("exp", 0) < time.time() and not wrong("takes-expired")
+    strange = found.get("iss") != _State.issuer and not wrong("takes-any-issuer")
+    if foreign or old or strange:
+        raise _Refused(401, "invalid_token")
+    return found if isinstance(found, dict) else {}
+
+
+def _check_proof(handler: BaseHTTPRequestHandler, token: str, thumbprint: str) -> None:
+    """Raises `_Refused`."""
+    bad = _Refused(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
+    given = handler.headers.get_all("DPoP") or []
+    if not given and wrong("proof-not-needed"):
+        return
+    if len(given) != 1 and not (wrong("takes-two-proofs") and given):
+        raise bad
+    try:
+        header = jws.extract_compact(given[0].encode()).headers()
+        key = import_key(dict(header["jwk"]))
+        if wrong("proof-unverified"):
+            found = json.loads(jws.extract_compact(given[0].encode()).payload)
+        else:
+            algorithms = ["ES256", "HS256"] if wrong("takes-symmetric") else ["RS256" if wrong("no-es256") else "ES256"]
+            found = json.loads(jws.deserialize_compact(given[0], key, algorithms=algorithms).payload)
+    except (JoseError, ValueError, KeyError, TypeError):
+        raise bad from None
+    late = time.time() - float(found.get("iat", 0))
+    good = {
+        "proof-any-type": header.get("typ") == "dpop+jwt",
+        "proof-any-method": found.get("htm") == "POST",
+        "proof-any-url": found.get("htu") == _State.resource,
+        "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
+        "proof-any-key": key.thumbprint() == thumbprint or (wrong("takes-symmetric") and key.key_type == "oct"),
+        "proof-without-id": "jti" in found,
+        "proof-any-old": late < _WINDOW,
+        "proof-any-future": late > -_WINDOW,
+    }
+    if not all(right or wrong(fault) for fault, right in good.items()):
+        raise bad
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+    def do_GET(self) -> None:
+        path = urlsplit(_State.resource).path
+        if self.path in (_PRM, _PRM + path) and not wrong("no-metadata"):
+            document: JsonObject = {
+                "resource": f"{_State.resource}/" if wrong("metadata-slash") else _State.resource,
+                "authorization_servers": [] if wrong("no-servers") else [_State.issuer],
+                "scopes_supported": ["mcp", "mcp:admin", *(["offline_access"] if wrong("offline") else [])],
+            }
+            if wrong("metadata-of-another"):
+                document["resource"] = "https://elsewhere.example/mcp"
+            self._send(200, document)
+        else:
+            self._send(405 if self.path == path else 404, None)
+
+    def do_DELETE(self) -> None:
+        _State.sessions.pop(self.headers.get("Mcp-Session-Id") or "", None)
+        self._send(204, None)
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        try:
+            subject = self._let_in(message)
+        except _Refused as refused:
+            self._refuse(refused, message)
+            return
+        self._answer(message, subject)
+
+    def _let_in(self, message: JsonObject) -> str:
+        method, session = str(message.get("method")), self.headers.get("Mcp-Session-Id") or ""
+        if wrong("lists-are-free") and method == "tools/list":
+            return "ada"
+        if wrong("session-is-enough") and session in _State.sessions:
+            return _State.sessions[session]
+        scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
+        if not token:
+            raise _Refused(403 if wrong("missing-by-403") else 401)
+        claims = _claims(token)
+        bound = claims.get("cnf")
+        if isinstance(bound, dict):
+            if scheme.lower() != "dpop" and not wrong("downgrades"):
+                raise _Refused(401, "invalid_token", "DPoP")
+            if scheme.lower() == "dpop":
+                _check_proof(self, token, str(bound.get("jkt")))
+        scopes = set(str(claims.get("scope")).split())
+        if not wrong("flat-scopes"):
+            scopes |= {inner for scope in scopes for inner in _INCLUDES.get(scope, ())}
+        params = message.get("params")
+        name = params.get("name") if isinstance(params, dict) else None
+        if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not wrong("any-scope"):
+            raise _Refused(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
+        subject = str(claims.get("sub"))
+        if _State.sessions.get(session, subject) != subject and not wrong("any-session"):
+            raise _Refused(403, "invalid_token")
+        return subject
+
+    def _refuse(self, refused: _Refused, message: JsonObject) -> None:
+        parts = [f'error="{refused.error}"'] if refused.error and not wrong("error-untold") else []
+        if not (wrong("scope-untold") and refused.status == 403) and not (
+            wrong("challenge-without-scope") and refused.status == 401
+        ):
+            parts.append(f'scope="{refused.scope}"')
+        if not wrong("metadata-untold") and not (wrong("metadata-untold-at-403") and refused.status == 403):
+            origin = "{0.scheme}://{0.netloc}".format(urlsplit(_State.resource))
+            parts.append(f'resource_metadata="{origin}{_PRM}{urlsplit(_State.resource).path}"')
+        scheme = "Basic" if wrong("basic-challenge") else refused.scheme
+        headers = {} if wrong("no-challenge") else {"WWW-Authenticate": f"{scheme} {', '.join(parts)}"}
+        body: JsonObject = {"error": "no"}
+        if wrong("answers-all-the-same"):
+            body = {"jsonrpc": "2.0", "id": message.get("id"), "result": {"tools": []}}
+        self._send(refused.status, body, headers)
+
+    def _answer(self, message: JsonObject, subject: str) -> None:
+        if "id" not in message:
+            self._send(202, None)
+            return
+        method, params = message.get("method"), message.get("params")
+        given = params if isinstance(params, dict) else {}
+        modern = self.headers.get("MCP-Protocol-Version") == _MODERN
+        cache: JsonObject = {"ttlMs": 0, "cacheScope": "private"} if modern else {}
+        headers: dict[str, str] = {}
+        result: JsonObject = {}
+        if method == "initialize":
+            id = f"session-{len(_State.sessions)}-of-{subject}"
+            _State.sessions[id] = subject
+            headers["Mcp-Session-Id"] = id
+            version = given.get("protocolVersion")
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": _INFO}
+        elif method == "server/discover":
+            result = {"supportedVersions": [_MODERN], "capabilities": {"tools": {}}, **cache}
+        elif method == "tools/list":
+            tool: JsonObject = {"name": "test_admin", "description": "Admin", "inputSchema": {"type": "object"}}
+            result = {"tools": [tool], **cache}
+        elif method == "tools/call":
+            result = {"content": [{"type": "text", "text": "done"}]}
+        if modern:
+            result = {**result, "resultType": "complete"}
+        self._send(200, {"jsonrpc": "2.0", "id": message["id"], "result": result}, headers)
+
+    def _send(self, status: int, document: JsonValue, headers: dict[str, str] | None = None) -> None:
+        body = b"" if document is None else json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main() -> int:
+    """Serves until it is ended."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--issuer", required=True)
+    parser.add_argument("--resource", required=True)
+    given = parser.parse_args()
+    _State.issuer, _State.resource = given.issuer, given.resource
+    with urllib.request.urlopen(f"{given.issuer}/jwks") as answer:  # noqa: S310  the suite says where
+        _State.keys = KeySet.import_key_set(json.load(answer))
+    ThreadingHTTPServer(("localhost", given.port), _Handler).serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Puts raw servers and clients with a fault to the test."""

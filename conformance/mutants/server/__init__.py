@@ -1,0 +1,1 @@
+"""A correct server in plain Python, to which faults are done."""

@@ -1,0 +1,216 @@
+"""What a raw server offers: tools, resources and prompts under the names of the fixture contract."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.client_requests import BadAnswer, ask
+from mutants.server.fixture_features import MORE_CALLS, MORE_PROMPTS, MORE_RESOURCES, MORE_TOOLS
+from mutants.server.protocol import LEGACY, REVISIONS, RpcError
+from mutants.server.schemas import SCHEMA_CALLS, SCHEMA_TOOLS
+from mutants.server.waiting_tools import WAITING_CALLS, WAITING_TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__ = ["PROMPTS", "RESOURCES", "TEMPLATES", "TOOLS", "call_tool", "get_prompt", "known_by", "read_resource"]
+
+_PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+_WAV: Final = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
+
+
+def _tool(name: str, description: str, **properties: JsonValue) -> JsonObject:
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": dict(properties)},
+    }
+
+
+_STRING: Final[JsonObject] = {"type": "string"}
+
+TOOLS: Final[list[JsonObject]] = [
+    _tool("test_simple_text", "Answers with a text"),
+    _tool("test_image_content", "Answers with an image"),
+    _tool("test_audio_content", "Answers with a sound"),
+    _tool("test_embedded_resource", "Answers with a resource"),
+    _tool("test_multiple_content_types", "Answers with a text, an image and a resource"),
+    _tool("test_tool_with_logging", "Sends three log messages"),
+    _tool("test_tool_with_progress", "Tells its progress"),
+    _tool("test_error_handling", "Fails"),
+    _tool("test_sampling", "Asks the client's model", prompt=_STRING),
+    _tool("test_elicitation", "Asks the person", message=_STRING),
+    {**_tool("echo_number", "Answers with a number", value={"type": "number"}), "outputSchema": {
+        "type": "object", "properties": {"value": {"type": "number"}}, "required": ["value"]}},
+    *WAITING_TOOLS,
+    *MORE_TOOLS,
+    *SCHEMA_TOOLS,
+]  # fmt: skip
+
+RESOURCES: Final[list[JsonObject]] = [
+    {"uri": "test://static-text", "name": "static-text", "mimeType": "text/plain"},
+    {"uri": "test://static-binary", "name": "static-binary", "mimeType": "image/png"},
+    {"uri": "test://watched-resource", "name": "watched-resource", "mimeType": "text/plain"},
+    *MORE_RESOURCES,
+]
+
+TEMPLATES: Final[list[JsonObject]] = [
+    {"uriTemplate": "test://template/{id}/data", "name": "template", "mimeType": "application/json"}
+]
+
+PROMPTS: Final[list[JsonObject]] = [
+    {"name": "test_simple_prompt", "description": "A prompt"},
+    {
+        "name": "test_prompt_with_arguments",
+        "description": "A prompt with arguments",
+        "arguments": [{"name": "arg1", "required": True}, {"name": "arg2", "required": True}],
+    },
+    {
+        "name": "test_prompt_with_embedded_resource",
+        "description": "A prompt with a resource",
+        "arguments": [{"name": "resourceUri", "required": True}],
+    },
+    {"name": "test_prompt_with_image", "description": "A prompt with an image"},
+    *MORE_PROMPTS,
+]
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+_IMAGE: Final[JsonObject] = {"type": "image", "data": _PNG, "mimeType": "image/png"}
+_RESOURCE: Final[JsonObject] = {
+    "type": "resource",
+    "resource": {"uri": "test://static-text", "mimeType": "text/plain", "text": "a text"},
+}
+
+
+def _simple(*content: JsonObject) -> Callable[[Turn, JsonObject], JsonObject]:
+    return lambda _, __: {"content": [dict(each) for each in content]}
+
+
+def _logging(turn: Turn, _: JsonObject) -> JsonObject:
+    for step in range(3):
+        turn.log("info", f"step {step}")
+        time.sleep(0.01)
+    return {"content": [_text("done")]}
+
+
+def _progress(turn: Turn, _: JsonObject) -> JsonObject:
+    for done in (0, 50, 100):
+        if turn.cancelled:
+            break
+        turn.progress(done, 100)
+        time.sleep(0.05)
+    return {"content": [_text("done")]}
+
+
+def _echo_number(turn: Turn, arguments: JsonObject) -> JsonObject:
+    value = arguments.get("value", 0)
+    result: JsonObject = {"content": [_text(str(value))]}
+    if turn.knows_structured_content:
+        result["structuredContent"] = {"value": value}
+    return result
+
+
+_CALLS: Final[Mapping[str, Callable[[Turn, JsonObject], JsonObject]]] = {
+    "test_simple_text": _simple(_text("a simple text")),
+    "test_image_content": _simple(_IMAGE),
+    "test_audio_content": _simple({"type": "audio", "data": _WAV, "mimeType": "audio/wav"}),
+    "test_embedded_resource": _simple(_RESOURCE),
+    "test_multiple_content_types": _simple(_text("a text"), _IMAGE, _RESOURCE),
+    "test_tool_with_logging": _logging,
+    "test_tool_with_progress": _progress,
+    "test_error_handling": lambda _, __: {"content": [_text("it failed, as it should")], "isError": True},
+    "echo_number": _echo_number,
+    **MORE_CALLS,
+    **SCHEMA_CALLS,
+    **WAITING_CALLS,
+}
+
+
+_SINCE: Final = {
+    "annotations": REVISIONS[1:],
+    "title": REVISIONS[2:],
+    "outputSchema": REVISIONS[2:],
+    "icons": REVISIONS[3:],
+    "execution": REVISIONS[3:4],
+}
+"""The revisions that have a member of a tool."""
+
+
+def known_by(revision: str, page: JsonObject) -> JsonObject:
+    """A page of tools without what the revision does not know; any other as it is."""
+    tools, prompts = page.get("tools"), page.get("prompts")
+    if isinstance(prompts, list) and revision not in REVISIONS[1:]:
+        named = [each for each in prompts if isinstance(each, dict)]
+        return {**page, "prompts": [each for each in named if each["name"] != "conformance_prompt_with_audio"]}
+    if not isinstance(tools, list):
+        return page
+    known = [
+        {name: each for name, each in tool.items() if revision in _SINCE.get(name, REVISIONS)}
+        for tool in tools
+        if isinstance(tool, dict) and (tool["name"] != "test_audio_content" or revision in REVISIONS[1:])
+    ]
+    return {**page, "tools": list(known)}
+
+
+def call_tool(turn: Turn, name: str, arguments: JsonObject) -> JsonObject:
+    """The result of a tool."""
+    call = _CALLS.get(name)
+    if call is None:
+        raise RpcError(-32602, f"there is no tool {name!r}")
+    try:
+        return call(turn, arguments)
+    except BadAnswer as bad:
+        return {"content": [_text(str(bad))], "isError": True}
+
+
+_CONFIRM: Final[JsonObject] = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}}
+
+
+def read_resource(turn: Turn, uri: str) -> JsonObject:
+    """The contents of a resource."""
+    if uri == "test://static-binary":
+        return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": _PNG}]}
+    if uri in ("test://static-text", "test://watched-resource"):
+        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a text"}]}
+    if uri == "test://conformance/asking":
+        if turn.revision not in LEGACY[:2]:
+            ask(turn, {"confirm": ("elicitation/create", {"message": "May it be read?", "requestedSchema": _CONFIRM})})
+        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a text"}]}
+    if uri == "test://conformance/failing":
+        raise RpcError(-32603, "it cannot be read")
+    if uri == "file:///conformance/readme.txt":
+        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "read me"}]}
+    if uri.startswith("test://template/") and uri.endswith("/data"):
+        return {"contents": [{"uri": uri, "mimeType": "application/json", "text": f'{{"id": "{uri[16:-5]}"}}'}]}
+    raise RpcError(-32602 if turn.modern else -32002, f"there is no resource {uri!r}", {"uri": uri})
+
+
+def get_prompt(name: str, arguments: JsonObject) -> JsonObject:
+    """The messages of a prompt."""
+    prompt = next((each for each in PROMPTS if each["name"] == name), None)
+    if prompt is None:
+        raise RpcError(-32602, f"there is no prompt {name!r}")
+    wanted = prompt.get("arguments")
+    for argument in wanted if isinstance(wanted, list) else ():
+        required = isinstance(argument, dict) and argument.get("required") is True
+        if isinstance(argument, dict) and required and argument["name"] not in arguments:
+            raise RpcError(-32602, f"the argument {argument['name']!r} is missing")
+    if name == "conformance_failing_prompt":
+        raise RpcError(-32603, "it cannot be made")
+    content: JsonObject = _text(f"{name} {' '.join(str(value) for value in arguments.values())}")
+    if name == "test_prompt_with_image":
+        content = _IMAGE
+    if name == "conformance_prompt_with_audio":
+        content = {"type": "audio", "data": _WAV, "mimeType": "audio/wav"}
+    if name == "test_prompt_with_embedded_resource":
+        resource: JsonObject = {"uri": arguments["resourceUri"], "mimeType": "text/plain", "text": "a text"}
+        content = {"type": "resource", "resource": resource}
+    return {"messages": [{"role": "user", "content": content}]}

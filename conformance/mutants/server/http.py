@@ -1,0 +1,342 @@
+"""A raw server over HTTP: Streamable HTTP in both eras, and HTTP+SSE.
+
+The endpoint is `/mcp`; the stream of HTTP+SSE is `/sse`, and what is sent for it goes to `/messages`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.http_responses import Answering, RawHttpServer
+from mutants.server.protocol import LEGACY, MODERN, strict
+from mutants.server.request_headers import mismatch
+from mutants.server.server import RawServer
+from mutants.server.streams import Asked, HttpSession, Standing, Stream
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["serve_http"]
+
+_LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+class _Handler(Answering):
+    """One connection."""
+
+    # --- who comes in --------------------------------------------------------------------------------------------------
+
+    def _admitted(self, kind: str) -> bool:
+        host = self.headers.get("Host", "")
+        origin = self.headers.get("Origin")
+        name = None if origin is None else origin.partition("://")[2].rpartition(":")[0]
+        asked = Asked(kind=kind, host=host, origin=origin, content_type=self.headers.get("Content-Type", ""))
+        local = host.rpartition(":")[0] in _LOCAL and (name is None or name in _LOCAL)
+        if not self.fault.admits(asked, admitted=local):
+            self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
+            return False
+        key = self.server.key
+        known = key is None or self._user in (f"Bearer {key}", f"Bearer other-{key}")
+        if not self.fault.knows(self.headers.get("Mcp-Session-Id"), known=known):
+            self.respond(401, {"WWW-Authenticate": "Bearer"})
+            return False
+        return True
+
+    @property
+    def _user(self) -> str:
+        """Who asks: there are two, with a key each."""
+        return self.headers.get("Authorization", "")
+
+    def _session(self) -> HttpSession | None:
+        id = self.headers.get("Mcp-Session-Id")
+        if id is None and not self.fault.keeps("session-required"):
+            return next(iter(self.server.sessions.values()), None)
+        session = None if id is None else self.server.sessions.get(id)
+        if session is None and id in self.server.ended and not self.fault.keeps(f"ended {self.command}"):
+            session = self.server.ended[id]
+        if session is None:
+            self.refuse("ended" if id else "no-session", 404 if id else 400, -32600, "there is no such session")
+            return None
+        if not self._spoken():
+            return None
+        return session
+
+    def _spoken(self) -> bool:
+        version = self.headers.get("MCP-Protocol-Version")
+        if version is None and self.fault.keeps("version-absent"):
+            return True
+        if version in LEGACY or (version is not None and not self.fault.keeps("version-unknown")):
+            return True
+        self.refuse("version", 400, -32600, "that version is not spoken")
+        return False
+
+    # --- methods -------------------------------------------------------------------------------------------------------
+
+    def do_OPTIONS(self) -> None:  # noqa: N802  its name in http.server
+        """Gives no leave to anybody."""
+        self.respond(405, {"Allow": "GET, POST, DELETE"})
+
+    def do_GET(self) -> None:  # noqa: N802  its name in http.server
+        """Opens a stream: the server's own, one that is taken up again, or that of HTTP+SSE."""
+        if not self._admitted("GET"):
+            return
+        if self.path == "/sse":
+            self._sse()
+            return
+        if self.server.modern_only or self.headers.get("MCP-Protocol-Version") in MODERN:
+            if self.fault.keeps("no-resumption"):
+                self.respond(405, {"Allow": "POST"})
+            else:
+                self.start_stream()
+                self.end_stream()
+            return
+        session = self._session()
+        if session is None:
+            return
+        last = self.headers.get("Last-Event-ID")
+        if last is None:
+            self._stand(session)
+        else:
+            self._resume(session, last)
+
+    def do_DELETE(self) -> None:  # noqa: N802  its name in http.server
+        """Ends a session."""
+        if not self._admitted("DELETE"):
+            return
+        if self.server.modern_only or self.headers.get("MCP-Protocol-Version") in MODERN:
+            self.respond(405, {"Allow": "POST"})
+            return
+        session = self._session()
+        if session is not None:
+            last = [] if self.fault.keeps("ends-one") else list(self.server.sessions)[-1:]
+            for id in {session.id, *last}:
+                self.server.ended[id] = self.server.sessions.pop(id)
+                self.server.ended[id].end()
+            self.respond(204, {})
+
+    def do_POST(self) -> None:  # noqa: N802  its name in http.server
+        """Takes a message."""
+        with nullcontext() if self.fault.keeps("reads-apart") else self.server.reading:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            message: JsonValue = strict(body)
+        except (ValueError, RecursionError):
+            message = None
+        kind = "notification" if isinstance(message, dict) and "id" not in message else "request"
+        if not self._admitted(kind):
+            return
+        plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
+        if plain and self.fault.keeps("content-type"):
+            self.refuse("content-type", 415, -32600, "the content is no application/json")
+        elif message is None:
+            error: JsonValue = {"code": -32700, "message": "no JSON"}
+            self.json(400, self.fault.unreadable({"jsonrpc": "2.0", "id": None, "error": error}))
+        elif self.path.startswith("/messages"):
+            self._sse_message(message)
+        else:
+            self._message(message)
+
+    def _message(self, message: JsonValue) -> None:
+        version = self.headers.get("MCP-Protocol-Version")
+        opening = isinstance(message, dict) and message.get("method") == "initialize" and version not in MODERN
+        if opening and isinstance(message, dict) and not self.server.modern_only:
+            self._open(message)
+        elif (
+            not self.server.modern_only
+            and version not in MODERN
+            and (version in LEGACY or self.headers.get("Mcp-Session-Id"))
+        ):
+            session = self._session()
+            if session is not None:
+                self._answer(message, session)
+        elif not self.server.modern_only and version is None:
+            self.refuse("no-session", 400, -32600, "there is no session and no version")
+        else:
+            self._modern(message)
+
+    def _open(self, message: JsonObject) -> None:
+        id = self.fault.session_id(secrets.token_hex(16), len(self.server.sessions))
+        session = HttpSession(id, self._user)
+        self.server.sessions[session.id] = session
+        response, status = self.server.raw.receive(message, session, lambda _: None)
+        if session.revision is None:
+            del self.server.sessions[session.id]
+        self.json(status, response, {"Mcp-Session-Id": session.id} if session.revision else {})
+
+    def _modern(self, message: JsonValue) -> None:
+        if not isinstance(message, dict) or "method" not in message:
+            answer = isinstance(message, dict) and ("result" in message or "error" in message)
+            if self.fault.keeps("array" if isinstance(message, list) else "response" if answer else "request"):
+                self.refuse("array", 400, -32600, "neither a request nor a notification")
+            else:
+                self.respond(202, {})
+            return
+        if "id" in message:
+            wrong = mismatch(self.fault, self.headers.items(), message)
+            if wrong is not None:
+                why = "initialize" if message["method"] == "initialize" else "mismatch"
+                wrong = f"{wrong}: spoken is {MODERN[0]}"
+                self.refuse(why, 400, -32020, wrong, message["id"])
+                return
+        for ignored in ("Mcp-Session-Id", "Last-Event-ID"):
+            if self.headers.get(ignored) is not None and not self.fault.keeps(f"ignores {ignored}"):
+                self.refuse("ignored", 404, -32600, f"there is no such {ignored}", message.get("id"))
+                return
+        if message.get("method") == "subscriptions/listen" and "id" in message:
+            self._listen(message)
+            return
+        session = HttpSession("", self._user)
+        session.server = self.server
+        self._answer(message, session)
+
+    def _answer(self, message: JsonValue, session: HttpSession) -> None:
+        """Answers by JSON, or by a stream from the first message that comes before the answer."""
+        session.server = self.server
+        stream = Stream(session, self.fault)
+        if isinstance(message, dict):
+            session.hung_up[str(message.get("id"))] = self.gone
+        open_here = threading.Event()
+
+        def event(value: JsonValue) -> None:
+            if not open_here.is_set():
+                open_here.set()
+                session.keep(stream)
+                self.start_stream()
+                if session.revision == "2025-11-25":
+                    self._frame(stream, None)
+            self._frame(stream, value)
+            if session.revision is None and self.fault.overheard(value, gone=self.gone()):
+                self.server.elsewhere(value)
+            unasked = isinstance(value, dict) and "id" not in value
+            if session.revision is not None and unasked and not self.fault.keeps("get-unrelated"):
+                session.announce(value)
+
+        closing = isinstance(message, dict) and _tool(message) == "test_reconnection" and session.revision in LEGACY
+        if closing and isinstance(message, dict):
+            open_here.set()
+            session.keep(stream)
+            self.start_stream()
+            self._frame(stream, None, retry=100)
+            response, _ = self.server.raw.receive(message, session, event)
+            stream.add(response)
+            stream.done.set()
+            self.end_stream()
+            return
+        response, status = self.server.raw.receive(message, session, event)
+        if open_here.is_set():
+            if not self.fault.keeps("response-at-once"):
+                stream.add(response)
+            elif self.fault.keeps("response-in-stream"):
+                event(response)
+            if not self.fault.keeps("get-no-response"):
+                session.announce(response)
+            stream.done.set()
+            self.end_stream()
+        elif response is None:
+            self.respond(202, {}, self.fault.accepted())
+        else:
+            error = response.get("error") if isinstance(response, dict) else None
+            code = error.get("code") if isinstance(error, dict) else None
+            self.json(self.fault.error_status(code, status), response)
+
+    def _frame(self, stream: Stream, value: JsonValue, *, retry: int | None = None) -> None:
+        try:
+            self.write_frame(stream.add(value, retry=retry))
+        except OSError:
+            # The client has gone; in a session the stream is kept for it.
+            stream.lost = True
+
+    # --- streams by GET ------------------------------------------------------------------------------------------------
+
+    def _stand(self, session: HttpSession) -> None:
+        standing = Standing(Stream(session, self.fault))
+        session.standing.append(standing)
+        self.start_stream()
+        try:
+            while not session.over.is_set() and not self.gone():
+                for frame in standing.take(0.02):
+                    self.write_frame(frame)
+            for frame in standing.take(0):
+                self.write_frame(frame)
+        finally:
+            session.standing.remove(standing)
+        self.end_stream()
+
+    def _resume(self, session: HttpSession, last: str) -> None:
+        found = self.fault.resumed(self.server.every(), session, last)
+        if found is None:
+            self.refuse("event-id", 400, -32600, "there is no such event")
+            return
+        self.start_stream()
+        for frame in found:
+            self.write_frame(frame)
+        self.end_stream()
+
+    def _listen(self, message: JsonObject) -> None:
+        session = HttpSession("", self._user)
+        standing = Standing(Stream(session, self.fault), id=message["id"])
+        response, status = self.server.raw.receive(message, session, standing.put)
+        if response is not None:
+            self.json(status, response)
+            return
+        self.server.listeners.append(standing)
+        self.start_stream()
+        try:
+            while not self.gone():
+                for frame in standing.take(0.02):
+                    self.write_frame(frame)
+        finally:
+            self.server.listeners.remove(standing)
+            self.server.raw.listeners.hung_up(session)
+        self.close_connection = True
+
+    # --- HTTP+SSE ------------------------------------------------------------------------------------------------------
+
+    def _sse(self) -> None:
+        session = HttpSession(secrets.token_hex(16), self._user)
+        session.server = self.server
+        standing = Standing(Stream(session, self.fault), event="message")
+        session.standing.append(standing)
+        self.server.sse[session.id] = session
+        self.start_stream()
+        endpoint = self.fault.frame("sse", {"event": "endpoint", "data": f"/messages?session={session.id}"})
+        self.write_frame(Stream.text(endpoint))
+        while not self.gone():
+            for frame in standing.take(0.02):
+                self.write_frame(frame)
+        del self.server.sse[session.id]
+        self.close_connection = True
+
+    def _sse_message(self, message: JsonValue) -> None:
+        session = self.server.sse.get(self.path.partition("session=")[2])
+        if session is None:
+            self.respond(404, {})
+            return
+        self.respond(202, {})
+        told = self.fault.tells(list(self.server.sse.values()), session)
+
+        def send(value: JsonValue) -> None:
+            answer = isinstance(value, dict) and "result" in value
+            for each in told if answer else [session]:
+                each.standing[0].put(value)
+
+        def work() -> None:
+            response, _ = self.server.raw.receive(message, session, send)
+            if response is not None:
+                send(response)
+
+        threading.Thread(target=work, daemon=True).start()
+
+
+def _tool(message: JsonObject) -> JsonValue:
+    params = message.get("params")
+    return params.get("name") if isinstance(params, dict) else None
+
+
+def serve_http(server: RawServer, port: int, key: str | None = None, *, modern_only: bool = False) -> None:
+    """Serves at a port of this machine, for ever."""
+    address = (server.fault.address("127.0.0.1"), port)
+    RawHttpServer(address, _Handler, server, key, modern_only=modern_only).serve_forever()

@@ -1,0 +1,78 @@
+"""What a raw server demands of the headers of modern requests."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import META
+from mutants.server.waiting_tools import MARKED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server_faults.fault import Fault
+
+__all__ = ["mismatch"]
+
+_NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+_SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+
+
+def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObject) -> str | None:
+    """What is wrong with the headers of a request; `None` when they agree with the body."""
+    exact = not fault.keeps("names-any-case")
+    given = {name if exact else name.lower(): value for name, value in headers}
+    params = message.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    method = str(message.get("method"))
+    wanted: list[tuple[str, JsonValue, bool]] = [
+        ("MCP-Protocol-Version", meta.get(f"{META}protocolVersion"), False),
+        ("Mcp-Method", method, False),
+    ]
+    if method in _NAMED:
+        wanted.append(("Mcp-Name", params.get(_NAMED[method]), True))
+    arguments = params.get("arguments")
+    marks = MARKED.get(str(params.get("name")), {}) if method == "tools/call" else {}
+    for argument, name in marks.items():
+        wanted.append((f"Mcp-Param-{name}", (arguments if isinstance(arguments, dict) else {}).get(argument), True))
+    known = {name.lower() for name, _, _ in wanted}
+    if not fault.keeps("unknown-params") and any(n.startswith("mcp-param-") and n not in known for n in given):
+        return "a header is none of a parameter"
+    for name, value, encoded in wanted:
+        wrong = _wrong(fault, name, given.get(name if exact else name.lower()), value, encoded=encoded)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _wrong(fault: Fault, name: str, given: str | None, value: JsonValue, *, encoded: bool) -> str | None:
+    if value is None:
+        return None if fault.keeps("no-header-for-nothing") or given else f"the header {name} is missing"
+    if given is None:
+        return f"the header {name} is missing" if fault.keeps(f"missing {name}") else None
+    given = fault.read(name, given.strip(" \t") if fault.keeps("spaces") else given)
+    if not all(" " <= character <= "~" for character in given):
+        # What a header cannot say is never what the body says.
+        return f"the header {name} has characters that it cannot have" if fault.keeps(f"characters {name}") else None
+    text = given
+    found = _SENTINEL.fullmatch(given) if encoded and fault.keeps(f"base64 {name}") else None
+    if found is not None:
+        try:
+            text = base64.b64decode(found[1], validate=True).decode()
+        except ValueError:
+            return f"the header {name} has base64 that is none" if fault.keeps("invalid-base64") else None
+    number = isinstance(value, int) and not isinstance(value, bool)
+    same = fault.same_number(text, value) if number and isinstance(value, int) else text == value
+    return None if fault.agrees(name, text, value, same=same) else f"the header {name} does not say what the body says"

@@ -1,0 +1,60 @@
+"""A raw server over its pipes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import strict
+from mutants.server.server import RawServer, Session
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonValue
+
+__all__ = ["serve"]
+
+_ASKING: Final = ("tools/call", "resources/read", "prompts/get", "tasks/result", None)
+"""What may ask the client, whose answer is read by the loop; `None` is an answer."""
+
+
+def serve(server: RawServer) -> None:
+    """Serves until the input ends."""
+    writing = threading.Lock()
+    output = sys.stdout.buffer
+
+    def send(message: JsonValue) -> None:
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with writing:
+            output.write(server.fault.line(line))
+            output.flush()
+
+    def answer(message: JsonValue) -> None:
+        response, _ = server.receive(message, session, send)
+        if response is not None:
+            send(response)
+
+    session = Session(send)
+    running: list[threading.Thread] = []
+    for line in server.fault.lines(sys.stdin.buffer):
+        if not line.strip():
+            continue
+        try:
+            message: JsonValue = strict(line)
+        except (ValueError, RecursionError):
+            error: JsonValue = {"code": -32700, "message": "no JSON"}
+            null: dict[str, JsonValue] = (
+                {"id": None} if session.revision in ("2024-11-05", "2025-03-26", "2025-06-18") else {}
+            )
+            send(server.fault.unreadable({"jsonrpc": "2.0", **null, "error": error}))
+            continue
+        if isinstance(message, dict) and message.get("method") in _ASKING:
+            thread = threading.Thread(target=answer, args=(message,), daemon=True)
+            thread.start()
+            running = [each for each in running if each.is_alive()] + [thread]
+        else:
+            answer(message)
+    for thread in running:
+        thread.join(1)
+    server.listeners.end()

@@ -1,0 +1,1 @@
+"""The faults of the server in plain Python, one table row each."""

@@ -1,0 +1,225 @@
+"""Faults of what a server asks: questions, their answers, and the rounds in which they are asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN, RpcError
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import changed, name_of
+from mutants.server_faults.notifications import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+_NEW: Final = LEGACY[-1:]
+
+
+def _asked(
+    name: str,
+    *caught_by: str,
+    method: str,
+    change: Callable[[JsonObject], JsonObject],
+    revisions: tuple[str, ...] | None = None,
+) -> None:
+    """Enters a fault of the params of a question."""
+
+    class _Asked(Fault):
+        def asked(self, turn: Turn, asked: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+            return change(params) if asked == method else params
+
+    fault(name, *caught_by, revisions=revisions)(_Asked)
+
+
+_ELICIT: Final = "elicitation/create"
+_SAMPLE: Final = "sampling/createMessage"
+
+
+def _field(**field: JsonValue) -> Callable[[JsonObject], JsonObject]:
+    """One more field in each form."""
+
+    def change(params: JsonObject) -> JsonObject:
+        schema = params.get("requestedSchema")
+        if not isinstance(schema, dict):
+            return params
+        properties = schema["properties"]
+        more: JsonObject = {**(properties if isinstance(properties, dict) else {}), **field}
+        return {**params, "requestedSchema": {**schema, "properties": more}}
+
+    return change
+
+
+def _url(url: str) -> Callable[[JsonObject], JsonObject]:
+    return lambda params: {**params, "url": url} if "url" in params else params
+
+
+_asked("question-without-message", "elicitation.url-params", "schema.elicit-form", "schema.elicit-url",
+       "elicitation.message", "elicitation.fields", method=_ELICIT,
+       change=lambda params: {key: value for key, value in params.items() if key != "message"})  # fmt: skip
+_asked("form-without-type", "elicitation.form", "schema.elicit-form", "elicitation.fields", method=_ELICIT,
+       change=lambda params: {**params, "requestedSchema": {"properties": {}}} if "requestedSchema" in params
+       else params)  # fmt: skip
+_asked(
+    "field-nested",
+    "elicitation.fields",
+    "schema.elicit-flat",
+    method=_ELICIT,
+    change=_field(deep={"type": "object", "properties": {}}),
+)
+_asked("form-asks-password", "elicitation.not-sensitive", method=_ELICIT, change=_field(password={"type": "string"}))
+_asked("form-with-link", "elicitation.no-links", method=_ELICIT,
+       change=_field(page={"type": "string", "title": "Go to https://example.com"}))  # fmt: skip
+_asked("url-is-none", "elicitation.url-valid", "elicitation.url-https", "schema.elicit-url", method=_ELICIT,
+       change=_url("over there"))  # fmt: skip
+_asked("url-with-password", "elicitation.url-without-secrets", method=_ELICIT,
+       change=_url("https://user:password@example.com/"))  # fmt: skip
+_asked("url-without-id", "elicitation.url-params", "elicitation.complete-id", "schema.elicit-url", method=_ELICIT,
+       revisions=_NEW,
+       change=lambda params: {key: value for key, value in params.items() if key != "elicitationId"})  # fmt: skip
+_asked("url-with-id", "elicitation.url-params", method=_ELICIT, revisions=MODERN,
+       change=lambda params: {**params, "elicitationId": "1"} if "url" in params else params)  # fmt: skip
+told("complete-of-another", "elicitation.complete-id", method="notifications/elicitation/complete", revisions=_NEW,
+      change=lambda _: {"elicitationId": "another"})  # fmt: skip
+
+
+@fault(
+    "any-mode",
+    "elicitation.only-declared-modes",
+    "capability.undeclared-not-asked",
+    "mrtr.only-what-is-declared",
+    "roots.not-without-capability",
+)
+class _AnyMode(Fault):
+    def may_ask(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return True
+
+
+@fault("answers-not-validated", "elicitation.validates", "mrtr.answers-of-another-kind", "sampling.validates")
+class _AnyAnswer(Fault):
+    def fits(self, method: str, *, fits: bool) -> bool:  # noqa: ARG002
+        return True
+
+
+@fault("complete-in-modern", "elicitation.no-complete", revisions=MODERN)
+class _Completes(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "conformance_elicit_url":
+            turn.notify("notifications/elicitation/complete", {"elicitationId": "1"})
+        return result
+
+
+@fault("page-without-id", "elicitation.required", "schema.elicit-url", revisions=_NEW)
+class _PageWithoutId(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        page: JsonObject = {"mode": "url", "url": "https://example.com/", "message": "Please confirm."}
+        return {**error, "data": {"elicitations": [page]}} if error["code"] == -32042 else error
+
+
+@fault("page-for-no-reason", "elicitation.required-only-then", revisions=_NEW)
+class _PageForNoReason(Fault):
+    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+        ref = turn.params.get("ref")
+        if isinstance(ref, dict) and ref.get("name") == "none":
+            page: JsonObject = {"mode": "url", "url": "https://example.com/", "message": "Look.", "elicitationId": "1"}
+            raise RpcError(-32042, str(error), {"elicitations": [page]}, error.status)
+        raise error
+
+
+_asked("roots-with-more", "roots.request-shape", method="roots/list", change=lambda _: {"depth": 1})
+_asked("sampling-without-bound", "sampling.shape", "schema.create-message-params", method=_SAMPLE,
+       change=lambda params: {key: value for key, value in params.items() if key != "maxTokens"})  # fmt: skip
+_asked("context-of-all", "sampling.no-context", method=_SAMPLE,
+       change=lambda params: {**params, "includeContext": "allServers"})  # fmt: skip
+
+
+@fault("tools-undeclared-in-sampling", "sampling.no-tools-without-capability")
+class _ToolsAnyway(Fault):
+    def samples_with_tools(self, *, declared: bool) -> bool:  # noqa: ARG002
+        return True
+
+
+_asked("choice-odd", "sampling.tool-choice", "schema.create-message-params", method=_SAMPLE, change=lambda params:
+       {**params, "toolChoice": {"mode": "any"}} if "tools" in params else params)  # fmt: skip
+_asked("priority-of-ten", "sampling.priorities", "schema.model-preferences", method=_SAMPLE, change=lambda params:
+       {**params, "modelPreferences": {"costPriority": 10}} if "tools" in params else params)  # fmt: skip
+
+
+def _messages(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject], JsonObject]:
+    def apply(params: JsonObject) -> JsonObject:
+        messages = params["messages"]
+        rows = messages if isinstance(messages, list) else []
+        return {**params, "messages": [change(each) if isinstance(each, dict) else each for each in rows]}
+
+    return apply
+
+
+def _results(message: JsonObject) -> bool:
+    return "tool_result" in str(message.get("content"))
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else [value]
+
+
+_asked("results-with-text", "sampling.results-alone", method=_SAMPLE, change=_messages(lambda message:
+       {**message, "content": [*_list(message["content"]), {"type": "text", "text": "?"}]} if _results(message)
+       else message))  # fmt: skip
+_asked("results-of-others", "sampling.calls-and-results", method=_SAMPLE, change=_messages(lambda message:
+       {**message, "content": [{"type": "tool_result", "toolUseId": "another", "content": []}]} if _results(message)
+       else message))  # fmt: skip
+_asked("results-by-assistant", "sampling.roles", method=_SAMPLE, revisions=_NEW, change=_messages(lambda message:
+       {**message, "role": "assistant"} if _results(message) else message))  # fmt: skip
+
+
+@fault("samples-for-ever", "sampling.ends")
+class _ForEver(Fault):
+    def rounds(self, most: int) -> int:  # noqa: ARG002
+        return 1000
+
+
+# --- rounds ----------------------------------------------------------------------------------------------------------
+
+
+def _round(name: str, *caught_by: str, change: Callable[[Turn, JsonObject], JsonObject]) -> None:
+    """Enters a fault of results that require input."""
+
+    class _Round(Fault):
+        def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+            return change(turn, result) if result["resultType"] == "input_required" else result
+
+    fault(name, *caught_by, revisions=MODERN)(_Round)
+
+
+def _requests(change: Callable[[JsonObject], JsonObject]) -> Callable[[Turn, JsonObject], JsonObject]:
+    def apply(_: Turn, result: JsonObject) -> JsonObject:
+        requests = result["inputRequests"]
+        own = requests if isinstance(requests, dict) else {}
+        return {**result, "inputRequests": {key: change(each) for key, each in own.items() if isinstance(each, dict)}}
+
+    return apply
+
+
+_round("request-with-id", "mrtr.requests-shape", "roots.request-shape",
+       change=_requests(lambda each: {**each, "id": 1}))  # fmt: skip
+_round("state-as-number", "mrtr.state-is-a-string", "schema.input-required",
+       change=lambda turn, result: {**result, "requestState": 7}
+       if name_of(turn) == "test_input_required_result_request_state" else result)  # fmt: skip
+changed("completion-asks", "mrtr.only-where-it-may-be", method="completion/complete", revisions=MODERN, modern=True,
+        change=lambda _, result: {**result, "resultType": "input_required", "requestState": "x"})  # fmt: skip
+
+
+@fault("state-not-sealed", "mrtr.tampered-state", revisions=MODERN)
+class _NotSealed(Fault):
+    def tampered(self, error: RpcError) -> JsonObject:  # noqa: ARG002
+        return {}
+
+
+@fault("state-not-bound", "mrtr.state-of-another-request", "mrtr.state-of-another-user", revisions=MODERN)
+class _NotBound(Fault):
+    def bound(self, *, same: bool) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,167 @@
+"""Faults in what a server makes of the headers of modern requests, and of the marks that ask for them."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import MODERN
+from mutants.server_faults.fault import Fault, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.protocol import RpcError
+    from mutants.server.server import Turn
+
+_HTTP: Final = ("http",)
+_MISMATCHES: Final = (
+    "header.method-case",
+    "header.method-mismatch",
+    "header.method-missing",
+    "header.name-missing",
+    "header.name-mismatch",
+)
+
+
+def _breaking(name: str, check: str, rule: str, words: tuple[str, ...] = ()) -> None:
+    """A server that does not keep a rule."""
+
+    class _Breaks(Fault):
+        def keeps(self, rule: str) -> bool:
+            return rule != broken
+
+    broken = rule
+    fault(name, check, revisions=MODERN, transports=_HTTP, words=words)(_Breaks)
+
+
+_breaking("method-header-optional", "header.method-missing", "missing Mcp-Method")
+_breaking("name-header-optional", "header.name-missing", "missing Mcp-Name")
+_breaking("version-header-optional", "header.version-missing", "missing MCP-Protocol-Version", ("--modern-only",))
+_breaking("param-header-optional", "header.param-missing", "missing Mcp-Param-Region")
+_breaking("param-header-demanded", "header.param-absent", "no-header-for-nothing")
+_breaking("name-characters", "header.invalid-characters", "characters Mcp-Name")
+_breaking("param-characters", "header.param-characters", "characters Mcp-Param-Region")
+_breaking("name-undecoded", "header.name-base64", "base64 Mcp-Name")
+_breaking("names-exact", "header.names-case", "names-any-case")
+_breaking("spaces-kept", "header.spaces", "spaces")
+_breaking("unknown-params-rejected", "header.param-unknown", "unknown-params")
+_breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
+
+
+def _agreeing(name: str, check: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:
+    """A server that takes headers that say something else."""
+
+    class _Agrees(Fault):
+        def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+            return same or agrees(name, text, value)
+
+    fault(name, check, revisions=MODERN, transports=_HTTP)(_Agrees)
+
+
+_agreeing(
+    "method-unheeded", "header.method-mismatch", lambda name, text, _: (name, text) == ("Mcp-Method", "tools/list")
+)
+_agreeing(
+    "method-any-case", "header.method-case", lambda name, text, value: name == "Mcp-Method" and text.lower() == value
+)
+_agreeing(
+    "name-unheeded", "header.name-mismatch", lambda name, text, _: (name, text) == ("Mcp-Name", "conformance-other")
+)
+_agreeing("param-unheeded", "header.param-mismatch", lambda _, text, __: text == "there")
+
+
+def _reading(name: str, check: str, read: Callable[[str, str], str]) -> None:
+    """A server that reads headers in another way."""
+
+    class _Reads(Fault):
+        def read(self, name: str, value: str) -> str:
+            return read(name, value)
+
+    fault(name, check, revisions=MODERN, transports=_HTTP)(_Reads)
+
+
+def _undone(name: str, value: str) -> str:
+    """Base64 without regard to the letters of its mark."""
+    if not name.startswith("Mcp-Param") or not value.startswith("=?BASE64?"):
+        return value
+    return base64.b64decode(value[len("=?BASE64?") : -2]).decode()
+
+
+_reading("marker-any-case", "header.param-literal", _undone)
+_reading(
+    "param-undecoded", "header.param-base64", lambda _, value: f"{value} " if value == "=?base64?SGVsbG8=?=" else value
+)
+
+
+@fault("version-of-body-unheeded", "header.version-mismatch", revisions=MODERN, transports=_HTTP)
+class _VersionUnheeded(Fault):
+    def __init__(self) -> None:
+        self._differs = False
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
+        if name == "MCP-Protocol-Version":
+            self._differs = not same
+            return True
+        return same
+
+    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+        if error.code == -32022 and self._differs:
+            return {"supportedVersions": list(MODERN), "capabilities": {}}
+        return super().refused(turn, error)
+
+
+@fault("number-as-text", "header.param-integer", revisions=MODERN, transports=_HTTP)
+class _NumberAsText(Fault):
+    def same_number(self, text: str, value: int) -> bool:
+        return text == str(value)
+
+
+@fault("mismatch-200", *_MISMATCHES, "header.invalid-characters", "header.param-base64-invalid", "header.param-characters",
+       "header.param-mismatch", "header.param-missing", "header.version-mismatch", "tasks.mcp-name", revisions=MODERN,
+       transports=_HTTP)  # fmt: skip
+class _Mismatch200(Fault):
+    def refusal(self, why: str, status: int) -> int:
+        return 200 if why == "mismatch" else status
+
+
+@fault("mismatch-without-id", "header.error-id", revisions=MODERN, transports=_HTTP)
+class _MismatchWithoutId(Fault):
+    def refusal_body(self, why: str, error: JsonObject) -> JsonObject:
+        return {key: value for key, value in error.items() if key != "id"} if why == "mismatch" else error
+
+
+# --- marks -------------------------------------------------------------------------------------------------------------
+
+
+def _marking(name: str, check: str, region: JsonObject, count: JsonObject | None = None) -> None:
+    """A server whose tool asks for headers in a wrong way."""
+
+    class _Marks(Fault):
+        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+            tools = result.get("tools")
+            if turn.request["method"] != "tools/list" or not isinstance(tools, list):
+                return result
+            other: JsonObject = count or {"type": "integer", "x-mcp-header": "Count"}
+            schema: JsonObject = {"type": "object", "properties": {"region": region, "count": other}}
+            return {
+                **result,
+                "tools": [
+                    {**tool, "inputSchema": schema} if isinstance(tool, dict) and tool["name"] == _MARKED else tool
+                    for tool in tools
+                ],
+            }
+
+    fault(name, check, revisions=MODERN, transports=_HTTP)(_Marks)
+
+
+_MARKED: Final = "conformance_headers"
+_REGION: Final[JsonObject] = {"type": "string", "x-mcp-header": "Region"}
+_marking("mark-empty", "header.mark-token", _REGION, {"type": "boolean", "x-mcp-header": ""})
+_marking("mark-twice", "header.mark-unique", _REGION, {"type": "integer", "x-mcp-header": "REGION"})
+_marking("mark-on-number", "header.mark-primitive", _REGION, {"type": "number", "x-mcp-header": "Count"})
+_marking(
+    "mark-in-items", "header.mark-reachable", _REGION,
+    {"type": "array", "items": {"type": "integer", "x-mcp-header": "Count"}},
+)  # fmt: skip

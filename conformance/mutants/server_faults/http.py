@@ -1,0 +1,296 @@
+"""Faults over HTTP: who is let in, statuses, sessions, streams, and HTTP+SSE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN
+from mutants.server_faults.fault import Fault, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+    from mutants.server.streams import Asked
+
+__all__ = ["breaking"]
+
+_HTTP: Final = ("http",)
+_SSE: Final = ("http-sse",)
+_STREAMS: Final = LEGACY[1:]
+_OLD: Final = LEGACY[:1]
+
+
+# --- who is let in -----------------------------------------------------------------------------------------------------
+
+
+def _admitting(
+    name: str, check: str, lets: Callable[[Asked], bool], revisions: tuple[str, ...] = MODERN, transport: str = "http"
+) -> None:
+    """A server that lets in what it should not."""
+
+    class _Admits(Fault):
+        def admits(self, asked: Asked, *, admitted: bool) -> bool:
+            return admitted or lets(asked)
+
+        def keeps(self, rule: str) -> bool:
+            return not (rule == "content-type" and check == "http.origin-simple-post")
+
+    fault(name, check, revisions=revisions, transports=(transport,))(_Admits)
+
+
+def _is_evil(asked: Asked, kind: str) -> bool:
+    return asked.kind == kind and asked.origin == "https://evil.example"
+
+
+_admitting(
+    "origin-foreign", "http.origin-foreign", lambda a: _is_evil(a, "request") and a.content_type == "application/json"
+)
+_admitting("origin-by-prefix", "http.origin-lookalike", lambda a: (a.origin or "").startswith("http://127.0.0.1."))
+_admitting("origin-null", "http.origin-null", lambda a: a.origin == "null")
+_admitting("origin-as-host", "http.dns-rebinding", lambda a: a.origin == f"http://{a.host}")
+_admitting(
+    "simple-post-unchecked",
+    "http.origin-simple-post",
+    lambda a: _is_evil(a, "request") and a.content_type == "text/plain",
+)
+_admitting("notification-unchecked", "http.origin-notification", lambda a: _is_evil(a, "notification"))
+_admitting("get-unchecked", "http.origin-stream", lambda a: _is_evil(a, "GET"), _STREAMS)
+_admitting("delete-unchecked", "http.origin-delete", lambda a: _is_evil(a, "DELETE"), _STREAMS)
+_admitting("sse-get-unchecked", "http-sse.origin-stream", lambda a: _is_evil(a, "GET"), _OLD, "http-sse")
+_admitting("sse-post-unchecked", "http-sse.origin-post", lambda a: a.kind == "request", _OLD, "http-sse")
+
+
+@fault("origin-400", *(f"http.{each}" for each in (
+    "origin-foreign", "origin-lookalike", "origin-null", "origin-notification"
+)), revisions=MODERN, transports=_HTTP)  # fmt: skip
+class _Origin400(Fault):
+    def refusal(self, why: str, status: int) -> int:
+        return 400 if why == "origin" else status
+
+
+@fault("preflight-granted", "http.origin-preflight", transports=_HTTP)
+class _Preflight(Fault):
+    def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+        if method != "OPTIONS":
+            return status, headers
+        return 204, {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": "POST"}
+
+
+@fault("all-addresses", "http.bind-localhost", transports=_HTTP)
+class _AllAddresses(Fault):
+    def address(self, address: str) -> str:  # noqa: ARG002
+        return "0.0.0.0"  # noqa: S104  this is the fault
+
+
+@fault("sse-all-addresses", "http-sse.bind-localhost", revisions=_OLD, transports=_SSE)
+class _SseAllAddresses(_AllAddresses):
+    """The same over HTTP+SSE."""
+
+
+@fault("no-credentials", "http.authentication", revisions=MODERN, transports=_HTTP)
+class _NoCredentials(Fault):
+    def knows(self, session: str | None, *, known: bool) -> bool:  # noqa: ARG002
+        return True
+
+
+@fault("sse-no-credentials", "http-sse.authentication", revisions=_OLD, transports=_SSE)
+class _SseNoCredentials(_NoCredentials):
+    """The same over HTTP+SSE."""
+
+
+@fault("session-as-credentials", "http.session-no-credentials", revisions=LEGACY[2:], transports=_HTTP)
+class _SessionAsCredentials(Fault):
+    def knows(self, session: str | None, *, known: bool) -> bool:
+        return known or session is not None
+
+
+# --- statuses ----------------------------------------------------------------------------------------------------------
+
+
+def _status(
+    name: str,
+    checks: str | tuple[str, ...],
+    why: str,
+    wrong: int,
+    *,
+    revisions: tuple[str, ...] = MODERN,
+    words: tuple[str, ...] = (),
+) -> None:
+    """A server that refuses by another status."""
+
+    class _Refuses(Fault):
+        def refusal(self, why: str, status: int) -> int:
+            return wrong if why == reason else status
+
+    reason = why
+    fault(name, *_all(checks), revisions=revisions, transports=_HTTP, words=words)(_Refuses)
+
+
+def _all(checks: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (checks,) if isinstance(checks, str) else checks
+
+
+def breaking(
+    name: str,
+    checks: str | tuple[str, ...],
+    *rules: str,
+    revisions: tuple[str, ...] = MODERN,
+    words: tuple[str, ...] = (),
+) -> None:
+    """A server that does not keep some rules at all."""
+
+    class _Breaks(Fault):
+        def keeps(self, rule: str) -> bool:
+            return rule not in rules
+
+    fault(name, *_all(checks), revisions=revisions, transports=_HTTP, words=words)(_Breaks)
+
+
+_status("capability-200", "http.missing-capability", "capability", 200)
+_status("version-404", "http.version-unknown", "version", 404, revisions=LEGACY[2:])
+_status("no-session-404", "session.missing", "no-session", 404, revisions=_STREAMS)
+_status("ended-400", "session.ended", "ended", 400, revisions=_STREAMS)
+breaking("version-unchecked", "http.version-unknown", "version-unknown", revisions=LEGACY[2:])
+breaking("version-demanded", "http.version-absent", "version-absent", revisions=LEGACY[2:])
+breaking("array-taken", ("http.array", "batch.refused"), "array")
+breaking("response-taken", "http.response-posted", "response")
+breaking("session-id-heeded", "http.session-ignored", "ignores Mcp-Session-Id")
+breaking("event-id-heeded", "http.last-event-id-ignored", "ignores Last-Event-ID")
+breaking("modern-resumption", "http.no-resumption", "no-resumption")
+breaking("post-after-end", "session.ended", "ended POST", revisions=_STREAMS)
+breaking("get-after-end", "session.ended", "ended GET", revisions=_STREAMS)
+breaking("ends-all", "session.kept-apart", "ends-one", revisions=_STREAMS)
+breaking("no-end-of-stream", "sse.end", "end-of-stream")
+breaking("progress-on-get", ("sse.get-no-response", "progress.increasing"), "get-unrelated", revisions=_STREAMS)
+breaking("response-on-get", "sse.get-no-response", "get-no-response", revisions=_STREAMS)
+breaking("requests-in-stream", "http.stream-no-requests", "no-requests")
+
+
+def _shaping(
+    name: str,
+    checks: str | tuple[str, ...],
+    shape: Callable[[str, int, dict[str, str]], tuple[int, dict[str, str]]],
+    *,
+    revisions: tuple[str, ...] = MODERN,
+    words: tuple[str, ...] = (),
+) -> None:
+    """A server whose answers have another status or other headers."""
+
+    class _Shapes(Fault):
+        def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+            return shape(method, status, headers)
+
+    fault(name, *_all(checks), revisions=revisions, transports=_HTTP, words=words)(_Shapes)
+
+
+_JSON: Final = "application/json"
+
+
+def _is_json(headers: dict[str, str]) -> bool:
+    return headers.get("Content-Type") == _JSON
+
+
+_ALONE: Final = ("--modern-only",)
+_shaping("created", "http.post", lambda _, s, h: (201 if s == 200 and _is_json(h) else s, h))
+_shaping("notification-200", "http.notification", lambda _, s, h: (200 if s == 202 else s, h), revisions=_STREAMS)
+_shaping("notification-204", "http.notification-accepted", lambda _, s, h: (204 if s == 202 else s, h))
+_shaping(
+    "text-plain", "http.response-type", lambda _, s, h: (s, {**h, "Content-Type": "text/plain"} if _is_json(h) else h)
+)
+_shaping("session-minted", "http.no-session", lambda _, s, h: (s, {"Mcp-Session-Id": "minted", **h}))
+_shaping(
+    "buffering",
+    "http.accel-buffering",
+    lambda _, s, h: (s, {name: value for name, value in h.items() if name != "X-Accel-Buffering"}),
+)
+_shaping(
+    "get-json",
+    # What is told on that stream is heard by nobody.
+    ("http.get", "resources.updated", "resources.updated-only-if-subscribed"),
+    lambda m, s, h: (s, {**h, "Content-Type": _JSON} if m == "GET" and s == 200 else h),
+    revisions=_STREAMS,
+)
+_shaping("get-404", "http.get-refused", lambda m, s, h: (404 if (m, s) == ("GET", 405) else s, h), words=_ALONE)
+_shaping("delete-200", "http.delete-refused", lambda m, s, h: (200 if m == "DELETE" else s, h), words=_ALONE)
+
+
+_status(
+    "legacy-initialize-404",
+    ("http.legacy-initialize", "compat.initialize-refused"),
+    "initialize",
+    404,
+    words=_ALONE,
+)
+breaking("reads-one-by-one", "http.slow-client", "reads-apart")
+
+
+@fault("initialize-answered", "http.removed-initialize", revisions=MODERN, transports=_HTTP, words=_ALONE)
+class _InitializeAnswered(Fault):
+    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
+        if turn.request["method"] != "initialize":
+            return response
+        return {"jsonrpc": "2.0", "id": response["id"], "result": {"resultType": "complete"}}
+
+
+@fault("answers-by-id", "http.same-ids", revisions=MODERN, transports=_HTTP)
+class _AnswersById(Fault):
+    """Gives one client the answer that another one waits for by the same id."""
+
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        taken = (turn.request["id"], turn.request["method"]) == ("conformance-same", "server/discover")
+        own = {key: each for key, each in result.items() if key not in ("supportedVersions", "capabilities")}
+        return {**own, "tools": []} if taken else result
+
+
+class _ErrorStatus(Fault):
+    """A server that gives an error the status 200."""
+
+    code: int
+
+    def error_status(self, code: JsonValue, status: int) -> int:
+        """The status of an error."""
+        return 200 if code == self.code else status
+
+
+@fault("unsupported-version-200", "http.unsupported-version", revisions=MODERN, transports=_HTTP)
+class _Unsupported200(_ErrorStatus):
+    code = -32022
+
+
+@fault("meta-missing-200", "http.meta-missing", "meta.missing-status", revisions=MODERN, transports=_HTTP)
+class _MetaMissing200(_ErrorStatus):
+    code = -32602
+
+
+@fault("method-not-found-200", "http.method-not-found", "http.removed-methods", revisions=MODERN, transports=_HTTP)
+class _NotFound200(_ErrorStatus):
+    code = -32601
+
+
+@fault("ping-answered", "http.removed-methods", revisions=MODERN, transports=_HTTP)
+class _PingAnswered(Fault):
+    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
+        if turn.modern and turn.request["method"] == "ping":
+            return {"jsonrpc": "2.0", "id": response["id"], "result": {"resultType": "complete"}}
+        return response
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------------
+
+
+@fault("session-counted", "session.id-random", "security.session-ids", revisions=_STREAMS, transports=_HTTP)
+class _Counted(Fault):
+    def __init__(self) -> None:
+        self._last = 0
+
+    def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
+        self._last += 1
+        return f"session-{self._last:012}"
+
+
+@fault("session-with-space", "session.id-ascii", revisions=_STREAMS, transports=_HTTP)
+class _WithSpace(Fault):
+    def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
+        return f"{id[:16]} {id[16:]}"

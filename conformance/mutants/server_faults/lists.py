@@ -1,0 +1,326 @@
+"""Faults of lists, tools, resources, prompts, completion, pagination, caching and `_meta`: results that are not as they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, RpcError
+from mutants.server_faults.fault import Fault, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+    Change = Callable[[Turn, JsonObject], JsonObject]
+
+__all__ = ["changed", "name_of", "refusal"]
+
+_OLD: Final = LEGACY[:3]
+
+
+def name_of(turn: Turn) -> JsonValue:
+    """The tool, prompt or resource that a request is about."""
+    return turn.params.get("name", turn.params.get("uri"))
+
+
+def changed(
+    name: str,
+    *caught_by: str,
+    method: str,
+    change: Change,
+    of: str = "",
+    revisions: tuple[str, ...] | None = None,
+    modern: bool = False,
+) -> None:
+    """Enters a fault that changes the results of one method.
+
+    Args:
+        name: Its name.
+        caught_by: The checks that are meant to see it.
+        method: The method.
+        change: What is changed.
+        of: Only in the results for this tool, prompt or resource.
+        revisions: Where it shows.
+        modern: Whether it changes what the modern revision adds.
+    """
+
+    def applies(turn: Turn) -> bool:
+        return turn.request["method"] == method and of in ("", name_of(turn))
+
+    class _Changed(Fault):
+        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+            return change(turn, result) if applies(turn) and not modern else result
+
+        def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+            return change(turn, result) if applies(turn) and modern else result
+
+    fault(name, *caught_by, revisions=revisions)(_Changed)
+
+
+def refusal(
+    name: str,
+    *caught_by: str,
+    method: str,
+    code: int | None,
+    instead: JsonObject | None = None,
+    when: int | None = None,
+    of: str = "",
+    revisions: tuple[str, ...] | None = None,
+) -> None:
+    """Enters a fault that refuses a request in another way, or does not.
+
+    Args:
+        name: Its name.
+        caught_by: The checks that are meant to see it.
+        method: The method.
+        code: The code of the error in place of the right one; `None`: there is a result.
+        instead: The result.
+        when: Only in place of this code.
+        of: Only for this tool, prompt or resource.
+        revisions: Where it shows.
+    """
+
+    class _Refused(Fault):
+        def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+            if turn.request["method"] != method or of not in ("", name_of(turn)) or when not in (None, error.code):
+                raise error
+            if code is None:
+                return dict(instead or {})
+            raise RpcError(code, str(error), error.data, error.status)
+
+    fault(name, *caught_by, revisions=revisions)(_Refused)
+
+
+def _rows(result: JsonObject) -> tuple[str, list[JsonValue]]:
+    return next((key, value) for key, value in result.items() if isinstance(value, list))
+
+
+def _extra(**members: JsonValue) -> Change:
+    """Adds a row to the first page, that is the last one with other members."""
+
+    def change(turn: Turn, result: JsonObject) -> JsonObject:
+        if "cursor" in turn.params:
+            return result
+        key, rows = _rows(result)
+        row = rows[-1]
+        return {**result, key: [*rows, {**(row if isinstance(row, dict) else {}), **members}]}
+
+    return change
+
+
+def _with(**members: JsonValue) -> Change:
+    return lambda _, result: {**result, **members}
+
+
+def _without(*names: str) -> Change:
+    return lambda _, result: {key: value for key, value in result.items() if key not in names}
+
+
+def _text(text: str) -> JsonObject:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def _growing(member: str) -> Change:
+    """A list that is another one each time it is asked for."""
+    seen = [0]
+
+    def change(_: Turn, result: JsonObject) -> JsonObject:
+        seen[0] += 1
+        rows = result[member]
+        row = rows[0] if isinstance(rows, list) else {}
+        key = "uri" if member == "resources" else "name"
+        first = row.get(key) if isinstance(row, dict) else ""
+        more: JsonValue = {**(row if isinstance(row, dict) else {}), key: f"{first}-{seen[0]}"}
+        return {**result, member: [*(rows if isinstance(rows, list) else []), more]}
+
+    return change
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+_TOOL: Final[JsonObject] = {"name": "another", "description": "another", "inputSchema": {"type": "object"}}
+
+
+class _Undeclared(Fault):
+    kind = ""
+
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {key: value for key, value in declared.items() if key != self.kind}
+
+
+@fault("tools-not-declared", "tools.declared", "capability.undeclared-not-served", "tools.undeclared")
+class _NoTools(_Undeclared):
+    kind = "tools"
+
+
+@fault(
+    "resources-not-declared",
+    "resources.declared",
+    "capability.undeclared-not-served",
+    "resources.undeclared",
+    "tools.embedded-resource-capability",
+)
+class _NoResources(_Undeclared):
+    kind = "resources"
+
+
+@fault("prompts-not-declared", "prompts.declared", "capability.undeclared-not-served", "prompts.undeclared")
+class _NoPrompts(_Undeclared):
+    kind = "prompts"
+
+
+@fault("completions-not-declared", "completion.declared", "capability.undeclared-not-served", "completion.undeclared")
+class _NoCompletions(_Undeclared):
+    kind = "completions"
+
+
+changed("tool-twice", "tools.unique", method="tools/list", change=_extra())
+changed("tools-vary", "tools.same-everywhere", "tools.order", method="tools/list", change=_growing("tools"))
+changed(
+    "input-schema-invalid",
+    "tools.input-schema",
+    "schema.valid-schemas",
+    method="tools/list",
+    change=_extra(name="another", inputSchema={"type": "object", "properties": {"a": {"type": "nothing"}}}),
+)
+changed("tool-name-long", "tools.name-length", method="tools/list", change=_extra(name="n" * 129))
+changed("tool-name-odd", "tools.name-characters", method="tools/list", change=_extra(name="another one"))
+refusal(
+    "unknown-tool-as-result", "tools.unknown-name-code",
+    method="tools/call", code=None, instead={**_text("no such tool"), "isError": True}, of="conformance-does-not-exist",
+)  # fmt: skip
+refusal(
+    "unknown-tool-as-legacy-result", "tools.unknown-name",
+    method="tools/call", code=None, instead={**_text("no such tool"), "isError": True}, of="conformance-does-not-exist",
+    revisions=LEGACY,
+)  # fmt: skip
+refusal("any-tool-name", "tools.name-case", method="tools/call", code=None, instead=_text("?"), of="TEST_SIMPLE_TEXT")
+refusal(
+    "malformed-call-code", "tools.malformed-call",
+    method="tools/call", code=-32603, when=-32602, of="test_simple_text",
+)  # fmt: skip
+changed(
+    "arguments-required", "tools.without-arguments", method="tools/call",
+    change=lambda turn, result: result if "arguments" in turn.params else {**result, "isError": True},
+)  # fmt: skip
+refusal(
+    "bad-arguments-code", "tools.invalid-arguments-error",
+    method="tools/call", code=-32603, when=-32602, of="conformance_constrained",
+    revisions=_OLD,
+)  # fmt: skip
+
+
+@fault("arguments-not-validated", "tools.validates", "schema.validates-2020-12", "tools.invalid-arguments-result")
+class _NotValidated(Fault):
+    def validated(self, *, good: bool) -> bool:  # noqa: ARG002
+        return True
+
+
+changed(
+    "failure-is-success", "tools.failure", method="tools/call", change=_without("isError"), of="test_error_handling"
+)
+changed(
+    "structured-does-not-fit", "tools.structured", "tools.structured-also-text",
+    method="tools/call", change=_with(structuredContent={"value": "no number"}), of="conformance_structured",
+)  # fmt: skip
+changed(
+    "structured-without-text", "tools.structured-also-text",
+    method="tools/call", change=_with(content=[]), of="conformance_structured",
+)  # fmt: skip
+changed(
+    "array-without-text", "tools.structured-array",
+    method="tools/call", change=_with(content=[]), of="conformance_structured_list",
+)  # fmt: skip
+
+# --- resources -------------------------------------------------------------------------------------------------------
+
+_READ: Final = "resources/read"
+
+changed("resource-twice", "resources.unique", "pagination.walk", method="resources/list", change=_extra())
+changed("resources-vary", "resources.same-everywhere", "pagination.stable-cursor",
+    "pagination.cursor-elsewhere",
+    "resources.listed-can-be-read", method="resources/list",
+        change=_growing("resources"))  # fmt: skip
+changed(
+    "blob-no-base64", "resources.binary", "schema.base64",
+    method=_READ, change=_with(contents=[{"uri": "test://static-binary", "blob": "%%%"}]), of="test://static-binary",
+)  # fmt: skip
+changed(
+    "binary-as-text", "resources.binary-is-no-text",
+    method=_READ, of="test://static-binary",
+    change=_with(contents=[
+        {"uri": "test://static-binary", "blob": "aGVsbG8="}, {"uri": "test://static-binary#2", "text": "\ufffdPNG"},
+    ]),
+)  # fmt: skip
+changed(
+    "text-without-uri", "resources.text", "schema.resource-contents",
+    method=_READ, change=_with(contents=[{"text": "a text"}]), of="test://static-text",
+)  # fmt: skip
+changed("listed-but-not-there", "resources.listed-can-be-read", method="resources/list",
+        change=_extra(uri="test://not-there"))  # fmt: skip
+refusal("not-found-as-internal", "resources.not-found-code", method=_READ, code=-32603, when=-32602)
+refusal("not-found-as-any", "resources.not-found", method=_READ, code=-32603, when=-32002, revisions=LEGACY)
+refusal(
+    "not-found-is-empty", "resources.not-found-is-not-empty", "resources.not-found-code",
+    method=_READ, code=None, instead={"contents": []}, of="conformance-unknown://nothing/here",
+)  # fmt: skip
+changed("uri-with-spaces", "resources.uri-syntax", "schema.resource", "resources.listed-can-be-read", method="resources/list",
+        change=_extra(uri="my scheme:with spaces"))  # fmt: skip
+refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,
+        instead={"contents": [{"uri": "x:y", "text": ""}]}, of="no-uri")  # fmt: skip
+refusal("out-of-the-tree", "resources.path-traversal", method=_READ, code=None,
+        instead={"contents": [{"uri": "x:y", "text": "root"}]},
+        of="file:///conformance/../../../../../../../../etc/passwd")  # fmt: skip
+refusal("failure-not-internal", "resources.internal-error", method=_READ, code=-32602, when=-32603)
+
+# --- prompts and completion ------------------------------------------------------------------------------------------
+
+
+def _content(**block: JsonValue) -> Change:
+    return _with(messages=[{"role": "user", "content": dict(block)}])
+
+
+_GET: Final = "prompts/get"
+
+changed("prompt-twice", "prompts.unique", method="prompts/list", change=_extra())
+changed("prompts-vary", "prompts.same-everywhere", method="prompts/list", change=_growing("prompts"))
+changed("prompt-without-messages", "prompts.get", method=_GET, change=_with(messages=[]), of="test_simple_prompt")
+changed("arguments-forgotten", "prompts.arguments", method=_GET, change=_content(type="text", text="?"),
+        of="test_prompt_with_arguments")  # fmt: skip
+changed("image-no-base64", "prompts.image", "schema.base64", method=_GET,
+        change=_content(type="image", data="%%", mimeType="image/png"), of="test_prompt_with_image")  # fmt: skip
+changed("audio-without-type", "prompts.audio", method=_GET,
+        change=_content(type="audio", data="aGVsbG8=", mimeType="sound"),
+        of="conformance_prompt_with_audio")  # fmt: skip
+changed("embedded-without-type", "prompts.embedded-resource", method=_GET,
+        change=_content(type="resource", resource={"uri": "test://static-text", "text": "a"}),
+        of="test_prompt_with_embedded_resource")  # fmt: skip
+refusal("unknown-prompt-code", "prompts.unknown-name", method=_GET, code=-32603, of="conformance-does-not-exist")
+refusal("missing-argument-code", "prompts.missing-argument", method=_GET, code=-32603,
+        of="test_prompt_with_arguments")  # fmt: skip
+refusal("prompt-failure-code", "prompts.internal-error", method=_GET, code=-32602, when=-32603, revisions=LEGACY)
+
+_COMPLETE: Final = "completion/complete"
+
+changed(
+    "completions-no-texts",
+    "completion.result",
+    "schema.complete-result",
+    method=_COMPLETE,
+    change=_with(completion={"values": [7]}),
+)
+changed("too-many-completions", "completion.at-most-100", method=_COMPLETE,
+        change=lambda _, result: result if not _some(result) else
+        {"completion": {"values": [f"word{n}" for n in range(150)]}})  # fmt: skip
+refusal("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument",
+        method=_COMPLETE, code=-32603, when=-32602)  # fmt: skip
+refusal("completion-not-validated", "completion.validates", "completion.unknown-reference",
+        "completion.missing-argument", method=_COMPLETE, code=None, instead={"completion": {"values": []}},
+        when=-32602)  # fmt: skip
+
+
+def _some(result: JsonObject) -> bool:
+    completion = result.get("completion")
+    return isinstance(completion, dict) and bool(completion.get("values"))

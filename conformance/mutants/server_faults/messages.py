@@ -1,0 +1,167 @@
+"""Faults of messages, of how a connection opens, and of pipes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN, RpcError
+from mutants.server_faults.fault import Fault, fault
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+_PIPES: Final = ("stdio",)
+
+
+def _is(turn: Turn, *methods: str) -> bool:
+    return turn.request["method"] in methods
+
+
+@fault("cursor-number-taken", "jsonrpc.invalid-params")
+class _CursorTaken(Fault):
+    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+        if turn.params.get("cursor") == 5:
+            return {"tools": []}
+        raise error
+
+
+@fault("result-of-no-kind", "jsonrpc.result-type", "prompts.get", "schema.get-prompt-result", revisions=MODERN)
+class _NoKind(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if _is(turn, "prompts/get"):
+            return {key: each for key, each in result.items() if key != "resultType"}
+        return result
+
+
+@fault("result-of-odd-kind", "jsonrpc.result-type-complete", revisions=MODERN)
+class _OddKind(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return {**result, "resultType": "done"} if _is(turn, "resources/read") else result
+
+
+@fault("error-in-pages", "jsonrpc.error-message-concise")
+class _LongError(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        return {**error, "message": f"{error['message']}\nTraceback"}
+
+
+@fault("version-code", "version.unsupported", "version.unsupported-every-method", revisions=MODERN)
+class _VersionCode(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        return {**error, "code": -32600} if error["code"] == -32022 else error
+
+
+@fault("version-unlisted", "discover.supported-versions", "discover.consistent", revisions=MODERN)
+class _Unlisted(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return {**result, "supportedVersions": ["1.0"]} if _is(turn, "server/discover") else result
+
+
+@fault("discover-without-scope", "discover.result", "caching.discover", revisions=MODERN)
+class _NoScope(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if _is(turn, "server/discover"):
+            return {key: each for key, each in result.items() if key != "cacheScope"}
+        return result
+
+
+@fault("discover-anonymous", "discover.server-info", "meta.server-info", revisions=MODERN)
+class _Anonymous(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return {**result, "_meta": {}} if _is(turn, "server/discover") else result
+
+
+@fault("initialize-without-info", "lifecycle.initialize-result", revisions=LEGACY)
+class _WithoutInfo(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {key: each for key, each in result.items() if key != "serverInfo"}
+
+
+@fault("oldest-offered", "version.latest", revisions=LEGACY[:1])
+class _OldestOffered(Fault):
+    def agreed(self, asked: str, agreed: str) -> str:
+        return agreed if asked in LEGACY else LEGACY[0]
+
+
+@fault("legacy-with-kind", "compat.legacy-results", revisions=MODERN)
+class _LegacyKind(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return result if turn.modern else {**result, "resultType": "complete"}
+
+
+@fault("legacy-ping-refused", "compat.legacy-session", "compat.modern-beside-legacy", revisions=MODERN)
+class _NoPing(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if _is(turn, "ping"):
+            raise RpcError(-32601, "there is no ping")
+        return result
+
+
+@fault("capability-list", "capability.missing-required", revisions=MODERN)
+class _CapabilityList(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        data = error.get("data")
+        required = data.get("requiredCapabilities") if isinstance(data, dict) else None
+        if isinstance(required, dict) and "sampling" in required:
+            return {**error, "data": {"requiredCapabilities": {"names": {}}}}
+        return error
+
+
+@fault("code-of-old", "error.legacy-range", "resources.not-found-code", revisions=MODERN)
+class _OldCode(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        return {**error, "code": -32002} if "uri" in str(error.get("data")) else error
+
+
+# --- pipes -----------------------------------------------------------------------------------------------------------
+
+
+@fault("banner-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
+class _Banner(Fault):
+    def line(self, line: bytes) -> bytes:
+        return b"serving\n" + line
+
+
+@fault("carriage-returns", "stdio.line-feed", transports=_PIPES)
+class _CarriageReturns(Fault):
+    def line(self, line: bytes) -> bytes:
+        return line[:-1] + b"\r\n"
+
+
+@fault("arrays-on-stdout", "stdio.no-batch", transports=_PIPES)
+class _Arrays(Fault):
+    def line(self, line: bytes) -> bytes:
+        return b"[" + line[:-1] + b"]\n"
+
+
+@fault("latin-1", "stdio.unicode", "stdio.stdout-only-messages", "jsonrpc.utf8", transports=_PIPES)
+class _Latin(Fault):
+    def line(self, line: bytes) -> bytes:
+        return line.replace(b"\\u00fc", b"\xfc")
+
+
+@fault("no-json-ignored", "jsonrpc.parse-error", "jsonrpc.no-json-bad-utf8", "jsonrpc.no-json-nan",
+       "jsonrpc.no-json-two-values", "jsonrpc.no-json-deep", "jsonrpc.no-json-cut")  # fmt: skip
+class _NoJsonCode(Fault):
+    def unreadable(self, answer: JsonValue) -> JsonValue:
+        return {**answer, "error": {"code": -32600, "message": "no"}} if isinstance(answer, dict) else answer
+
+
+@fault("no-request-code", "jsonrpc.no-request-string", "jsonrpc.no-request-number", "jsonrpc.no-request-object",
+       "batch.refused", transports=_PIPES)  # fmt: skip
+class _NoRequestCode(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        return (
+            {**error, "code": -32603}
+            if "JSON-RPC" in str(error["message"]) or "batch" in str(error["message"])
+            else error
+        )
+
+
+@fault("batch-answered-once", "batch.requests", revisions=LEGACY[1:2])
+class _BatchOnce(Fault):
+    def response(self, turn: Turn, response: JsonObject) -> JsonValue:  # noqa: ARG002
+        return {**response, "id": "first"} if response.get("id") == "second" else response

@@ -1,0 +1,212 @@
+"""More faults of questions, rounds, progress, cancellation and subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, META, MODERN, RpcError
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import name_of
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+_PIPES: Final = ("stdio",)
+_HTTP: Final = ("http",)
+_ROOTS: Final = "test_input_required_result_list_roots"
+_SEVERAL: Final = "test_input_required_result_multiple_inputs"
+_ELICITS: Final = "test_input_required_result_elicitation"
+_LISTEN: Final = "subscriptions/listen"
+_UPDATES: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions")
+
+
+def _method(turn: Turn) -> str:
+    return str(turn.request["method"])
+
+
+def _asks(result: JsonObject) -> bool:
+    return result.get("resultType") == "input_required"
+
+
+# --- questions and rounds --------------------------------------------------------------------------------------------
+
+
+@fault("declined-as-accepted", "elicitation.declined", revisions=("2025-06-18", "2025-11-25", *MODERN))
+class _DeclinedAsAccepted(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) != "test_elicitation" or result.get("isError") is True:
+            return result
+        return {"content": [{"type": "text", "text": "thank you"}]}
+
+
+@fault("complete-to-all", "elicitation.complete-to-asked", revisions=LEGACY[-1:], transports=_HTTP)
+class _CompleteToAll(Fault):
+    def __init__(self) -> None:
+        self._page: JsonValue = None
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if self._page is not None and _method(turn) == "ping":
+            turn.notify("notifications/elicitation/complete", {"elicitationId": self._page})
+            self._page = None
+        return result
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "notifications/elicitation/complete":
+            self._page = "conformance-elicitation"
+        return message
+
+
+@fault("asks-for-nothing", "mrtr.asks-or-has-state", "mrtr.completes", "schema.input-required", revisions=MODERN)
+class _AsksForNothing(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == _SEVERAL and _asks(result):
+            return {key: each for key, each in result.items() if key not in ("inputRequests", "requestState")}
+        return result
+
+
+@fault("key-twice", "mrtr.keys-once", revisions=MODERN, transports=_PIPES)
+class _KeyTwice(Fault):
+    def line(self, line: bytes) -> bytes:
+        return line.replace(b'"inputRequests":{"user_name":', b'"inputRequests":{"user_name":{},"user_name":')
+
+
+@fault("asks-for-ping", "mrtr.requests-kinds", revisions=MODERN)
+class _AsksForPing(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        requests = result.get("inputRequests")
+        if _asks(result) and turn.declares("roots") and isinstance(requests, dict):
+            return {**result, "inputRequests": {**requests, "alive": {"method": "ping"}}}
+        return result
+
+
+@fault("never-complete", "mrtr.completes", revisions=MODERN)
+class _NeverComplete(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == _ROOTS and "inputResponses" in turn.params:
+            raise RpcError(-32603, "something is still missing")
+        return result
+
+
+@fault("waits-for-answers", "mrtr.nobody-answers", revisions=MODERN)
+class _WaitsForAnswers(Fault):
+    def __init__(self) -> None:
+        self._open = 0
+
+    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
+        first = name_of(turn) == _ELICITS and "inputResponses" not in turn.params
+        self._open = self._open + 1 if first else 0
+        return None if self._open == 3 else response
+
+
+# --- progress and cancellation ---------------------------------------------------------------------------------------
+
+
+@fault("progress-elsewhere", "progress.on-own-stream", revisions=MODERN, transports=_HTTP)
+class _ProgressElsewhere(Fault):
+    def __init__(self) -> None:
+        self._late = False
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if self._late and _method(turn) == "server/discover":
+            turn.notify("notifications/progress", {"progressToken": "conformance-token", "progress": 1000})
+        self._late = turn.meta.get("progressToken") == "conformance-token"
+        return result
+
+
+class _ComplainsOfThePast(Fault):
+    def __init__(self) -> None:
+        self._answered: list[JsonValue] = []
+
+    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
+        self._answered.append(turn.request["id"])
+        return response
+
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        params = message.get("params")
+        id = params.get("requestId") if isinstance(params, dict) else None
+        # Another session may have used the id of a call that goes on: that one is cancelled for a reason.
+        if message["method"] == "notifications/cancelled" and id in self._answered and "reason" not in str(message):
+            return {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "it is over"}}
+        return answer
+
+
+fault("complains-of-past", "cancellation.of-the-past", transports=_PIPES)(_ComplainsOfThePast)
+fault("complains-of-past-over-http", "cancellation.of-the-past-over-http", revisions=LEGACY, transports=_HTTP)(
+    type("_OverHttp", (_ComplainsOfThePast,), {})
+)
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+@fault("all-unheard", "subscription.served", "subscription.acknowledged-first", "subscription.acknowledged-filter",
+       "subscription.id", "subscription.not-offered", "subscription.stays-open", "subscription.event-stream",
+       "subscription.ends-with-cancelled", "subscription.ends-with-a-result", "subscription.result-shape",
+       revisions=MODERN)  # fmt: skip
+class _AllUnheard(Fault):
+    """Does not know how to listen to everything at once."""
+
+    def __init__(self) -> None:
+        self._deaf = False
+
+    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:
+        self._deaf = all(name in wanted for name in _UPDATES)
+        return told
+
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        return [] if self._deaf else [acknowledgement]
+
+
+@fault("acknowledges-undeclared", "subscription.not-offered", revisions=MODERN)
+class _AcknowledgesUndeclared(Fault):
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {**declared, "prompts": {}}
+
+    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:
+        return {**told, "promptsListChanged": True} if "promptsListChanged" in wanted else told
+
+
+@fault("id-as-number", "subscription.id", revisions=MODERN)
+class _IdAsNumber(Fault):
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        params = acknowledgement["params"]
+        told = params if isinstance(params, dict) else {}
+        meta = told.get("_meta")
+        id = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
+        if not isinstance(id, str) or not id.isdigit():
+            return [acknowledgement]
+        return [{**acknowledgement, "params": {**told, "_meta": {f"{META}subscriptionId": int(id)}}}]
+
+
+@fault("answers-while-open", "subscription.stays-open", revisions=MODERN, transports=_PIPES)
+class _AnswersWhileOpen(Fault):
+    """Ends a subscription by itself after a while."""
+
+    def __init__(self) -> None:
+        self._open: JsonValue = None
+        self._left = 0
+
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        params = acknowledgement["params"]
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        self._open = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
+        self._left = 2
+        return [acknowledgement]
+
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:  # noqa: ARG002
+        self._open = None
+        return answer
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if _method(turn) != "server/discover" or self._open is None:
+            return result
+        self._left -= 1
+        if not self._left:
+            meta: JsonObject = {
+                f"{META}subscriptionId": self._open,
+                f"{META}serverInfo": {"name": "raw", "version": "1"},
+            }
+            turn.send({"jsonrpc": "2.0", "id": self._open, "result": {"resultType": "complete", "_meta": meta}})
+        return result

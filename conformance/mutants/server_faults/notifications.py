@@ -1,0 +1,292 @@
+"""Faults of what is said besides results: log messages, progress, cancellation, questions, rounds and subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, META, MODERN
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import changed, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__ = ["told"]
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def told(
+    name: str,
+    *caught_by: str,
+    method: str,
+    change: Callable[[JsonObject], JsonObject],
+    revisions: tuple[str, ...] | None = None,
+    transports: tuple[str, ...] = ("stdio", "http"),
+) -> None:
+    """Enters a fault of the params of what is sent before an answer.
+
+    Args:
+        name: Its name.
+        caught_by: The checks that are meant to see it.
+        method: What is sent.
+        change: What is changed.
+        revisions: Where it shows.
+        transports: Over what it shows.
+    """
+
+    class _Told(Fault):
+        def before(self, message: JsonValue) -> JsonValue:
+            if isinstance(message, dict) and message.get("method") == method:
+                return {**message, "params": change(_params(message))}
+            return message
+
+    fault(name, *caught_by, revisions=revisions, transports=transports)(_Told)
+
+
+# --- ping, log messages, progress ------------------------------------------------------------------------------------
+
+changed(
+    "ping-with-more",
+    "ping.empty-result",
+    "schema.empty-result",
+    method="ping",
+    change=lambda _, __: {"pong": True},
+    revisions=LEGACY,
+)
+
+
+@fault("logging-undeclared", "logging.declared", "logging.not-without-level")
+class _LoggingUndeclared(Fault):
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {key: value for key, value in declared.items() if key != "logging"}
+
+    def level(self, wanted: str | None) -> str | None:
+        return wanted or "debug"
+
+
+@fault("every-level", "logging.level")
+class _EveryLevel(Fault):
+    def level(self, wanted: str | None) -> str | None:
+        return wanted and "debug"
+
+
+@fault("logs-unasked", "logging.not-without-level", "logging.level-is-forgotten", revisions=MODERN)
+class _LogsUnasked(Fault):
+    def level(self, wanted: str | None) -> str | None:
+        return wanted or "debug"
+
+
+@fault("level-remembered", "logging.level-is-forgotten", "logging.not-without-level", revisions=MODERN)
+class _LevelRemembered(Fault):
+    def __init__(self) -> None:
+        self.last: str | None = None
+
+    def level(self, wanted: str | None) -> str | None:
+        self.last = wanted or self.last
+        return self.last
+
+
+@fault("logs-late", "logging.before-answer", revisions=MODERN)
+class _LogsLate(Fault):
+    def __init__(self) -> None:
+        self.late = False
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if turn.request["method"] == "server/discover" and self.late:
+            turn.notify("notifications/message", {"level": "info", "data": "late"})
+        self.late = name_of(turn) == "test_logging_tool" and f"{META}logLevel" in turn.meta
+        return result
+
+
+told("log-says-nothing", "logging.shape", "schema.log-message", method="notifications/message",
+      change=lambda params: {"level": params["level"]})  # fmt: skip
+
+
+@fault("log-with-secret", "logging.no-secrets")
+class _LogWithSecret(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        arguments = turn.params.get("arguments")
+        if name_of(turn) == "conformance_logging" and isinstance(arguments, dict):
+            turn.log("emergency", f"called with {arguments}")
+        return result
+
+
+@fault("log-of-subscription", "logging.on-own-stream", revisions=MODERN)
+class _LogOfSubscription(Fault):
+    def __init__(self) -> None:
+        self.listening: JsonValue = None
+
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        self.listening = _params(acknowledgement).get("_meta")
+        return [acknowledgement]
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "notifications/message":
+            return {**message, "params": {**_params(message), "_meta": self.listening or {}}}
+        return message
+
+
+_PROGRESS: Final = "notifications/progress"
+told("progress-stands-still", "progress.increasing", method=_PROGRESS, change=lambda params: {**params, "progress": 1})
+told("progress-as-text", "progress.shape", "schema.progress", "progress.increasing", method=_PROGRESS,
+      change=lambda params: {**params, "progress": "half"})  # fmt: skip
+told("token-as-text", "progress.token", method=_PROGRESS,
+      change=lambda params: {**params, "progressToken": str(params["progressToken"])})  # fmt: skip
+
+
+@fault("progress-unasked", "progress.only-with-token")
+class _ProgressUnasked(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "test_tool_with_progress" and "progressToken" not in turn.meta:
+            turn.notify(_PROGRESS, {"progressToken": 0, "progress": 1})
+        return result
+
+
+@fault("progress-late", "progress.not-after-answer")
+class _ProgressLate(Fault):
+    def __init__(self) -> None:
+        self.late: JsonValue = None
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if turn.request["method"] in ("ping", "server/discover") and self.late is not None:
+            turn.notify(_PROGRESS, {"progressToken": self.late, "progress": 1000})
+            self.late = None
+        token = turn.meta.get("progressToken")
+        if token == "conformance-late":
+            self.late = token
+        return result
+
+
+# --- cancellation ----------------------------------------------------------------------------------------------------
+
+
+@fault("goes-on", "cancellation.stops", "stdio.cancelled-silent", transports=("stdio",))
+class _GoesOn(Fault):
+    def cancels(self, id: JsonValue) -> bool:  # noqa: ARG002
+        return False
+
+
+@fault("cancelled-answered", "cancellation.no-answer", transports=("stdio",))
+class _CancelledAnswered(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        id = _params(message).get("requestId")
+        if message["method"] == "notifications/cancelled" and isinstance(id, int) and "a check" in str(message):
+            return {"jsonrpc": "2.0", "id": id, "error": {"code": -32800, "message": "cancelled"}}
+        return answer
+
+
+@fault("complains-of-unknown", "cancellation.of-the-unknown", transports=("stdio",))
+class _Complains(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        if _params(message).get("requestId") == "conformance-never-sent":
+            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "there is no such request"}}
+        return answer
+
+
+@fault("complains-of-malformed", "cancellation.malformed", transports=("stdio",))
+class _ComplainsOfMalformed(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        if message["method"] == "notifications/cancelled" and "requestId" not in _params(message):
+            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "there is no requestId"}}
+        return answer
+
+
+class _CancelsOthers(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "test_simple_text":
+            turn.notify("notifications/cancelled", {"requestId": "never-asked"})
+        return result
+
+
+fault("cancels-others", "cancellation.of-own-requests", revisions=LEGACY)(_CancelsOthers)
+fault("cancels-no-subscription", "cancellation.by-server", revisions=MODERN)(type("_Modern", (_CancelsOthers,), {}))
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+@fault("no-acknowledged-filter", "subscription.acknowledged-filter", "tasks.listen")
+class _NoFilter(Fault):
+    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {}
+
+
+@fault(
+    "heard-before-acknowledged", "subscription.acknowledged-first", "tasks.listen", "subscription.only-what-was-asked"
+)
+class _BeforeAcknowledged(Fault):
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        early: JsonObject = {
+            "jsonrpc": "2.0",
+            "method": "notifications/tools/list_changed",
+            "params": {"_meta": _params(acknowledgement)["_meta"]},
+        }
+        return [early, acknowledgement]
+
+
+@fault("any-subscriber", "subscription.only-what-was-asked", "subscription.only-these-resources")
+class _AnySubscriber(Fault):
+    def wanted(self, method: str, *, wanted: bool) -> bool:  # noqa: ARG002
+        return True
+
+
+@fault("not-forgotten", "subscription.cancelled", transports=("stdio",))
+class _NotForgotten(Fault):
+    def forgets(self, id: JsonValue) -> bool:  # noqa: ARG002
+        return False
+
+
+@fault("change-without-tag", "subscription.tagged", "subscription.tools-changed", "subscription.prompts-changed",
+       "subscription.resources-changed", "subscription.only-what-was-asked", "subscription.several",
+       "subscription.cancelled", transports=("stdio",))  # fmt: skip
+class _WithoutTag(Fault):
+    def told(self, message: JsonObject) -> JsonObject | None:
+        method = str(message["method"])
+        return {**message, "params": {}} if method.endswith("list_changed") else message
+
+
+@fault("no-end-of-subscription", "subscription.ends-with-a-result", transports=("stdio",))
+class _NoEnd(Fault):
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        return messages[:1]
+
+
+@fault("not-cancelled-at-end", "subscription.ends-with-cancelled", transports=("stdio",))
+class _NotCancelled(Fault):
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        return messages[1:]
+
+
+@fault("result-without-id", "subscription.result-shape", transports=("stdio",))
+class _WithoutId(Fault):
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": {}}}]
+
+
+@fault("tells-unasked", "subscription.not-unasked", "subscription.not-on-another-connection",
+       "subscription.only-what-was-asked", "subscription.tagged")  # fmt: skip
+class _TellsUnasked(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "test_trigger_tool_change":
+            turn.notify("notifications/tools/list_changed", {})
+        return result
+
+
+@fault("changes-not-told", "tools.list-changed", "prompts.list-changed", "resources.list-changed",
+       "resources.updated", "resources.updated-only-if-subscribed", revisions=LEGACY)  # fmt: skip
+class _NotTold(Fault):
+    def told(self, message: JsonObject) -> JsonObject | None:  # noqa: ARG002
+        return None
+
+
+@fault("updates-unasked", "resources.updated-only-if-subscribed", revisions=LEGACY)
+class _UpdatesUnasked(Fault):
+    def wanted(self, method: str, *, wanted: bool) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,125 @@
+"""Faults of pages, of what is said of caches, and of `_meta`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import META, MODERN, RpcError
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+    Change = Callable[[Turn, JsonObject], JsonObject]
+
+__all__: list[str] = []
+
+
+def _with(**members: JsonValue) -> Change:
+    return lambda _, result: {**result, **members}
+
+
+def _without(name: str) -> Change:
+    return lambda _, result: {key: each for key, each in result.items() if key != name}
+
+
+def _resources(result: JsonObject) -> list[JsonValue]:
+    found = result["resources"]
+    return found if isinstance(found, list) else []
+
+
+# --- pages, caches ---------------------------------------------------------------------------------------------------
+
+changed("page-again", "pagination.walk", "resources.unique", method="resources/list",
+        change=lambda turn, result: {**result, "resources": [
+            {"uri": "test://static-text", "name": "again"}, *_resources(result)]}
+        if "cursor" in turn.params else result)  # fmt: skip
+
+
+@fault("any-cursor", "pagination.invalid-cursor")
+class _AnyCursor(Fault):
+    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+        if turn.request["method"] == "tools/list" and isinstance(turn.params.get("cursor"), str):
+            return {"tools": []}
+        raise error
+
+
+changed("cursor-as-number", "pagination.cursor-is-a-string", "caching.scope-of-pages", "pagination.stable-cursor", "pagination.cursor-elsewhere", "pagination.walk", "resources.list-schema", "resources.same-everywhere", "resources.unique", "schema.paginated", method="resources/list", revisions=MODERN,
+        change=lambda _, result: {**result, "nextCursor": 4} if "nextCursor" in result else result)  # fmt: skip
+
+_SCHEMAS: Final = {
+    "server/discover": ("discover.result",),
+    "tools/list": ("tools.list-schema", "schema.list-tools-result"),
+    "prompts/list": ("prompts.list-schema", "schema.list-prompts-result"),
+    "resources/list": ("resources.list-schema", "schema.list-resources-result"),
+    "resources/templates/list": ("resources.templates-list-schema", "schema.list-templates-result"),
+    "resources/read": ("resources.text", "schema.read-resource-result"),
+}
+
+for _method, _words in {
+    "server/discover": "discover",
+    "tools/list": "tools-list",
+    "prompts/list": "prompts-list",
+    "resources/list": "resources-list",
+    "resources/templates/list": "resources-templates-list",
+    "resources/read": "resources-read",
+}.items():
+    # The schema has the hints too.
+    _seen = (f"caching.{_words}", *_SCHEMAS.get(_method, ()))
+    changed(f"no-ttl-{_words}", *_seen, method=_method, change=_without("ttlMs"), modern=True)
+
+changed(
+    "ttl-negative",
+    "caching.ttl",
+    "schema.list-prompts-result",
+    "prompts.list-schema",
+    method="prompts/list",
+    change=_with(ttlMs=-1),
+    modern=True,
+)
+changed(
+    "scope-odd",
+    "caching.scope",
+    "schema.list-prompts-result",
+    "prompts.list-schema",
+    method="prompts/list",
+    change=_with(cacheScope="everybody"),
+    modern=True,
+)
+changed("scope-by-page", "caching.scope-of-pages", method="resources/list", modern=True,
+        change=lambda turn, result: {**result, "cacheScope": "public"} if "cursor" in turn.params else result)  # fmt: skip
+changed("hints-with-questions", "caching.not-when-input-is-required", method="resources/read", modern=True,
+        of="test://conformance/asking", change=_with(ttlMs=0, cacheScope="private"))  # fmt: skip
+
+# --- _meta -----------------------------------------------------------------------------------------------------------
+
+
+def _meta(**members: JsonValue) -> Change:
+    def change(_: Turn, result: JsonObject) -> JsonObject:
+        meta = result["_meta"]
+        return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), **members}}
+
+    return change
+
+
+for _name, _checks, _key in (
+    ("meta-prefix", ("meta.key-prefix", "meta.key-label"), "com.example/a/b"),
+    ("meta-label", ("meta.key-label",), "com.1example/name"),
+    ("meta-name", ("meta.key-name",), "com.example/-name"),
+    ("meta-reserved", ("meta.key-reserved-second",), "com.mcp/name"),
+    ("meta-order", ("meta.key-reverse-dns",), "example.com/name"),
+):
+    changed(_name, *_checks, method="tools/list", change=_meta(**{_key: 1}), modern=True)
+
+_NAMELESS: Final[JsonObject] = {f"{META}serverInfo": {"name": "raw"}}
+
+changed("info-without-version", "meta.server-info-shape", "schema.implementation", method="prompts/list", modern=True,
+        change=_meta(**_NAMELESS))  # fmt: skip
+changed("info-left-out", "meta.server-info", method="prompts/list", modern=True, change=_with(_meta={}))
+changed("odd-traceparent", "meta.trace-context-format", method="prompts/list", modern=True,
+        change=_meta(traceparent="no trace"))  # fmt: skip
+changed("odd-baggage", "meta.baggage-format", method="prompts/list", modern=True, change=_meta(baggage="no baggage"))

@@ -1,0 +1,127 @@
+"""More faults in what the schema says: of what a server asks and tells, and of the errors that it sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import changed, name_of
+from mutants.server_faults.notifications import told
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+_NEW: Final = LEGACY[-1:]
+_SIMPLE: Final = "test_simple_text"
+_NEXT: Final = "json_schema_2020_12_tool"
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+@fault("tool-result-as-text", "schema.tool-result-content")
+class _ResultAsText(Fault):
+    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        messages = params.get("messages")
+        if method != "sampling/createMessage" or not isinstance(messages, list):
+            return params
+        return {**params, "messages": [_as_text(each) if isinstance(each, dict) else each for each in messages]}
+
+
+def _as_text(message: JsonObject) -> JsonObject:
+    blocks = message.get("content")
+    if not isinstance(blocks, list):
+        return message
+    told = [
+        {**each, "content": "42"} if isinstance(each, dict) and each.get("type") == "tool_result" else each
+        for each in blocks
+    ]
+    return {**message, "content": told}
+
+
+@fault("url-message-number", "schema.elicit-url", "elicitation.url-params")
+class _MessageNumber(Fault):
+    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {**params, "message": 5} if "url" in params else params
+
+
+@fault(
+    "page-data-empty",
+    "schema.url-elicitation-required",
+    "elicitation.required-only-then",
+    "elicitation.required",
+    revisions=_NEW,
+)
+class _PageDataEmpty(Fault):
+    def error(self, error: JsonObject) -> JsonObject:
+        return {**error, "data": {"elicitations": []}} if error["code"] == -32042 else error
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+told("complete-number", "schema.elicitation-complete", "elicitation.complete-id",
+     method="notifications/elicitation/complete", revisions=_NEW, change=lambda _: {"elicitationId": 5})  # fmt: skip
+
+
+def _saying(name: str, *caught_by: str, said: JsonObject, revisions: tuple[str, ...] | None = None) -> None:
+    """Enters a fault that says something before the answer of one tool."""
+
+    class _Says(Fault):
+        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+            if name_of(turn) == _SIMPLE:
+                id: JsonObject = {"id": f"asked{next(turn.session.numbers)}"} if said.get("id") else {}
+                turn.send({"jsonrpc": "2.0", **said, **id})
+            return result
+
+    fault(name, *caught_by, revisions=revisions)(_Says)
+
+
+_saying("params-list", "schema.params-object",
+        said={"method": "notifications/prompts/list_changed", "params": []}, revisions=LEGACY)  # fmt: skip
+_saying("asks-for-tools", "schema.server-requests", said={"id": "asked", "method": "tools/list"}, revisions=LEGACY)
+_saying("tells-news", "schema.server-notifications", said={"method": "notifications/news"}, revisions=LEGACY)
+_saying("cancels-no-id", "schema.cancelled", "cancellation.of-own-requests",
+        said={"method": "notifications/cancelled", "params": {"requestId": 1.5}}, revisions=LEGACY)  # fmt: skip
+_saying("error-of-nobody", "schema.error-id",
+        said={"id": None, "error": {"code": -32603, "message": "by the way"}}, revisions=LEGACY)  # fmt: skip
+
+
+@fault("update-of-number", "schema.resource-updated", revisions=LEGACY)
+class _UpdateOfNumber(Fault):
+    def told(self, message: JsonObject) -> JsonObject | None:
+        return {**message, "params": {"uri": 5}} if message["method"] == "notifications/resources/updated" else message
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+@fault("support-perhaps", "schema.tool-execution", "tools.list-schema", revisions=_NEW)
+class _SupportPerhaps(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        tools = result.get("tools")
+        if turn.request["method"] != "tools/list" or not isinstance(tools, list):
+            return result
+        told: list[JsonValue] = [
+            {**each, "execution": {"taskSupport": "perhaps"}}
+            if isinstance(each, dict) and each["name"] == _SIMPLE
+            else each
+            for each in tools
+        ]
+        return {**result, "tools": told}
+
+
+changed("address-unchecked", "schema.validates-2020-12", method="tools/call", of=_NEXT,
+        revisions=(*_NEW, *MODERN),
+        change=lambda _, __: {"content": [{"type": "text", "text": "taken"}]})  # fmt: skip
+
+
+@fault("tour-unanswered", "schema.tour")
+class _TourUnanswered(Fault):
+    """Does not answer one call, that only those make who look at everything."""
+
+    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
+        unanswered = turn.meta.get("progressToken") == "tour" and name_of(turn) == "test_error_handling"
+        return None if unanswered else response

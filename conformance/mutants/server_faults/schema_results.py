@@ -1,0 +1,344 @@
+"""Faults in what the schema says of results: each is done to the result of one method."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mutants.server.protocol import LEGACY
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+Change: TypeAlias = "Callable[[JsonObject], JsonObject]"
+
+
+class _InResult(Fault):
+    """Changes the result of a method, of one tool, prompt or resource where that is said."""
+
+    def __init__(self, method: str, change: Change, of: str | None = None) -> None:
+        self._method: Final = method
+        self._change: Final = change
+        self._of: Final = of
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        mine = turn.request["method"] == self._method and self._of in (None, name_of(turn))
+        return self._change(result) if mine else result
+
+
+class _InNotice(Fault):
+    """Changes the params of what is sent before an answer."""
+
+    def __init__(self, method: str, change: Change) -> None:
+        self._method: Final = method
+        self._change: Final = change
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if not isinstance(message, dict) or message.get("method") != self._method:
+            return message
+        params = message.get("params")
+        return {**message, "params": self._change(params if isinstance(params, dict) else {})}
+
+
+class _Asked(Fault):
+    """Changes the params of a question."""
+
+    def __init__(self, method: str, change: Change) -> None:
+        self._method: Final = method
+        self._change: Final = change
+
+    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        return self._change(params) if method == self._method else params
+
+
+class _Declared(Fault):
+    """Changes what is declared."""
+
+    def __init__(self, change: Change) -> None:
+        self._change: Final = change
+
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return self._change(declared)
+
+
+def _with(**members: JsonValue) -> Change:
+    """Puts members in."""
+    return lambda value: {**value, **members}
+
+
+def _drop(name: str) -> Change:
+    """Takes a member out."""
+    return lambda value: {key: each for key, each in value.items() if key != name}
+
+
+def _first(name: str, change: Change, index: int = 0) -> Change:
+    """Changes an entry of a list."""
+
+    def changed(value: JsonObject) -> JsonObject:
+        entries = value.get(name)
+        if not isinstance(entries, list) or len(entries) <= index:
+            return value
+        entry = entries[index]
+        told = change(entry) if isinstance(entry, dict) else entry
+        return {**value, name: [*entries[:index], told, *entries[index + 1 :]]}
+
+    return changed
+
+
+def _within(name: str, change: Change) -> Change:
+    """Changes a member that is an object."""
+
+    def changed(value: JsonObject) -> JsonObject:
+        inner = value.get(name)
+        return {**value, name: change(inner)} if isinstance(inner, dict) else value
+
+    return changed
+
+
+def _enter(name: str, make: Callable[[], Fault], *caught_by: str, revisions: tuple[str, ...] | None = None) -> None:
+    fault(name, *caught_by, revisions=revisions)(make)
+
+
+_CALL: Final = "tools/call"
+_WATCHED: Final = "test://watched-resource"
+_MANY: Final = "conformance_prompt_with_many_completions"
+_TWO: Final = ("2025-11-25", "2026-07-28")
+
+for _name, _checks, _method, _of, _change in (
+    (
+        "tool-without-schema",
+        ("schema.tool", "tools.input-schema", "tools.list-schema"),
+        "tools/list",
+        None,
+        _first("tools", _drop("inputSchema"), 1),
+    ),
+    (
+        "tool-hint-string",
+        ("schema.tool-annotations", "tools.list-schema"),
+        "tools/list",
+        None,
+        _first("tools", _with(annotations={"readOnlyHint": "yes"})),
+    ),
+    (
+        "output-schema-list",
+        ("schema.tool-output-schema", "tools.list-schema"),
+        "tools/list",
+        None,
+        _first("tools", _with(outputSchema=[])),
+    ),
+    (
+        "templates-object",
+        ("schema.list-templates-result", "resources.templates-list-schema"),
+        "resources/templates/list",
+        None,
+        _with(resourceTemplates={}),
+    ),
+    ("cursor-null", ("schema.paginated", "prompts.list-schema"), "prompts/list", None, _with(nextCursor=None)),
+    (
+        "resource-without-scheme",
+        ("schema.resource", "resources.uri-syntax", "resources.listed-can-be-read"),
+        "resources/list",
+        None,
+        _first("resources", _with(uri="static"), 3),
+    ),
+    (
+        "template-without-name",
+        ("schema.resource-template", "resources.templates-list-schema"),
+        "resources/templates/list",
+        None,
+        _first("resourceTemplates", _drop("name")),
+    ),
+    ("contents-object", ("schema.read-resource-result",), "resources/read", _WATCHED, _with(contents={})),
+    (
+        "contents-without-uri",
+        ("schema.resource-contents",),
+        "resources/read",
+        _WATCHED,
+        _first("contents", _drop("uri")),
+    ),
+    (
+        "argument-without-name",
+        ("schema.prompt", "prompts.list-schema"),
+        "prompts/list",
+        None,
+        _first("prompts", _with(arguments=[{"required": True}])),
+    ),
+    ("messages-object", ("schema.get-prompt-result",), "prompts/get", _MANY, _with(messages={})),
+    ("role-system", ("schema.role",), "prompts/get", _MANY, _first("messages", _with(role="system"))),
+    (
+        "completion-numbers",
+        ("schema.complete-result", "completion.result"),
+        "completion/complete",
+        None,
+        _with(completion={"values": [1]}),
+    ),
+    (
+        "icon-without-src",
+        ("schema.icon", "tools.list-schema"),
+        "tools/list",
+        None,
+        _first("tools", _with(icons=[{"mimeType": "image/png"}])),
+    ),
+    (
+        "icon-size-number",
+        ("schema.icon-sizes",),
+        "tools/list",
+        None,
+        _first("tools", _with(icons=[{"src": "https://example.com/a.png", "sizes": ["big"]}])),
+    ),
+    (
+        "schema-of-no-type",
+        ("schema.valid-schemas", "tools.input-schema"),
+        "tools/list",
+        None,
+        _first("tools", _within("inputSchema", _with(properties={"a": {"type": "text"}}))),
+    ),
+    (
+        "schema-draft-7",
+        ("schema.dialect",),
+        "tools/list",
+        None,
+        _first("tools", _within("inputSchema", _with(**{"$schema": "http://json-schema.org/draft-07/schema#"}))),
+    ),
+    (
+        "is-error-string",
+        ("schema.call-tool-result", "tools.failure"),
+        _CALL,
+        "test_error_handling",
+        _with(isError="yes"),
+    ),
+    ("text-number", ("schema.text-content",), _CALL, "test_simple_text", _first("content", _with(text=5))),
+    (
+        "image-without-type",
+        ("schema.image-content",),
+        _CALL,
+        "test_image_content",
+        _first("content", _drop("mimeType")),
+    ),
+    ("audio-without-data", ("schema.audio-content",), _CALL, "test_audio_content", _first("content", _drop("data"))),
+    (
+        "link-without-name",
+        ("schema.resource-link",),
+        _CALL,
+        "test_simple_text",
+        _with(content=[{"type": "resource_link", "uri": "test://static-text"}]),
+    ),
+    (
+        "embedded-without-resource",
+        ("schema.embedded-resource",),
+        _CALL,
+        "test_embedded_resource",
+        _first("content", _drop("resource")),
+    ),
+    ("content-unknown", ("schema.content-kinds",), _CALL, "test_simple_text", _first("content", _with(type="video"))),
+    ("base64-broken", ("schema.base64",), _CALL, "test_image_content", _first("content", _with(data="!!!"))),
+    (
+        "priority-two",
+        ("schema.annotations", "resources.list-schema"),
+        "resources/list",
+        None,
+        _first("resources", _with(annotations={"priority": 2})),
+    ),
+    (
+        "last-modified-word",
+        ("schema.annotations-timestamp",),
+        "resources/list",
+        None,
+        _first("resources", _with(annotations={"lastModified": "yesterday"})),
+    ),
+):
+    _enter(_name, partial(_InResult, _method, _change, _of), *_checks)
+
+_enter(
+    "tools-object",
+    partial(_InResult, "tools/list", _with(tools={})),
+    "schema.list-tools-result",
+    "tools.list-schema",
+    "tasks.not-augmentable",
+    revisions=LEGACY,
+)
+_enter(
+    "structured-list",
+    partial(_InResult, _CALL, _with(structuredContent=[1]), "test_simple_text"),
+    "schema.structured-content",
+    revisions=LEGACY,
+)
+_enter(
+    "log-level-fatal",
+    partial(_InNotice, "notifications/message", _with(level="fatal")),
+    "schema.logging-level",
+    "logging.level",
+    "logging.shape",
+)
+_enter(
+    "tokens-string",
+    partial(_Asked, "sampling/createMessage", _with(maxTokens="many")),
+    "schema.create-message-params",
+    "sampling.shape",
+)
+_enter(
+    "sampled-resource",
+    partial(
+        _Asked,
+        "sampling/createMessage",
+        _first("messages", _with(content={"type": "resource", "resource": {"uri": "a:b", "text": ""}})),
+    ),
+    "schema.sampling-content",
+)
+_enter(
+    "form-null",
+    partial(
+        _Asked, "elicitation/create", _within("requestedSchema", _within("properties", _with(odd={"type": "null"})))
+    ),
+    "schema.elicit-primitives",
+    "elicitation.fields",
+)
+_enter(
+    "form-choice-of-numbers",
+    partial(
+        _Asked,
+        "elicitation/create",
+        _within("requestedSchema", _within("properties", _with(odd={"type": "string", "enum": [1, 2]}))),
+    ),
+    "schema.elicit-enums",
+)
+_enter("flag-string", partial(_Declared, _with(tools={"listChanged": "yes"})), "schema.server-capabilities")
+_enter("experimental-flag", partial(_Declared, _with(experimental={"a": True})), "capability.experimental")
+_enter(
+    "extension-flag",
+    partial(_Declared, _within("extensions", _with(**{"com.example/a": True}))),
+    "capability.extensions",
+    revisions=("2026-07-28",),
+)
+_enter(
+    "extension-bare",
+    partial(_Declared, _within("extensions", _with(plain={}))),
+    "capability.extension-id",
+    revisions=("2026-07-28",),
+)
+_enter("core-tasks", partial(_Declared, _with(tasks={})), "compat.no-core-tasks", revisions=("2026-07-28",))
+_enter(
+    "question-too-early",
+    partial(_InResult, _CALL, _with(inputRequests={}), "test_simple_text"),
+    "version.respect-negotiated",
+    revisions=LEGACY,
+)
+_enter(
+    "task-too-early",
+    partial(_InResult, _CALL, _with(task={"taskId": "1"}), "test_simple_text"),
+    "version.respect-negotiated",
+    revisions=LEGACY[:3],
+)
+_enter(
+    "server-without-version",
+    partial(_InResult, "initialize", _within("serverInfo", _drop("version"))),
+    "schema.implementation",
+    revisions=LEGACY,
+)

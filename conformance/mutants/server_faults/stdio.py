@@ -1,0 +1,124 @@
+"""Faults of batches, of pipes that carry odd pieces, and of ids that can be guessed."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN, REVISIONS
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+_PIPES: Final = ("stdio",)
+_BATCHES: Final = LEGACY[1:2]
+_SHORT: Final = 100
+"""Bytes of a piece that is taken for a whole line."""
+_PORTION: Final = 64 * 1024
+_LARGE: Final = 250_000
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def _batch(
+    name: str,
+    *caught_by: str,
+    change: Callable[[list[JsonValue], JsonValue, int], tuple[JsonValue, int]],
+    transports: tuple[str, ...] = ("stdio", "http"),
+) -> None:
+    """Enters a fault of what is said to a batch."""
+
+    class _Batch(Fault):
+        def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:
+            return change(batch, answer, status)
+
+    fault(name, *caught_by, revisions=_BATCHES, transports=transports)(_Batch)
+
+
+_NOTICE: Final[JsonObject] = {
+    "jsonrpc": "2.0",
+    "method": "notifications/message",
+    "params": {"level": "emergency", "data": "a batch came"},
+}
+_batch("batch-of-one-unanswered", "batch.one", change=lambda batch, answer, status:
+       (None, 202) if len(batch) == 1 else (answer, status))  # fmt: skip
+_batch("batch-of-both-kinds", "batch.element-kinds", change=lambda _, answer, status:
+       ([*answer, _NOTICE], status) if isinstance(answer, list) else (answer, status))  # fmt: skip
+_batch("batch-empty-array", "batch.empty", transports=_PIPES, change=lambda batch, answer, status:
+       (answer, status) if batch else ([answer], status))  # fmt: skip
+_batch("batch-empty-taken", "batch.empty", transports=("http",), change=lambda batch, answer, status:
+       (answer, status) if batch else (answer, 200))  # fmt: skip
+_batch("batch-answered-empty", "batch.http-202", "batch.element-kinds", transports=("http",), change=lambda _, answer, status:
+       ([], 200) if answer is None else (answer, status))  # fmt: skip
+
+
+@fault("tokens-twice", "progress.own-token-once", revisions=_BATCHES, transports=_PIPES)
+class _TokensTwice(Fault):
+    """Asks for progress twice at a time by one token: that is seen where both stand in an array."""
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "test_simple_text":
+            meta: JsonObject = {"_meta": {"progressToken": "mine"}}
+            number = next(turn.session.numbers)
+            turn.send(
+                [
+                    {"jsonrpc": "2.0", "id": f"{which}{number}", "method": "ping", "params": meta}
+                    for which in ("first", "second")
+                ]
+            )
+        return result
+
+
+@fault("tokens-as-fractions", "progress.own-token-type", revisions=LEGACY)
+class _TokensAsFractions(Fault):
+    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {**params, "_meta": {"progressToken": 1.5}} if method == "sampling/createMessage" else params
+
+
+# --- pipes -----------------------------------------------------------------------------------------------------------
+
+
+@fault("long-lines-dropped", "stdio.large-message", revisions=MODERN, transports=_PIPES)
+class _LongDropped(Fault):
+    def lines(self, pipe: BinaryIO) -> Iterable[bytes]:
+        return (line for line in pipe if len(line) < _LARGE)
+
+
+@fault("pieces-as-lines", "stdio.pieces", transports=_PIPES)
+class _PiecesAsLines(Fault):
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        kept = b""
+        while data := os.read(pipe.fileno(), _PORTION):
+            *lines, kept = (kept + data).split(b"\n")
+            yield from lines
+            if kept and len(kept) < _SHORT:
+                yield kept
+                kept = b""
+
+
+@fault("cancelled-goes-on", "stdio.cancelled-silent", revisions=MODERN, transports=_PIPES)
+class _CancelledGoesOn(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        token = turn.meta.get("progressToken")
+        if str(token).startswith("to be cancelled"):
+            time.sleep(0.05)
+            turn.notify("notifications/progress", {"progressToken": token, "progress": 1000})
+        return result
+
+
+# --- ids -------------------------------------------------------------------------------------------------------------
+
+
+@fault("tasks-counted", "tasks.ids", revisions=REVISIONS[3:])
+class _TasksCounted(Fault):
+    def task_id(self, id: str, number: int) -> str:  # noqa: ARG002
+        return f"a-task-of-this-server-with-the-number-{number}"

@@ -1,0 +1,166 @@
+"""Faults of streams: what stands in them, how they are taken up again, and HTTP+SSE."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.http import breaking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mutants.server.streams import HttpSession, Standing
+
+_HTTP: Final = ("http",)
+_SSE: Final = ("http-sse",)
+_STREAMS: Final = LEGACY[1:]
+_OLD: Final = LEGACY[:1]
+
+
+@fault("progress-to-listeners", "http.listen-apart", revisions=MODERN, transports=_HTTP)
+class _ToListeners(Fault):
+    def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
+        return "elsewhere" in str(value)
+
+
+@fault("not-silent", "http.cancel-silent", revisions=MODERN, transports=_HTTP)
+class _NotSilent(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "silent"
+
+    def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
+        return gone
+
+
+def _framing(
+    name: str,
+    checks: str | tuple[str, ...],
+    frame: Callable[[str, dict[str, str]], dict[str, str]],
+    *,
+    revisions: tuple[str, ...] = LEGACY[3:],
+    transport: str = "http",
+) -> None:
+    """A server whose events are wrong."""
+
+    class _Frames(Fault):
+        def frame(self, what: str, fields: dict[str, str]) -> dict[str, str]:
+            return frame(what, fields)
+
+    given = (checks,) if isinstance(checks, str) else checks
+    fault(name, *given, revisions=revisions, transports=(transport,))(_Frames)
+
+
+def _without(fields: dict[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+_framing("no-priming", "sse.priming", lambda w, f: {} if w == "priming" and "retry" not in f else f)
+_framing("no-retry", "resume.by-get", lambda _, f: _without(f, "retry"))
+_framing(
+    "same-event-ids",
+    "resume.unique",
+    lambda _, f: (
+        {**f, "id": "same"} if '"progressToken":"one"' in f["data"] or '"progressToken":"two"' in f["data"] else f
+    ),
+)
+_framing(
+    "data-no-message",
+    ("sse.data", "jsonrpc.version-member"),
+    lambda w, f: (
+        {**f, "data": f["data"].replace('"jsonrpc":"2.0",', "")} if w == "event" and "method" in f["data"] else f
+    ),
+)
+_framing(
+    "progress-of-others",
+    "sse.related",
+    lambda _, f: {**f, "data": f["data"].replace('"related-one"', '"related-two"')},
+    revisions=MODERN,
+)
+_framing(
+    "endpoint-late",
+    "http-sse.endpoint-event",
+    lambda w, f: _doubled(f) if w == "sse" else f,
+    revisions=_OLD,
+    transport="http-sse",
+)
+_framing(
+    "unnamed-events", "http-sse.message-events", lambda w, f: {**f, "event": "answer"} if w == "event" else f,
+    revisions=_OLD, transport="http-sse",
+)  # fmt: skip
+
+
+def _doubled(fields: dict[str, str]) -> dict[str, str]:
+    return {"event": "hello", "data": "\n\nevent: endpoint\ndata: " + fields["data"]}
+
+
+@fault("no-response", "sse.response", revisions=LEGACY[3:], transports=_HTTP)
+class _NoResponse(Fault):
+    """Ends one stream without the response."""
+
+    def __init__(self) -> None:
+        self._one = False
+
+    def before(self, message: JsonValue) -> JsonValue:
+        self._one = '"progressToken": "response"' in json.dumps(message)
+        return message
+
+    def keeps(self, rule: str) -> bool:
+        return rule != "response-in-stream" or not self._one
+
+
+breaking("closes-early", "sse.unbroken", "response-at-once", revisions=LEGACY[2:3])
+
+
+@fault("broadcast", "sse.no-broadcast", revisions=_STREAMS, transports=_HTTP)
+class _Broadcast(Fault):
+    def streams(self, standing: Sequence[Standing]) -> Sequence[Standing]:
+        return standing
+
+
+@fault("replays-all", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
+class _ReplaysAll(Fault):
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        if found is None:
+            return None
+        return [*found, *(frame for stream in session.streams for _, frame in stream.frames if b'"other"' in frame)]
+
+
+@fault("resumes-foreign", "resume.foreign-session", revisions=_STREAMS, transports=_HTTP)
+class _ResumesForeign(Fault):
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        own = super().resumed(every, session, last)
+        others = (super(_ResumesForeign, self).resumed(every, each, last) for each in every if each is not session)
+        return own if own is not None else next((found for found in others if found is not None), None)
+
+
+@fault("nothing-on-get", "resume.by-get", revisions=LEGACY[3:], transports=_HTTP)
+class _NothingOnGet(Fault):
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        return [] if found is not None and len(found) == 1 else found
+
+
+@fault("works-on", "http.cancel-by-disconnect", revisions=MODERN, transports=_HTTP)
+class _WorksOn(Fault):
+    def hangs_up(self, *, gone: bool, modern: bool) -> bool:  # noqa: ARG002
+        return False
+
+
+@fault("cancels-on-loss", "sse.disconnect-no-cancel", revisions=_STREAMS, transports=_HTTP)
+class _CancelsOnLoss(Fault):
+    def hangs_up(self, *, gone: bool, modern: bool) -> bool:  # noqa: ARG002
+        return gone
+
+
+# --- HTTP+SSE ----------------------------------------------------------------------------------------------------------
+
+
+@fault("answers-to-all", "http-sse.answers-apart", revisions=_OLD, transports=_SSE)
+class _AnswersToAll(Fault):
+    def tells(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
+        return every

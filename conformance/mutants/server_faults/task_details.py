@@ -1,0 +1,187 @@
+"""More faults of tasks, in either form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, META, MODERN, RpcError
+from mutants.server_faults.fault import Fault, fault
+from mutants.server_faults.lists import changed, name_of
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+_CORE: Final = LEGACY[3:]
+_EXTENSION: Final = f"{META}tasks"
+_RELATED: Final = f"{META}related-task"
+_TASK: Final[JsonObject] = {
+    "taskId": "0123456789abcdef0123456789abcdef",
+    "status": "working",
+    "createdAt": "2026-01-01T00:00:00Z",
+    "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    "ttlMs": 60_000,
+}
+
+
+def _is(turn: Turn, *methods: str) -> bool:
+    return turn.request["method"] in methods
+
+
+# --- in either form --------------------------------------------------------------------------------------------------
+
+
+@fault("task-error-hidden", "tasks.tool-error", revisions=(*_CORE, *MODERN))
+class _ErrorHidden(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        inner = result.get("result")
+        if _is(turn, "tasks/get") and isinstance(inner, dict):
+            return {**result, "result": {key: each for key, each in inner.items() if key != "isError"}}
+        return result
+
+
+@fault("task-changes-at-the-end", "tasks.stable", revisions=MODERN)
+class _ChangesAtTheEnd(Fault):
+    def __init__(self) -> None:
+        self._seen: set[JsonValue] = set()
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if not _is(turn, "tasks/get") or result.get("status") != "completed" or "isError" in str(result):
+            return result
+        again = str(result["taskId"]) in self._seen
+        self._seen.add(str(result["taskId"]))
+        return {**result, "result": {"content": []}} if again else result
+
+
+# --- of 2025-11-25 ---------------------------------------------------------------------------------------------------
+
+
+@fault("tasks-undeclared", "tasks.declared", revisions=_CORE)
+class _Undeclared(Fault):
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {key: each for key, each in declared.items() if key != "tasks"}
+
+
+@fault("tasks-list-undeclared", "tasks.gated", revisions=_CORE)
+class _ListUndeclared(Fault):
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {**declared, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+
+
+@fault("list-as-task", "tasks.not-augmentable", revisions=_CORE)
+class _ListAsTask(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if _is(turn, "tools/list") and "task" in turn.params:
+            raise RpcError(-32602, "a list is no task")
+        return result
+
+
+@fault("result-at-once", "tasks.result-waits", revisions=_CORE)
+class _ResultAtOnce(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "result-waits"
+
+
+@fault("related-task-wins", "tasks.id-param-wins", revisions=_CORE)
+class _RelatedWins(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        related = turn.meta.get(_RELATED)
+        if _is(turn, "tasks/get") and isinstance(related, dict):
+            return {**result, "taskId": related["taskId"]}
+        return result
+
+
+changed("related-task-number", "schema.related-task", "tasks.related", method="tasks/result", revisions=_CORE,
+        change=lambda _, result: {**result, "_meta": {_RELATED: {"taskId": 1}}})  # fmt: skip
+
+# --- of the extension ------------------------------------------------------------------------------------------------
+
+
+@fault("extension-undeclared", "tasks.methods-unsupported", revisions=MODERN)
+class _ExtensionUndeclared(Fault):
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {key: each for key, each in declared.items() if key != "extensions"}
+
+
+@fault("task-by-surprise", "tasks.advertised", "jsonrpc.result-type-not-unadvertised", revisions=MODERN)
+class _BySurprise(Fault):
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {key: each for key, each in declared.items() if key != "extensions"}
+
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return {**_TASK, "resultType": "task"} if name_of(turn) == "test_trigger_prompt_change" else result
+
+    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+        if str(turn.request["method"]).startswith("tasks/"):
+            raise RpcError(-32601, "there is no such method", status=404)
+        raise error
+
+
+@fault("task-for-anybody", "jsonrpc.result-type-not-unadvertised", "tasks.fallback", revisions=MODERN)
+class _ForAnybody(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "slow_compute" and not turn.declares("extensions", _EXTENSION):
+            return {**_TASK, "resultType": "task"}
+        return result
+
+
+@fault("fallback-refused", "tasks.fallback", revisions=MODERN)
+class _FallbackRefused(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if name_of(turn) == "slow_compute" and not turn.declares("extensions", _EXTENSION) and turn.modern:
+            raise RpcError(-32602, "only as a task")
+        return result
+
+
+@fault("task-param-refused", "tasks.param-ignored", revisions=MODERN)
+class _ParamRefused(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        if turn.modern and "task" in turn.params:
+            raise RpcError(-32602, "there is no param task")
+        return result
+
+
+@fault("task-got-as-task", "tasks.only-of-calls", revisions=MODERN)
+class _GotAsTask(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return {**result, "resultType": "task"} if _is(turn, "tasks/get") else result
+
+
+@fault("task-key-renamed", "tasks.inputs", revisions=MODERN)
+class _KeyRenamed(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        requests = result.get("inputRequests")
+        if _is(turn, "tasks/get") and isinstance(requests, dict) and set(requests) == {"name"}:
+            return {**result, "inputRequests": {"again": requests["name"]}}
+        return result
+
+
+@fault("task-name-unheeded", "tasks.mcp-name", revisions=MODERN, transports=("http",))
+class _NameUnheeded(Fault):
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
+        return same or (name == "Mcp-Name" and text == "another")
+
+
+@fault("anybody-hears-tasks", "tasks.listen-undeclared", revisions=MODERN)
+class _AnybodyHears(Fault):
+    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+        if _is(turn, "subscriptions/listen") and error.code == -32021:
+            return {}
+        raise error
+
+
+@fault("tasks-unheard", "tasks.listen", revisions=MODERN)
+class _Unheard(Fault):
+    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {key: each for key, each in told.items() if key != "taskIds"}
+
+
+@fault("extension-in-legacy", "tasks.beside-legacy", revisions=MODERN)
+class _InLegacy(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        plain = "task" not in turn.params and name_of(turn) == "slow_compute"
+        if not turn.modern and plain and turn.declares("extensions", _EXTENSION):
+            return {**_TASK}
+        return result

@@ -1,0 +1,89 @@
+"""Faults of tasks that belong to somebody, and of what they tell on their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.server.protocol import LEGACY, MODERN
+from mutants.server_faults.fault import Fault, fault
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.server import Turn
+
+__all__: list[str] = []
+
+
+def _public(name: str, caught_by: str, *methods: str) -> None:
+    """Enters a fault: what is one user's alone is had by all, by some methods."""
+
+    class _Public(Fault):
+        def private(self, turn: Turn, *, theirs: bool) -> bool:
+            return theirs or turn.request["method"] in methods
+
+    fault(name, caught_by, revisions=MODERN, transports=_HTTP)(_Public)
+
+
+_CORE: Final = LEGACY[3:]
+_HTTP: Final = ("http",)
+
+
+@fault("task-of-everybody", "tasks.other-user", revisions=_CORE, transports=_HTTP)
+class _OfEverybody(Fault):
+    def owns(self, turn: Turn, *, mine: bool) -> bool:
+        return mine or turn.request["method"] != "tasks/list"
+
+
+@fault("task-ended-by-anybody", "tasks.other-user", revisions=_CORE, transports=_HTTP)
+class _EndedByAnybody(Fault):
+    def owns(self, turn: Turn, *, mine: bool) -> bool:
+        return mine or turn.request["method"] == "tasks/cancel"
+
+
+@fault("task-listed-to-all", "tasks.other-user-list", revisions=_CORE, transports=_HTTP)
+class _ListedToAll(Fault):
+    def owns(self, turn: Turn, *, mine: bool) -> bool:
+        return mine or turn.request["method"] == "tasks/list"
+
+
+@fault("task-updated-by-anybody", "tasks.other-user-extension", revisions=MODERN, transports=_HTTP)
+class _UpdatedByAnybody(Fault):
+    def owns(self, turn: Turn, *, mine: bool) -> bool:
+        return mine or turn.request["method"] == "tasks/update"
+
+
+@fault("task-progress-token", "tasks.progress-token", revisions=_CORE)
+class _OtherToken(Fault):
+    def task_token(self, token: JsonValue) -> JsonValue:
+        return token and f"of {token}"
+
+
+@fault("task-waits-working", "tasks.input-status", revisions=_CORE)
+class _WaitsWorking(Fault):
+    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {**result, "status": "working"} if result.get("status") == "input_required" else result
+
+
+@fault("task-progress-goes-on", "tasks.progress-ends", revisions=_CORE)
+class _GoesOn(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "task-progress-ends"
+
+
+# --- rights ----------------------------------------------------------------------------------------------------------
+
+_public("private-tool-called", "tools.of-one-user", "tools/call")
+_public("private-resource-read", "resources.of-one-user", "resources/read")
+_public("private-completed", "completion.of-one-user", "completion/complete")
+
+
+@fault("list-by-user-public", "caching.of-one-user", revisions=MODERN, transports=_HTTP)
+class _ListPublic(Fault):
+    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+        return {**result, "cacheScope": "public"} if turn.request["method"] == "tools/list" else result
+
+
+@fault("state-of-everybody", "mrtr.state-of-another-user", revisions=MODERN, transports=_HTTP)
+class _StateOfEverybody(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "state-of-user"

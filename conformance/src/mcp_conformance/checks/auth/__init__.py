@@ -1,0 +1,1 @@
+"""The checks of authorization: clients, resource servers and authorization servers."""

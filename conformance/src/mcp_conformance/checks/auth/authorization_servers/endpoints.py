@@ -1,0 +1,332 @@
+"""Authorization servers, as far as they show it to anybody: metadata, registration, redirection."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode, urlsplit
+
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import within
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.client_jwts import s256
+from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of
+from mcp_conformance.oauth_testbed.quirks import Well
+from mcp_conformance.oauth_testbed.registered_clients import is_loopback
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.http_client import Endpoint, HttpEnded
+from mcp_conformance.wire.transcript import Transcript
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["NEED", "ask", "issuer_of", "known_metadata", "with_proofs"]
+
+NEED: Final = "authorization-server"
+"""What these checks need."""
+
+_HTTP: Final = (Transport.HTTP,)
+_OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
+_REDIRECT: Final = "http://127.0.0.1:49152/callback"
+
+
+async def ask(
+    server: ServerUnderTest, method: str, url: str, headers: tuple[tuple[str, str], ...] = (), body: bytes | None = None
+) -> HttpAnswer:
+    """One request to the authorization server. Raises `Deviation` when there is no answer."""
+    what = f"an answer to {method} {url.partition('?')[0]}"
+    try:
+        async with (
+            within(server.settings.patience, what),
+            Endpoint(url).exchange(Transcript(), method, headers, body) as exchange,
+        ):
+            return await exchange.answer()
+    except (HttpEnded, ValueError) as ended:
+        raise Deviation(what, str(ended)) from ended
+    raise AssertionError("the block ends by one of them")
+
+
+def issuer_of(server: ServerUnderTest) -> str:
+    """What the authorization server under test calls itself. Raises `NotApplicable` when there is none."""
+    issuer = server.settings.authorization_server
+    if issuer is None:
+        raise NotApplicable("no authorization server is put to the test: see the command authorization-server")
+    return issuer
+
+
+async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
+    """The metadata, by where they are."""
+    issuer = issuer_of(server)
+    found: dict[Well, JsonObject] = {}
+    for well in (Well.OAUTH, *_OPENID):
+        answer = await ask(server, "GET", well.url(issuer), (("Accept", "application/json"),))
+        document = json_object(answer.body) if answer.status == 200 else None
+        if document is not None:
+            found[well] = document
+    return found
+
+
+async def known_metadata(server: ServerUnderTest) -> JsonObject:
+    """The metadata, wherever they are. Raises `NotTestable` when they are nowhere."""
+    found = await _documents(server)
+    if not found:
+        raise NotTestable("the authorization server has no metadata")
+    return next(iter(found.values()))
+
+
+def _right(document: JsonObject, issuer: str, what: str) -> None:
+    if document.get("issuer") != issuer:
+        raise Deviation(f"issuer {issuer!a} in the {what}", brief(document.get("issuer")))
+    if not isinstance(document.get("token_endpoint"), str):
+        raise Deviation(f"a token_endpoint in the {what}", brief(document.get("token_endpoint")))
+
+
+@check("auth.as-metadata-oauth", proves=("auth.as-rfc8414",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+async def metadata_oauth(server: ServerUnderTest) -> None:
+    """The authorization server has metadata in the manner of RFC 8414."""
+    document = (await _documents(server)).get(Well.OAUTH)
+    if document is None:
+        raise Deviation("a document", f"none at {Well.OAUTH.url(issuer_of(server))}")
+    _right(document, issuer_of(server), "metadata")
+
+
+@check(
+    "auth.as-metadata", proves=("auth.as-metadata-one-of",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS
+)
+async def metadata(server: ServerUnderTest) -> None:
+    """The authorization server has metadata, in the manner of RFC 8414 or of OpenID Connect."""
+    found = await _documents(server)
+    if not found:
+        raise Deviation("metadata at one of the well-known URIs", "none")
+    for well, document in found.items():
+        _right(document, issuer_of(server), f"document at {well.url(issuer_of(server))}")
+
+
+@check(
+    "auth.as-metadata-at-root",
+    proves=("auth.server-rfc8414", "auth.metadata-at-root"),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def metadata_at_root(server: ServerUnderTest) -> None:
+    """A server that is its own authorization server has the metadata at the root of its host."""
+    base = origin_of(issuer_of(server))
+    answer = await ask(server, "GET", Well.OAUTH.url(base), (("Accept", "application/json"),))
+    document = json_object(answer.body) if answer.status == 200 else None
+    if document is None:
+        raise Deviation(f"metadata at {Well.OAUTH.url(base)}", f"HTTP {answer.status}")
+
+
+@check(
+    "auth.as-default-endpoints",
+    proves=("auth.server-default-endpoints",),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def default_endpoints(server: ServerUnderTest) -> None:
+    """A server that is its own authorization server, and has no metadata, has the default endpoints."""
+    if await _documents(server):
+        raise NotApplicable("it has metadata")
+    base = origin_of(issuer_of(server))
+    for method, path in (("GET", "/authorize"), ("POST", "/token"), ("POST", "/register")):
+        answer = await ask(server, method, base + path, body=None if method == "GET" else b"")
+        if answer.status == 404:
+            raise Deviation(f"an endpoint at {path}", "HTTP 404")
+
+
+@check(
+    "auth.as-openid-pkce",
+    proves=("auth.oidc-code-challenge-methods", "auth.pkce-as-oidc-advertises"),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def openid_pkce(server: ServerUnderTest) -> None:
+    """Metadata in the manner of OpenID Connect list the methods of PKCE."""
+    found = await _documents(server)
+    documents = [found[well] for well in _OPENID if well in found]
+    if not documents:
+        raise NotApplicable("it has no metadata in the manner of OpenID Connect")
+    for document in documents:
+        methods = document.get("code_challenge_methods_supported")
+        if not isinstance(methods, list) or "S256" not in methods:
+            raise Deviation("code_challenge_methods_supported with S256", brief(methods))
+
+
+@check(
+    "auth.as-endpoints-https",
+    proves=("auth.https-endpoints", "auth.as-https"),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def endpoints_https(server: ServerUnderTest) -> None:
+    """All endpoints are https."""
+    own = is_loopback(issuer_of(server))
+    for name, value in (await known_metadata(server)).items():
+        if not name.endswith("_endpoint") and name != "jwks_uri":
+            continue
+        if not str(value).startswith("https://") and not (own and is_loopback(str(value))):
+            raise Deviation(f"{name} by https", brief(value))
+    if own:
+        raise NotApplicable("the authorization server is on this machine, for development")
+
+
+@check("auth.as-registers", proves=("auth.dcr-server",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+async def registers(server: ServerUnderTest) -> None:
+    """Clients can register themselves (RFC 7591)."""
+    if not isinstance((await known_metadata(server)).get("registration_endpoint"), str):
+        raise Deviation("a registration_endpoint in the metadata", "none")
+    await _registered(server)
+
+
+@check(
+    "auth.as-documents",
+    proves=("auth.cimd-server", "auth.cimd-should", "auth.cimd-advertised"),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def documents(server: ServerUnderTest) -> None:
+    """Metadata documents of clients are taken, and the metadata say so."""
+    value = (await known_metadata(server)).get("client_id_metadata_document_supported")
+    if value is not True:
+        raise Deviation("client_id_metadata_document_supported true", brief(value))
+
+
+async def _registered(server: ServerUnderTest) -> str:
+    """A client id. Raises `NotApplicable` where nobody registers, `Deviation` where it fails."""
+    endpoint = (await known_metadata(server)).get("registration_endpoint")
+    if not isinstance(endpoint, str):
+        raise NotApplicable("clients cannot register themselves")
+    document: JsonObject = {
+        "client_name": "mcp-conformance",
+        "redirect_uris": [_REDIRECT],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    }
+    answer = await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode())
+    id = (json_object(answer.body) or {}).get("client_id")
+    if answer.status not in (200, 201) or not isinstance(id, str):
+        raise Deviation("a client id for a registration", f"HTTP {answer.status}, {answer.body[:120]!r}")
+    return id
+
+
+async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpAnswer:
+    """The answer to an authorization request; `None`: the field is left out."""
+    endpoint = str((await known_metadata(server)).get("authorization_endpoint"))
+    fields: dict[str, str | None] = {
+        "response_type": "code",
+        "redirect_uri": _REDIRECT,
+        "code_challenge": s256("verifier-" * 5),
+        "code_challenge_method": "S256",
+        "state": secrets.token_urlsafe(16),
+        **changes,
+    }
+    told = {name: value for name, value in fields.items() if value is not None}
+    joint = "&" if urlsplit(endpoint).query else "?"
+    return await ask(server, "GET", f"{endpoint}{joint}{urlencode(told)}", (("Accept", "text/html"),))
+
+
+@check(
+    "auth.as-redirect-exact",
+    proves=(
+        "auth.redirect-exact-match",
+        "auth.as-redirect-exact",
+        "auth.as-untrusted-redirects",
+        "auth.as-no-untrusted-redirect",
+        "auth.as-automatic-redirect",
+        "auth.as-auto-redirect-trusted",
+        "auth.redirect-uri-validate-server",
+    ),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def redirect_exact(server: ServerUnderTest) -> None:
+    """A redirect URI that is not the registered one is refused, and nobody is sent there."""
+    client = await _registered(server)
+    good = await _authorize(server, client_id=client)
+    if good.status >= 400:
+        raise NotTestable(f"the control failed: with the registered redirect URI it is HTTP {good.status}")
+    for uri in (f"{_REDIRECT}/more", f"{_REDIRECT}?more=1", "https://elsewhere.example/callback"):
+        answer = await _authorize(server, client_id=client, redirect_uri=uri)
+        if answer.status < 400:
+            raise Deviation(f"a refusal of {uri}", f"HTTP {answer.status} {answer.header('location') or ''}")
+
+
+# --- extensions -----------------------------------------------------------------------------------------------------------
+
+
+def _listed(document: JsonObject, name: str) -> list[JsonValue]:
+    value = document.get(name)
+    return value if isinstance(value, list) else []
+
+
+async def with_proofs(server: ServerUnderTest) -> JsonObject:
+    """The metadata of one that binds tokens to keys. Raises `NotApplicable` where it does not."""
+    document = await known_metadata(server)
+    if "dpop_signing_alg_values_supported" not in document:
+        raise NotApplicable("it binds no tokens to keys")
+    return document
+
+
+@check("dpop.as-algorithms", proves=("dpop.as-alg-values",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+async def proof_algorithms(server: ServerUnderTest) -> None:
+    """The metadata list the algorithms of proofs."""
+    value = (await with_proofs(server)).get("dpop_signing_alg_values_supported")
+    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+        raise Deviation("dpop_signing_alg_values_supported to be a list of algorithms", brief(value))
+
+
+@check("dpop.as-asymmetric", proves=("dpop.as-no-none",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+async def proofs_asymmetric(server: ServerUnderTest) -> None:
+    """None of the algorithms of proofs is symmetric, or no algorithm at all."""
+    for each in _listed(await with_proofs(server), "dpop_signing_alg_values_supported"):
+        if str(each).lower() == "none" or str(each).upper().startswith("HS"):
+            raise Deviation("asymmetric algorithms only", brief(each))
+
+
+async def _with_machines(server: ServerUnderTest) -> JsonObject:
+    document = await known_metadata(server)
+    if "client_credentials" not in _listed(document, "grant_types_supported"):
+        raise NotApplicable("it does not list client_credentials: it is none for machines")
+    return document
+
+
+@check(
+    "client-credentials.as-methods",
+    proves=("client-credentials.as-metadata-methods",),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def machine_methods(server: ServerUnderTest) -> None:
+    """The metadata list a way by which a machine can show who it is."""
+    methods = _listed(await _with_machines(server), "token_endpoint_auth_methods_supported")
+    if not {"private_key_jwt", "client_secret_basic"} & {str(each) for each in methods}:
+        raise Deviation("private_key_jwt or client_secret_basic", brief(methods))
+
+
+@check(
+    "client-credentials.as-algorithms",
+    proves=("client-credentials.as-metadata-algs",),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def machine_algorithms(server: ServerUnderTest) -> None:
+    """Where a machine can show who it is by a JWT, the metadata list the algorithms."""
+    document = await _with_machines(server)
+    if "private_key_jwt" not in _listed(document, "token_endpoint_auth_methods_supported"):
+        raise NotApplicable("it takes no JWT for that")
+    if not _listed(document, "token_endpoint_auth_signing_alg_values_supported"):
+        raise Deviation("token_endpoint_auth_signing_alg_values_supported", "none")

@@ -1,0 +1,201 @@
+"""Authorization servers, with somebody who logs in: codes, tokens, and what has to be refused.
+
+Where something has to be refused, the control is a trial that differs in that alone.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, with_proofs
+from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
+    KEY,
+    granted,
+    login_of,
+    metadata_of,
+    registers,
+    require_refusal,
+    shown,
+    tokens_of,
+    trial_of,
+)
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.http_messages import json_object
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["LOGIN"]
+
+LOGIN: Final = "somebody who logs in"
+"""What these checks need besides."""
+
+_NEEDS: Final = (NEED, LOGIN)
+_HTTP: Final = (Transport.HTTP,)
+_OAUTH: Final = ("auth.oauth21-implement", "auth.as-oauth21")
+"""That OAuth 2.1 is kept, which has these rules."""
+
+# --- the way back ---------------------------------------------------------------------------------------------------------
+
+
+@check("auth.as-state", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def state(server: ServerUnderTest) -> None:
+    """The state of a request comes back as it was sent."""
+    trial = await trial_of(server, "plain")
+    if trial.fields.get("state") != trial.state:
+        raise Deviation(f"state {trial.state}", brief(trial.fields.get("state")))
+
+
+@check("auth.as-iss", proves=("auth.as-iss-should",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def iss(server: ServerUnderTest) -> None:
+    """The browser brings back who sent it, with a code and with an error."""
+    issuer = issuer_of(server)
+    for name, what in (("plain", "a code"), ("wrong kind", "an error")):
+        fields = (await trial_of(server, name)).fields
+        if fields and fields.get("iss") != issuer:
+            raise Deviation(f"iss {issuer} with {what}", brief(fields.get("iss")))
+
+
+@check("auth.as-iss-told", proves=("auth.as-iss-advertised",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def iss_told(server: ServerUnderTest) -> None:
+    """One that says who sent the browser back has told so in its metadata."""
+    if "iss" not in (await trial_of(server, "plain")).fields:
+        raise NotApplicable("the browser brings no iss back")
+    told = (await metadata_of(server)).get("authorization_response_iss_parameter_supported")
+    if told is not True:
+        raise Deviation("authorization_response_iss_parameter_supported true", brief(told))
+
+
+# --- codes ----------------------------------------------------------------------------------------------------------------
+
+
+@check("auth.as-pkce-required", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def pkce_required(server: ServerUnderTest) -> None:
+    """A request of a public client without a code_challenge leads to no code."""
+    await granted(server)
+    if "code" in (await trial_of(server, "without a challenge")).fields:
+        raise Deviation("a refusal of a request without a code_challenge", "a code")
+
+
+@check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def pkce_verified(server: ServerUnderTest) -> None:
+    """A code is worth nothing without the verifier of its challenge."""
+    await granted(server)
+    for name in ("another verifier", "no verifier"):
+        require_refusal((await trial_of(server, name)).answers[0], f"a code with {name}")
+
+
+@check("auth.as-code-once", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def code_once(server: ServerUnderTest) -> None:
+    """A code is good for one time."""
+    await granted(server, "twice")
+    require_refusal((await trial_of(server, "twice")).answers[1], "a code that was used")
+
+
+@check("auth.as-code-owner", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def code_owner(server: ServerUnderTest) -> None:
+    """A code is good for the client that it was given to."""
+    await granted(server)
+    if not await registers(server):
+        raise NotApplicable("the suite registers no clients there, so that there is no other one")
+    require_refusal((await trial_of(server, "by another client")).answers[0], "a code of another client")
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------------
+
+
+@check("auth.as-no-store", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def no_store(server: ServerUnderTest) -> None:
+    """An answer with tokens says that it must not be stored."""
+    await granted(server)
+    told = (await trial_of(server, "plain")).answers[0].header("cache-control")
+    if "no-store" not in [each.strip().lower() for each in (told or "").split(",")]:
+        raise Deviation("Cache-Control: no-store", brief(told))
+
+
+@check(
+    "auth.as-expires",
+    proves=("auth.as-short-lived", "auth.short-lived-tokens", "auth.token-expiration"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def expires(server: ServerUnderTest) -> None:
+    """Access tokens have an end, which is told."""
+    told = (await granted(server)).get("expires_in")
+    if not isinstance(told, int) or isinstance(told, bool) or told <= 0:
+        raise Deviation("expires_in, a number of seconds", brief(told))
+
+
+@check(
+    "auth.as-refresh-rotates",
+    proves=("auth.as-rotate-refresh", "auth.rotate-refresh-tokens", "auth.token-expiration"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def refresh_rotates(server: ServerUnderTest) -> None:
+    """A refresh token of a public client is good for one time, and gives another one."""
+    first = (await granted(server)).get("refresh_token")
+    if first is None:
+        raise NotApplicable("it gives no refresh token")
+    _, good, *again = (await trial_of(server, "plain")).answers
+    tokens = tokens_of(good)
+    if tokens is None:
+        raise NotTestable(f"the control failed: a refresh token is answered by {shown(good)}")
+    if tokens.get("refresh_token") in (None, first):
+        raise Deviation("another refresh token", "none" if tokens.get("refresh_token") is None else "the same one")
+    require_refusal(again[0], "a refresh token that was used")
+
+
+# --- tokens that are bound to keys ----------------------------------------------------------------------------------------
+
+
+@check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+async def binds(server: ServerUnderTest) -> None:
+    """Tokens that are asked for with a proof are bound to its key, and told to be."""
+    await with_proofs(server)
+    tokens = await granted(server, "with a proof")
+    demanded = login_of(server).registered.get("bound", {}).get("dpop_bound_access_tokens") is True
+    if str(tokens.get("token_type")).lower() != "dpop":
+        if not demanded:
+            raise NotApplicable("it binds no token of a client that does not demand it")
+        raise Deviation('token_type "DPoP"', brief(tokens.get("token_type")))
+    claims = _claims(str(tokens["access_token"]))
+    confirmed = None if claims is None else claims.get("cnf")
+    key = confirmed.get("jkt") if isinstance(confirmed, dict) else None
+    if claims is not None and key != KEY.thumbprint:
+        raise Deviation(f"cnf.jkt {KEY.thumbprint} in the token", brief(confirmed))
+
+
+def _claims(token: str) -> JsonObject | None:
+    """What stands in a token; `None` where nobody but its maker can read it."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        return json_object(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return None
+
+
+@check(
+    "dpop.as-bound-refused",
+    proves=("dpop.as-bound-enforced", "dpop.asymmetric-only"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def boundrequire_refusal(server: ServerUnderTest) -> None:
+    """A client whose tokens are bound gets none without a proof that is worth something."""
+    await with_proofs(server)
+    if not await registers(server):
+        raise NotApplicable("the suite registers no clients there, so that none can demand it")
+    await granted(server, "with a proof")
+    for name in ("without a proof", "with a proof that anybody can make"):
+        require_refusal((await trial_of(server, name)).answers[0], f"a token request {name}")

@@ -1,0 +1,320 @@
+"""What is tried at authorization servers with somebody who logs in: requests for codes and tokens, right but for one thing.
+
+Each trial is one login at most, and is made once in a run: an authorization server knows nothing of revisions.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import attrs
+
+from mcp_conformance.checks.auth.authorization_servers.endpoints import ask, issuer_of, known_metadata
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.client_jwts import s256
+from mcp_conformance.oauth_testbed.http_messages import json_object
+from mcp_conformance.oauth_testbed.token_issuer import ProofKey
+from mcp_conformance.oauth_testbed.user_login import NotBack, Trial
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.oauth_testbed.user_login import Login
+    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = [
+    "KEY",
+    "granted",
+    "login_of",
+    "metadata_of",
+    "registers",
+    "require_refusal",
+    "shown",
+    "tokens_of",
+    "trial_of",
+]
+
+_OFFLINE: Final = ("openid", "offline_access")
+"""The scopes that some want to hear before they give a refresh token."""
+_FORM: Final = ("Content-Type", "application/x-www-form-urlencoded")
+
+
+def login_of(server: ServerUnderTest) -> Login:
+    """Who logs in. Raises `NotApplicable` where nobody does."""
+    issuer_of(server)
+    if server.settings.login is None:
+        raise NotApplicable("nobody logs in: --browser names the command that does")
+    return server.settings.login
+
+
+async def metadata_of(server: ServerUnderTest) -> JsonObject:
+    """The metadata, which are asked for once. Raises `NotTestable` when they are nowhere."""
+    login = login_of(server)
+    if login.metadata is None:
+        login.metadata = await known_metadata(server)
+    return login.metadata
+
+
+# --- requests -------------------------------------------------------------------------------------------------------------
+
+
+async def _client(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> JsonObject:
+    """A public client, which is registered once. Raises `NotTestable` where that does not work."""
+    login = login_of(server)
+    if kind == "own" and login.client_id is not None:
+        return {"client_id": login.client_id}
+    if kind in login.registered:
+        return login.registered[kind]
+    endpoint = (await metadata_of(server)).get("registration_endpoint")
+    if not isinstance(endpoint, str):
+        raise NotTestable("clients cannot register themselves: --client-id names one that is known already")
+    document: JsonObject = {
+        "client_name": "mcp-conformance",
+        "redirect_uris": [login.redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+        **more,
+    }
+    typed = (("Content-Type", "application/json"), ("Accept", "application/json"))
+    answer = await ask(server, "POST", endpoint, typed, json.dumps(document).encode())
+    found = json_object(answer.body) or {}
+    if answer.status not in (200, 201) or not isinstance(found.get("client_id"), str):
+        raise NotTestable(f"a client cannot be registered: HTTP {answer.status}, {answer.body[:120]!r}")
+    login.registered[kind] = found
+    return found
+
+
+def _resource(login: Login, metadata: JsonObject) -> str | None:
+    """The MCP server that a token is asked for; `None` where nobody told of one."""
+    listed = metadata.get("protected_resources")
+    known = [str(each) for each in listed] if isinstance(listed, list) else []
+    return login.resource or next(iter(known), None)
+
+
+async def _request(server: ServerUnderTest, client_id: str, **changes: str | None) -> tuple[str, Trial]:
+    """The URL of a request for authorization, and what is known of it beforehand; `None`: the field is left out."""
+    login, metadata = login_of(server), await metadata_of(server)
+    endpoint, verifier, state = metadata.get("authorization_endpoint"), secrets.token_urlsafe(32), secrets.token_hex(16)
+    if not isinstance(endpoint, str):
+        raise NotTestable("the metadata have no authorization_endpoint")
+    listed = metadata.get("scopes_supported")
+    offline = isinstance(listed, list) and "offline_access" in listed
+    fields: dict[str, str | None] = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": login.redirect_uri,
+        "code_challenge": s256(verifier),
+        "code_challenge_method": "S256",
+        "state": state,
+        "resource": _resource(login, metadata),
+        "scope": " ".join(each for each in _OFFLINE if each in listed)
+        if isinstance(listed, list) and offline
+        else None,
+        **changes,
+    }
+    told = urlencode({name: value for name, value in fields.items() if value is not None})
+    url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{told}"
+    return url, Trial(client_id=client_id, state=state, verifier=verifier, fields={})
+
+
+async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> Trial:
+    """A login that leads to a code. Raises `NotTestable` where it does not."""
+    login, client = login_of(server), await _client(server, kind, **more)
+    if login.lost is not None:
+        raise NotTestable(login.lost)
+    url, trial = await _request(server, str(client["client_id"]))
+    try:
+        fields = await login.visit(url, trial.state)
+    except NotBack as why:
+        login.lost = f"the browser did not come back: {why}"
+        raise NotTestable(login.lost) from why
+    if "code" not in fields:
+        told = f"{fields.get('error', 'no code')}: {fields.get('error_description', '')}"
+        raise NotTestable(f"the control failed: the browser came back with {told}")
+    return attrs.evolve(trial, fields=fields)
+
+
+async def _post(
+    server: ServerUnderTest,
+    fields: Mapping[str, str | None],
+    proof: Callable[[str, JsonObject], str] | None = None,
+) -> HttpAnswer:
+    """A token request; `None` as a value: the field is left out. The proof is made anew for a nonce that is asked for."""
+    login, metadata = login_of(server), await metadata_of(server)
+    endpoint = metadata.get("token_endpoint")
+    if not isinstance(endpoint, str):
+        raise NotTestable("the metadata have no token_endpoint")
+    told = {"resource": _resource(login, metadata), **fields}
+    body = urlencode({name: value for name, value in told.items() if value is not None}).encode()
+    made = () if proof is None else (("DPoP", proof(endpoint, {})),)
+    answer = await ask(server, "POST", endpoint, (_FORM, ("Accept", "application/json"), *made), body)
+    nonce = answer.header("dpop-nonce")
+    if proof is None or nonce is None or (json_object(answer.body) or {}).get("error") != "use_dpop_nonce":
+        return answer
+    made = (("DPoP", proof(endpoint, {"nonce": nonce})),)
+    return await ask(server, "POST", endpoint, (_FORM, ("Accept", "application/json"), *made), body)
+
+
+async def _redeemed(
+    server: ServerUnderTest,
+    trial: Trial,
+    proof: Callable[[str, JsonObject], str] | None = None,
+    **changes: str | None,
+) -> Trial:
+    """The code for tokens, with fields that differ."""
+    fields: dict[str, str | None] = {
+        "grant_type": "authorization_code",
+        "code": trial.fields["code"],
+        "redirect_uri": login_of(server).redirect_uri,
+        "client_id": trial.client_id,
+        "code_verifier": trial.verifier,
+        **changes,
+    }
+    answer = await _post(server, fields, proof)
+    return attrs.evolve(trial, answers=(*trial.answers, answer))
+
+
+def tokens_of(answer: HttpAnswer) -> JsonObject | None:
+    """The tokens in an answer; `None` where there are none."""
+    document = json_object(answer.body) if answer.status == 200 else None
+    return document if document is not None and isinstance(document.get("access_token"), str) else None
+
+
+def shown(answer: HttpAnswer) -> str:
+    """An answer, without the tokens in it."""
+    document = json_object(answer.body) or {}
+    told = "tokens" if "access_token" in document else brief(document.get("error"))
+    return f"HTTP {answer.status} with {told}"
+
+
+def require_refusal(answer: HttpAnswer, what: str) -> None:
+    """Raises `Deviation` where an answer is no refusal."""
+    if not 400 <= answer.status < 500:
+        raise Deviation(f"a refusal of {what}", shown(answer))
+
+
+# --- trials ---------------------------------------------------------------------------------------------------------------
+
+
+async def _plain(server: ServerUnderTest) -> Trial:
+    """All as it should be; then a refresh, and a second one by the token that was used."""
+    trial = await _redeemed(server, await _authorized(server))
+    refresh = (tokens_of(trial.answers[0]) or {}).get("refresh_token")
+    fields = {"grant_type": "refresh_token", "client_id": trial.client_id}
+    for _ in range(2 if isinstance(refresh, str) else 0):
+        answer = await _post(server, {**fields, "refresh_token": str(refresh)})
+        trial = attrs.evolve(trial, answers=(*trial.answers, answer))
+    return trial
+
+
+async def _changed(server: ServerUnderTest, **changes: str | None) -> Trial:
+    return await _redeemed(server, await _authorized(server), None, **changes)
+
+
+async def _twice(server: ServerUnderTest) -> Trial:
+    trial = await _redeemed(server, await _authorized(server))
+    return await _redeemed(server, trial)
+
+
+async def _by_another(server: ServerUnderTest) -> Trial:
+    other = await _client(server, "another")
+    return await _changed(server, client_id=str(other["client_id"]))
+
+
+async def _without_challenge(server: ServerUnderTest) -> Trial:
+    login = login_of(server)
+    client = await _client(server)
+    url, trial = await _request(server, str(client["client_id"]), code_challenge=None, code_challenge_method=None)
+    answer = await ask(server, "GET", url, (("Accept", "text/html"),))
+    back = (answer.header("location") or "").startswith(login.redirect_uri)
+    if answer.status >= 400 or back:
+        query = urlsplit(answer.header("location") or "").query if back else ""
+        return attrs.evolve(trial, fields=dict(parse_qsl(query)), answers=(answer,))
+    try:
+        # It may be refused as late as on the way back.
+        return attrs.evolve(trial, fields=await login.visit(url, trial.state), answers=(answer,))
+    except NotBack:
+        return attrs.evolve(trial, answers=(answer,))
+
+
+async def _wrong_kind(server: ServerUnderTest) -> Trial:
+    """A request that the client may be told of as wrong, or the person at the browser."""
+    client = await _client(server)
+    url, trial = await _request(server, str(client["client_id"]), response_type="none-that-there-is")
+    answer = await ask(server, "GET", url, (("Accept", "text/html"),))
+    location = answer.header("location") or ""
+    query = urlsplit(location).query if location.startswith(login_of(server).redirect_uri) else ""
+    return attrs.evolve(trial, fields=dict(parse_qsl(query)), answers=(answer,))
+
+
+KEY: Final = ProofKey()
+"""What tokens are bound to."""
+
+
+def _proof(url: str, more: JsonObject, *, symmetric: bool = False) -> str:
+    # What there is no token for yet has no hash of one.
+    return KEY.proof(url, "", changes={**more, "ath": None}, symmetric=symmetric)
+
+
+async def registers(server: ServerUnderTest) -> bool:
+    """Whether the suite registers clients there, as many as it needs."""
+    return login_of(server).client_id is None and "registration_endpoint" in await metadata_of(server)
+
+
+async def _bound(
+    server: ServerUnderTest, proof: Callable[[str, JsonObject], str] | None, *, demanded: bool = True
+) -> Trial:
+    if not demanded and not await registers(server):
+        return await _redeemed(server, await _authorized(server), proof)
+    client = await _client(server, "bound", dpop_bound_access_tokens=True)
+    if demanded and client.get("dpop_bound_access_tokens") is not True:
+        raise NotApplicable("it registers no client as one whose tokens are bound")
+    return await _redeemed(server, await _authorized(server, "bound"), proof)
+
+
+_TRIALS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[Trial]]]] = {
+    "plain": _plain,
+    "another verifier": partial(_changed, code_verifier="another-verifier-" * 3),
+    "no verifier": partial(_changed, code_verifier=None),
+    "twice": _twice,
+    "by another client": _by_another,
+    "without a challenge": _without_challenge,
+    "wrong kind": _wrong_kind,
+    "with a proof": partial(_bound, proof=_proof, demanded=False),
+    "without a proof": partial(_bound, proof=None),
+    "with a proof that anybody can make": partial(_bound, proof=partial(_proof, symmetric=True)),
+}
+
+
+async def trial_of(server: ServerUnderTest, name: str) -> Trial:
+    """What came of a trial, which is made if it was not made before. Raises `NotTestable` where it cannot be."""
+    trials = login_of(server).trials
+    if name not in trials:
+        try:
+            trials[name] = await _TRIALS[name](server)
+        except NotTestable as why:
+            trials[name] = str(why)
+        except Deviation as silent:
+            trials[name] = f"there was to be {silent.expected}: {silent.observed}"
+    found = trials[name]
+    if isinstance(found, str):
+        raise NotTestable(found)
+    return found
+
+
+async def granted(server: ServerUnderTest, name: str = "plain") -> JsonObject:
+    """The tokens of the trial that all others differ from. Raises `NotTestable` where there are none."""
+    answer = (await trial_of(server, name)).answers[0]
+    tokens = tokens_of(answer)
+    if tokens is None:
+        raise NotTestable(f"the control failed: a code with all that belongs to it is answered by {shown(answer)}")
+    return tokens

@@ -1,0 +1,1 @@
+"""Authorization checks of clients."""

@@ -1,0 +1,361 @@
+"""What a client asks for, and what it takes for an answer: resources, scopes, PKCE, state and issuer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
+from mcp_conformance.oauth_testbed.http_messages import single
+from mcp_conformance.oauth_testbed.metadata_documents import is_among
+from mcp_conformance.scenarios.oauth import SHOWN_TO_NOBODY
+
+if TYPE_CHECKING:
+    from mcp_conformance.checks.auth.clients.violations import Seen
+
+_DEFAULT: Final = "auth/metadata-default"
+_MOST: Final = 5
+"""Authorization requests for one operation: what the specification calls a few."""
+_FORBIDDEN: Final = 403
+_ISSUES: Final = ("auth.iss-advertised-present", "auth.iss-advertised-absent", "auth.iss-unadvertised-present")
+_FORGED: Final = (
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+)
+
+
+def _authorized(found: Seen) -> bool:
+    return bool(found.authorizations)
+
+
+def _redeemed(found: Seen) -> bool:
+    return bool(found.tokens)
+
+
+def _redeems(found: Seen) -> str | None:
+    """Whether a code of an answer that had to be dropped is redeemed, or anything else asked."""
+    return f"POST {found.tokens[0].place}" if found.tokens else None
+
+
+def _scopes(found: Seen) -> list[set[str]]:
+    return [set(single(each.query).get("scope", "").split()) for each in found.authorizations]
+
+
+def _resources(found: Seen) -> list[str]:
+    return [single(each.query).get("resource", "") for each in found.authorizations]
+
+
+def _too_many_scopes(found: Seen) -> str | None:
+    more = sorted(_scopes(found)[0] - {"notes:read", "offline_access"})
+    return f"{' '.join(more)} asked for, where notes:read is wanted" if more else None
+
+
+def _least_specific(found: Seen) -> str | None:
+    url = found.world.places.resource
+    return next((f"resource {each!a} for {url}" for each in _resources(found) if not is_among(each, {url})), None)
+
+
+def _with_slash(found: Seen) -> str | None:
+    return next((f"resource {each!a}" for each in _resources(found) if urlsplit(each).path.endswith("/")), None)
+
+
+def _not_absolute(found: Seen) -> str | None:
+    for each in _resources(found):
+        parts = urlsplit(each)
+        if not parts.scheme or not parts.netloc or "#" in each:
+            return f"resource {each!a}"
+    return None
+
+
+def _fell_short(found: Seen) -> bool:
+    """Whether a token was refused that does not suffice."""
+    return any(answer is not None and answer.status == _FORBIDDEN for answer in found.world.answers)
+
+
+def _steps_up(found: Seen) -> str | None:
+    if any("notes:write" in each for each in _scopes(found)):
+        return None
+    return f"scopes asked for: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
+
+
+def _keeps_scopes(found: Seen) -> str | None:
+    later = _scopes(found)[1:]
+    return next((f"scope {' '.join(sorted(each))!a}" for each in later if "notes:read" not in each), None)
+
+
+def _tries_on(found: Seen) -> str | None:
+    count = len(found.authorizations)
+    if count > _MOST:
+        return f"{count} authorization requests"
+    return found.evidence.ending if found.evidence.status is None else None
+
+
+def _verified(found: Seen) -> bool:
+    return found.world.server.looked_up
+
+
+def _proceeds(found: Seen) -> str | None:
+    return f"GET {found.authorizations[0].place}" if found.authorizations else None
+
+
+def _smuggled(found: Seen) -> str | None:
+    for each in found.world.requests:
+        if each.header("x-smuggled") is not None:
+            return f"{each.method} {each.place} has a header out of the URL"
+    return None
+
+
+def _shown(found: Seen) -> str | None:
+    return f"{SHOWN_TO_NOBODY!r} in what it wrote" if SHOWN_TO_NOBODY in found.evidence.log else None
+
+
+add_rules(
+    (
+        Rule(
+            id="auth.client-resource-in-authorization",
+            title="Each authorization request has a resource.",
+            proves=(
+                "auth.resource-indicators",
+                "auth.resource-implemented",
+                "auth.resource-in-authorization",
+                "auth.resource-always-sent",
+            ),
+            notes=("auth.resource-in-authorization",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-resource-in-token",
+            title="Each token request has a resource too.",
+            proves=("auth.resource-in-both-requests", "auth.resource-in-token"),
+            notes=("auth.resource-in-token",),
+            tested=_redeemed,
+        ),
+        Rule(
+            id="auth.client-resource-identifies",
+            title="The resource names the MCP server, in the token request the same as in the authorization request.",
+            proves=("auth.resource-identifies-server",),
+            notes=("auth.resource-identifies-server",),
+            tested=_redeemed,
+        ),
+        Rule(
+            id="auth.client-resource-canonical",
+            title="The resource is an absolute URI without a fragment.",
+            proves=("auth.resource-canonical-uri",),
+            notes=("auth.resource-canonical-uri",),
+            within=(_DEFAULT,),
+            tested=lambda found: any(_resources(found)),
+            wrong=_not_absolute,
+        ),
+        Rule(
+            id="auth.client-resource-specific",
+            title="The resource is the URL of the MCP server, and not what it is below.",
+            proves=("auth.resource-most-specific",),
+            within=(_DEFAULT,),
+            tested=lambda found: any(_resources(found)),
+            wrong=_least_specific,
+        ),
+        Rule(
+            id="auth.client-resource-no-slash",
+            title="The resource has no slash at its end where the URL of the server has none.",
+            proves=("auth.resource-no-trailing-slash",),
+            within=(_DEFAULT,),
+            tested=lambda found: any(_resources(found)),
+            wrong=_with_slash,
+        ),
+        Rule(
+            id="auth.client-resource-upper-case",
+            title="A resource whose scheme and host are in upper case is taken for the same.",
+            proves=("auth.resource-accept-uppercase", "auth.resource-uppercase-accepted"),
+            within=("auth/resource-in-upper-case",),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-scope-challenged",
+            title="The client asks for the scopes of the challenge.",
+            proves=(
+                "auth.challenge-scope-authoritative",
+                "auth.challenge-authoritative",
+                "auth.scope-priority-challenge",
+            ),
+            notes=("auth.challenge-authoritative",),
+            within=("auth/scope-from-www-authenticate",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-scope-not-intersected",
+            title="Challenged scopes are asked for even if the metadata do not list them.",
+            proves=("auth.challenge-scope-no-relation", "auth.challenge-no-set-assumption"),
+            notes=("auth.challenge-authoritative",),
+            within=("auth/scope-outside-supported",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-scope-least",
+            title="Where the challenge names scopes, no others are asked for.",
+            proves=("auth.scope-least-privilege", "auth.least-privilege"),
+            within=("auth/scope-from-www-authenticate",),
+            tested=_authorized,
+            wrong=_too_many_scopes,
+        ),
+        Rule(
+            id="auth.client-scope-supported",
+            title="Where the challenge names no scope, all are asked for that the metadata list.",
+            proves=("auth.scope-absent-fallback", "auth.scope-selection-order", "auth.scope-priority-supported"),
+            notes=("auth.scope-priority-supported",),
+            within=("auth/scope-from-scopes-supported",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-scope-omitted",
+            title="Where nobody names a scope, none is asked for.",
+            proves=("auth.scope-absent-fallback", "auth.scope-selection-order", "auth.scope-omitted"),
+            notes=("auth.scope-omitted",),
+            within=("auth/scope-omitted-when-undefined",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-step-up",
+            title="A client whose token does not suffice asks for the scope that it lacks.",
+            proves=("auth.step-up", "auth.step-up-user", "auth.step-up-respond"),
+            within=("auth/scope-step-up",),
+            tested=_fell_short,
+            wrong=_steps_up,
+        ),
+        Rule(
+            id="auth.client-step-up-union",
+            title="Who asks for a further scope asks for those of before too.",
+            proves=("auth.step-up-union", "auth.reauth-keeps-scopes"),
+            within=("auth/scope-step-up",),
+            tested=lambda found: len(found.authorizations) > 1,
+            wrong=_keeps_scopes,
+        ),
+        Rule(
+            id="auth.client-step-up-limit",
+            title="A client whose scopes never suffice gives up after a few attempts.",
+            proves=("auth.step-up-retry-limit",),
+            notes=("auth.step-up-retry-limit",),
+            within=("auth/scope-retry-limit",),
+            tested=_redeemed,
+            wrong=_tries_on,
+        ),
+        Rule(
+            id="auth.client-no-offline-access",
+            title="offline_access is not asked for where it is not listed.",
+            proves=("auth.refresh-offline-access-not-otherwise",),
+            notes=("auth.refresh-offline-access-not-otherwise",),
+            within=(_DEFAULT, "auth/offline-access-not-supported"),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-without-refresh",
+            title="A client gets along without a refresh token.",
+            proves=("auth.refresh-not-assumed",),
+            within=("auth/no-refresh-token",),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-pkce",
+            title="Each authorization request has a challenge of PKCE, and each code is redeemed with its verifier.",
+            proves=("auth.pkce",),
+            notes=("auth.pkce",),
+            tested=_redeemed,
+        ),
+        Rule(
+            id="auth.client-pkce-s256",
+            title="The method of PKCE is S256.",
+            proves=("auth.pkce-s256",),
+            notes=("auth.pkce-s256",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-pkce-refused",
+            title="Metadata of RFC 8414 that do not list methods of PKCE are the end.",
+            proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-rfc8414"),
+            within=("auth/pkce-missing",),
+            tested=_verified,
+            wrong=_proceeds,
+        ),
+        Rule(
+            id="auth.client-pkce-refused-openid",
+            title="Metadata of OpenID Connect that do not list methods of PKCE are the end.",
+            proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-oidc"),
+            within=("auth/pkce-missing-openid",),
+            tested=_verified,
+            wrong=_proceeds,
+        ),
+        Rule(
+            id="auth.client-state",
+            title="Each authorization request has a state of its own; an answer without it is dropped.",
+            proves=("auth.state",),
+            notes=("auth.state",),
+            within=(_DEFAULT, "auth/state-wrong", "auth/state-missing"),
+            tested=lambda found: _authorized(found) and found.name != _DEFAULT,
+        ),
+        Rule(
+            id="auth.client-iss-before-token",
+            title="The issuer of an answer is compared with the one of the request before its code is redeemed anywhere.",
+            proves=("auth.iss-validate-before-token", "auth.record-issuer"),
+            notes=_ISSUES,
+            within=("auth/iss-wrong-issuer",),
+            tested=_authorized,
+            wrong=_redeems,
+        ),
+        Rule(
+            id="auth.client-iss-present",
+            title="An answer with another issuer is dropped.",
+            proves=("auth.iss-advertised-present",),
+            notes=_ISSUES,
+            within=("auth/iss-wrong-issuer",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-iss-absent",
+            title="An answer without an issuer is dropped where the metadata promise one.",
+            proves=("auth.iss-advertised-absent",),
+            notes=_ISSUES,
+            within=("auth/iss-supported-missing",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-iss-unexpected",
+            title="An answer with another issuer is dropped even if the metadata promise none.",
+            proves=("auth.iss-unadvertised-present",),
+            notes=_ISSUES,
+            within=("auth/iss-unexpected",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-iss-not-wanted",
+            title="An answer without an issuer is taken where the metadata promise none.",
+            proves=("auth.iss-unadvertised-absent",),
+            within=("auth/iss-not-advertised",),
+            gets_in=True,
+        ),
+        Rule(
+            id="auth.client-iss-exact",
+            title="An issuer with a slash behind it is another one.",
+            proves=("auth.iss-no-normalization",),
+            notes=_ISSUES,
+            within=("auth/iss-normalized",),
+            tested=_authorized,
+        ),
+        Rule(
+            id="auth.client-iss-error",
+            title="What an error says that is of another issuer is not shown.",
+            proves=("auth.iss-error-response",),
+            within=("auth/iss-error",),
+            tested=_authorized,
+            wrong=_shown,
+        ),
+        Rule(
+            id="security.client-urls",
+            title="What stands in a URL of the server gets into no other part of a request.",
+            proves=("security.sanitize-urls",),
+            within=("auth/url-with-line-break",),
+            tested=_verified,
+            wrong=_smuggled,
+        ),
+    )
+)

@@ -1,0 +1,144 @@
+"""Clients of DPoP: tokens that are bound to a key, and the proof of it with each request.
+
+It is optional: a client that makes no proofs is not judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
+from mcp_conformance.oauth_testbed.client_jwts import read_jwt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_conformance.checks.auth.clients.violations import Seen
+
+_MODERN_ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519")
+_BOUND: Final = ("auth/dpop", "auth/dpop-nonce")
+_NO_PROOF: Final = "makes no proofs of DPoP"
+
+
+def _proofs(found: Seen) -> bool:
+    return any(each.header("dpop") is not None for each in found.world.requests)
+
+
+def _bound_calls(found: Seen) -> bool:
+    return _proofs(found) and any(each.header("authorization") is not None for each in found.calls)
+
+
+def _nonces_told(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
+    """Where a proof was refused for its nonce, and the one that was told."""
+    told: list[tuple[int, str]] = []
+    for index, (request, answer) in enumerate(zip(found.world.requests, found.world.answers, strict=True)):
+        if answer is None or (request.place == found.world.places.resource) is not at_server:
+            continue
+        nonce = answer.header("dpop-nonce")
+        if nonce is not None and "use_dpop_nonce" in (answer.header("www-authenticate") or answer.body.decode()):
+            told.append((index, nonce))
+    return told
+
+
+def _nonce_wanted(found: Seen, *, at_server: bool) -> bool:
+    """Whether a proof was refused for its nonce, or came with one at once, as one may that was told before."""
+    if _nonces_told(found, at_server=at_server):
+        return True
+    place = found.world.places.resource
+    proofs = [
+        read_jwt(each.header("dpop") or "") for each in found.world.requests if (each.place == place) is at_server
+    ]
+    return any(proof is not None and "nonce" in proof.claims for proof in proofs)
+
+
+def _nonce_ignored(found: Seen, *, at_server: bool) -> str | None:
+    for index, nonce in _nonces_told(found, at_server=at_server):
+        place = found.world.requests[index].place
+        again = next((each for each in found.world.requests[index + 1 :] if each.place == place), None)
+        if again is None:
+            return f"no further request to {place}"
+        proof = read_jwt(again.header("dpop") or "")
+        if proof is None or proof.claims.get("nonce") != nonce:
+            return f"the next request to {place} has not the nonce {nonce!a} that was told"
+    return None
+
+
+def _nonce_rule(id: str, title: str, note: str, *, at_server: bool) -> Rule:
+    return Rule(
+        id=f"dpop.client-{id}",
+        title=title,
+        proves=(note,),
+        within=("auth/dpop-nonce",),
+        tested=lambda found: _nonce_wanted(found, at_server=at_server),
+        wrong=lambda found: _nonce_ignored(found, at_server=at_server),
+        optional=_NO_PROOF,
+    )
+
+
+def _algorithm(found: Seen) -> str | None:
+    for each in found.world.requests:
+        proof = read_jwt(each.header("dpop") or "")
+        if proof is not None and proof.header.get("alg") not in _MODERN_ALGORITHMS:
+            return f"alg {proof.header.get('alg')!a}"
+    return None
+
+
+def _proved_tokens(found: Seen) -> bool:
+    """Whether tokens were asked for by a client that makes proofs somewhere."""
+    return _proofs(found) and bool(found.tokens)
+
+
+def _dpop(id: str, title: str, note: str, tested: Callable[[Seen], bool] = _bound_calls) -> Rule:
+    return Rule(
+        id=f"dpop.client-{id}",
+        title=title,
+        proves=(note,),
+        notes=(note,),
+        within=_BOUND,
+        tested=tested,
+        optional=_NO_PROOF,
+    )
+
+
+add_rules(
+    (
+        _dpop("scheme", "A bound token comes by the scheme DPoP.", "dpop.client-scheme"),
+        _dpop(
+            "fresh", "Each request with a bound token has a proof of its own, by its key.", "dpop.client-fresh-proof"
+        ),
+        _dpop(
+            "header",
+            "There is one DPoP header, with the type of a proof, and the public key alone.",
+            "dpop.client-proof-header",
+        ),
+        _dpop(
+            "claims",
+            "A proof names method, URL without query, time of issue, and the hash of the token.",
+            "dpop.client-proof-claims",
+        ),
+        # Without a proof there is no bound token to come with.
+        _dpop("token-request", "The token request has a proof.", "dpop.client-token-request-proof", _proved_tokens),
+        _nonce_rule(
+            "token-nonce",
+            "Told by the token endpoint to use a nonce, the client comes back with it.",
+            "dpop.client-as-nonce",
+            at_server=False,
+        ),
+        _nonce_rule(
+            "nonce",
+            "Told by the server to use a nonce, the client comes back with it.",
+            "dpop.client-rs-nonce",
+            at_server=True,
+        ),
+        _dpop("asymmetric", "Proofs are signed by an asymmetric key.", "dpop.asymmetric-only"),
+        Rule(
+            id="dpop.client-algorithm",
+            title="Proofs are signed with ES256 or the like.",
+            proves=("dpop.modern-algorithms",),
+            within=_BOUND,
+            tested=_proofs,
+            wrong=_algorithm,
+            optional=_NO_PROOF,
+        ),
+    )
+)

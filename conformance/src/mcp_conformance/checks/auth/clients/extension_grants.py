@@ -1,0 +1,387 @@
+"""Clients of the extensions that give tokens to machines, workloads and employees.
+
+All of this is optional: a client that never begins with it is not judged.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
+from mcp_conformance.oauth_testbed.http_messages import Request, json_object, single
+from mcp_conformance.oauth_testbed.metadata_documents import is_among
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_conformance.checks.auth.clients.violations import Seen
+
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_MANAGED: Final = "io.modelcontextprotocol/enterprise-managed-authorization"
+
+_SECRET: Final = "auth/client-credentials-basic"
+_KEY: Final = "auth/client-credentials-jwt"
+_MACHINE: Final = (_SECRET, _KEY)
+_EMPLOYEE: Final = ("auth/enterprise-managed-authorization",)
+_WORKLOAD: Final = ("auth/wif-jwt-bearer",)
+_REFUSED: Final = ("auth/wif-refused",)
+
+_NO_MACHINE: Final = "is not there for itself"
+_NO_WORKLOAD: Final = "does not show the JWT of its platform"
+_NO_EMPLOYEE: Final = "does not ask the identity provider"
+
+
+# --- client credentials --------------------------------------------------------------------------------------------------
+
+
+def _forms(found: Seen) -> list[dict[str, str]]:
+    return [single(each.form) for each in found.tokens]
+
+
+def _machine(found: Seen) -> bool:
+    """Whether it shows who it is at the token endpoint, in whatever way."""
+    return any(_by_machine(each) for each in found.tokens)
+
+
+def _by_machine(request: Request) -> bool:
+    header = (request.header("authorization") or "").partition(" ")[2]
+    try:
+        shown = base64.b64decode(header).decode("latin-1")
+    except ValueError:
+        shown = ""
+    form = single(request.form)
+    return form.get("client_id") == "machine" or shown.startswith("machine:") or "client_assertion" in form
+
+
+def _other_grant(found: Seen, wanted: str) -> str | None:
+    grants = [form.get("grant_type") for form in _forms(found)]
+    return next((f"grant_type {each!a}" for each in grants if each != wanted), None)
+
+
+def _second_grant(found: Seen) -> str | None:
+    first, *later = (form.get("grant_type") for form in _forms(found))
+    return next((f"grant_type {each!a} after {first!a}" for each in later if each != first), None)
+
+
+def _unproved(found: Seen) -> str | None:
+    for each in found.tokens:
+        form = single(each.form)
+        if each.header("authorization") is None and not {"client_secret", "client_assertion"} & form.keys():
+            return "a token request without a secret or an assertion"
+    return None
+
+
+def _registers(found: Seen) -> str | None:
+    return "the client registers itself" if found.registrations else None
+
+
+def _consents(found: Seen) -> str | None:
+    return f"GET {found.authorizations[0].place}" if found.authorizations else None
+
+
+def _no_resource(found: Seen) -> str | None:
+    right = {found.world.places.resource}
+    named = [form.get("resource") for form in _forms(found)]
+    return next((f"resource {each!a}" for each in named if each is None or not is_among(each, right)), None)
+
+
+def _no_assertion_type(found: Seen) -> str | None:
+    typed = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+    for form in _forms(found):
+        if form.get("client_assertion_type") != typed:
+            return f"client_assertion_type {form.get('client_assertion_type')!a}"
+    return None
+
+
+def _asserted(found: Seen) -> bool:
+    return any("client_assertion" in form for form in _forms(found))
+
+
+# --- workload identity federation ----------------------------------------------------------------------------------------
+
+
+def _workload(found: Seen) -> bool:
+    """Whether the JWT of the platform is shown in some way."""
+    return any("workload-0" in each.body.decode("latin-1") for each in found.tokens)
+
+
+def _assertion(found: Seen) -> str | None:
+    told = {secret for secret in found.world.secrets if secret.startswith("workload-")}
+    return next(
+        (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") not in told), None
+    )
+
+
+def _known_otherwise(found: Seen) -> str | None:
+    if found.registrations:
+        return "the client registers itself"
+    return "a client secret in a token request" if any("client_secret" in form for form in _forms(found)) else None
+
+
+def _not_told(found: Seen) -> str | None:
+    if found.evidence.status == 0 or not found.evidence.log.strip():
+        return f"it ended with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
+    return None
+
+
+def _again(found: Seen) -> str | None:
+    count = sum(form.get("grant_type") == _JWT_BEARER for form in _forms(found))
+    return f"{count} token requests" if count > 1 else None
+
+
+# --- enterprise-managed authorization ------------------------------------------------------------------------------------
+
+
+def _exchanges(found: Seen) -> Sequence[Request]:
+    return [each for each in found.world.requests if each.place == f"{found.world.idp.clients.issuer}/token"]
+
+
+def _asks_idp(found: Seen) -> bool:
+    return bool(_exchanges(found))
+
+
+def _got_assertion(found: Seen) -> bool:
+    return any(secret.startswith("id-jag-") for secret in found.world.secrets)
+
+
+def _undeclared(found: Seen) -> str | None:
+    for each in found.calls:
+        message = json_object(each.body) or {}
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        declared = meta.get("io.modelcontextprotocol/clientCapabilities") if isinstance(meta, dict) else None
+        extensions = declared.get("extensions") if isinstance(declared, dict) else None
+        if "id" in message and (not isinstance(extensions, dict) or _MANAGED not in extensions):
+            return f"{message.get('method')} declares no {_MANAGED}"
+    return None
+
+
+def _id_jag_grant(found: Seen) -> str | None:
+    forms = _forms(found)
+    right = [f for f in forms if f.get("grant_type") == _JWT_BEARER and f.get("assertion", "").startswith("id-jag-")]
+    return None if right else f"token requests: {', '.join(str(f.get('grant_type')) for f in forms) or 'none'}"
+
+
+def _id_jag_shown(found: Seen) -> str | None:
+    for each in found.calls:
+        if any("id-jag-" in value for _, value in each.headers):
+            return "the MCP server is sent the ID-JAG"
+    return None if found.tokens else f"the ID-JAG is shown to nobody; {found.ending}"
+
+
+def _at_server(found: Seen) -> str | None:
+    for each in found.tokens:
+        header = (each.header("authorization") or "").partition(" ")
+        if header[0].lower() != "basic" or not base64.b64decode(header[2]).startswith(b"app:"):
+            return f"a token request with {'another' if header[0] else 'no'} authentication"
+    return None
+
+
+def _tokens(found: Seen) -> bool:
+    return bool(found.tokens)
+
+
+def _exchange(id: str, title: str) -> Rule:
+    return Rule(
+        id=f"ema.client-{id}",
+        title=title,
+        proves=(f"ema.{id}",),
+        notes=(f"ema.{id}",),
+        within=_EMPLOYEE,
+        tested=_asks_idp,
+        optional=_NO_EMPLOYEE,
+    )
+
+
+add_rules(
+    (
+        Rule(
+            id="client-credentials.client-grant",
+            title="The token request of a client that is there for itself has grant_type client_credentials.",
+            proves=("client-credentials.grant-type",),
+            within=_MACHINE,
+            tested=_machine,
+            wrong=lambda found: _other_grant(found, "client_credentials"),
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="client-credentials.client-proves",
+            title="It shows who it is by a secret or an assertion.",
+            proves=("client-credentials.auth-method", "client-credentials.secret"),
+            within=_MACHINE,
+            tested=_machine,
+            wrong=_unproved,
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="client-credentials.client-assertion",
+            title="With a key it is an assertion.",
+            proves=("client-credentials.jwt-recommended",),
+            within=(_KEY,),
+            tested=_machine,
+            wrong=lambda found: None if _asserted(found) else "token requests without an assertion",
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="client-credentials.client-assertion-type",
+            title="An assertion comes with its type.",
+            proves=("client-credentials.jwt-assertion-type",),
+            notes=("client-credentials.jwt-assertion-type",),
+            within=(_KEY,),
+            tested=_asserted,
+            wrong=_no_assertion_type,
+            optional="shows no assertion",
+        ),
+        Rule(
+            id="client-credentials.client-assertion-claims",
+            title="An assertion has the client id as issuer and subject, the authorization server as audience, and an end.",
+            proves=("client-credentials.jwt-claims",),
+            notes=("client-credentials.jwt-claims",),
+            within=(_KEY,),
+            tested=_asserted,
+            optional="shows no assertion",
+        ),
+        Rule(
+            id="client-credentials.client-no-registration",
+            title="A client that is there for itself does not register.",
+            proves=("client-credentials.no-dcr",),
+            within=_MACHINE,
+            tested=_machine,
+            wrong=_registers,
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="client-credentials.client-resource",
+            title="Its token request names the MCP server as resource.",
+            proves=("client-credentials.resource",),
+            within=_MACHINE,
+            tested=_machine,
+            wrong=_no_resource,
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="client-credentials.client-no-person",
+            title="It sends nobody to the authorization endpoint.",
+            proves=("client-credentials.no-user-interaction",),
+            within=_MACHINE,
+            tested=_machine,
+            wrong=_consents,
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="wif.client-grant",
+            title="The token request of a workload has the grant type for JWTs.",
+            proves=("wif.client-grant-type",),
+            within=_WORKLOAD,
+            tested=_workload,
+            wrong=lambda found: _other_grant(found, _JWT_BEARER),
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="wif.client-shows-assertion",
+            title="Its assertion is the JWT of the platform.",
+            proves=("wif.client-assertion",),
+            within=_WORKLOAD,
+            tested=_workload,
+            wrong=_assertion,
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="wif.client-names-resource",
+            title="Its resource is the MCP server.",
+            proves=("wif.client-resource",),
+            within=_WORKLOAD,
+            tested=_workload,
+            wrong=_no_resource,
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="wif.client-unregistered",
+            title="It neither registers nor shows a secret.",
+            proves=("wif.client-no-registration",),
+            within=_WORKLOAD,
+            tested=_workload,
+            wrong=_known_otherwise,
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="wif.client-refusal-told",
+            title="A client whose assertion is refused says so.",
+            proves=("wif.client-surfaces-errors",),
+            within=_REFUSED,
+            tested=_workload,
+            wrong=_not_told,
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="wif.client-refused-once",
+            title="A client whose assertion is refused does not show it again.",
+            proves=("wif.client-no-retry",),
+            within=_REFUSED,
+            tested=_workload,
+            wrong=_again,
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="wif.client-refused-stays",
+            title="A client whose assertion is refused does not try another grant.",
+            proves=("wif.client-no-grant-fallback",),
+            within=_REFUSED,
+            tested=_workload,
+            wrong=lambda found: _second_grant(found) or _consents(found),
+            optional=_NO_WORKLOAD,
+        ),
+        Rule(
+            id="ema.client-declared",
+            title="A client that gets its tokens by the company declares the extension.",
+            proves=("ema.declared",),
+            within=_EMPLOYEE,
+            tested=_asks_idp,
+            wrong=_undeclared,
+            optional=_NO_EMPLOYEE,
+        ),
+        _exchange("token-exchange", "The identity provider is asked for an exchange of tokens."),
+        _exchange("requested-token-type", "What is asked for is an ID-JAG."),
+        _exchange("audience", "It is for the authorization server of the MCP server."),
+        _exchange("resource", "It is for the MCP server."),
+        _exchange("subject-token", "What is given for it is the ID token, and its type."),
+        _exchange("client-auth-at-idp", "The identity provider is shown who asks."),
+        Rule(
+            id="ema.client-takes-n-a",
+            title="A token type of N_A is taken, and the ID-JAG not sent to the MCP server.",
+            proves=("ema.client-accepts-n-a",),
+            within=_EMPLOYEE,
+            tested=_got_assertion,
+            wrong=_id_jag_shown,
+            optional=_NO_EMPLOYEE,
+        ),
+        Rule(
+            id="ema.client-grant",
+            title="The token request has the grant type for JWTs, and the ID-JAG as assertion.",
+            proves=("ema.access-token-grant",),
+            within=_EMPLOYEE,
+            tested=_tokens,
+            wrong=_id_jag_grant,
+            optional=_NO_EMPLOYEE,
+        ),
+        Rule(
+            id="ema.client-proves",
+            title="The authorization server is shown the credentials that the client has there.",
+            proves=("ema.client-auth-at-as",),
+            within=_EMPLOYEE,
+            tested=_tokens,
+            wrong=_at_server,
+            optional=_NO_EMPLOYEE,
+        ),
+        Rule(
+            id="ema.client-no-person",
+            title="Nobody is sent to the authorization endpoint.",
+            proves=("ema.no-interactive-redirect",),
+            within=_EMPLOYEE,
+            tested=_asks_idp,
+            wrong=_consents,
+            optional=_NO_EMPLOYEE,
+        ),
+    )
+)

@@ -1,0 +1,170 @@
+"""Servers that take tokens bound to a key (DPoP): which proofs they take, and what becomes of the others."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.auth.resource_servers.requests import bearer, challenge, http_peer, issuer_of, probe
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.oauth_testbed.token_issuer import ProofKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp_conformance.checks.auth.resource_servers.requests import Headers
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_HTTP: Final = (Transport.HTTP,)
+_REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
+
+
+class _Bound:
+    """A token that is bound to a key, and requests with it."""
+
+    def __init__(self, server: ServerUnderTest, peer: HttpPeer, changes: JsonObject | None = None) -> None:
+        self.key: Final = ProofKey()
+        self.peer: Final = peer
+        self.url: Final = issuer_of(server).resource
+        claims: JsonObject = {"cnf": {"jkt": self.key.thumbprint}, **(changes or {})}
+        self.token: Final = issuer_of(server).token(changes=claims)
+
+    def headers(self, *proofs: str) -> Headers:
+        """The token, and proofs."""
+        return (("Authorization", f"DPoP {self.token}"), *(("DPoP", proof) for proof in proofs))
+
+    async def send(self, *proofs: str, deviant: str = "") -> HttpAnswer:
+        """A request with proofs."""
+        return await probe(self.peer, self.headers(*proofs), deviant=deviant)
+
+    def good(self) -> str:
+        """A proof that nothing is wrong with."""
+        return self.key.proof(self.url, self.token)
+
+
+async def _bound(server: ServerUnderTest, peer: HttpPeer) -> _Bound:
+    """A bound token that the server takes.
+
+    Raises:
+        NotApplicable: It takes none.
+    """
+    bound = _Bound(server, peer)
+    answer = await bound.send(bound.good())
+    if answer.status != 200:
+        raise NotApplicable(f"the server takes no token that is bound to a key: HTTP {answer.status}")
+    return bound
+
+
+def _proof(**changes: str | int | None) -> Callable[[_Bound], tuple[str, ...]]:
+    return lambda bound: (bound.key.proof(bound.url, bound.token, changes={**changes}),)
+
+
+def _off(seconds: int) -> Callable[[_Bound], tuple[str, ...]]:
+    return lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": int(time.time()) + seconds}),)
+
+
+def _other_key(bound: _Bound) -> tuple[str, ...]:
+    return (ProofKey().proof(bound.url, bound.token),)
+
+
+def _broken(bound: _Bound) -> tuple[str, ...]:
+    head, claims, _ = bound.good().split(".")
+    return (f"{head}.{claims}.{bound.good().split('.')[2]}",)
+
+
+_FLAWS: Final[Mapping[str, tuple[str, Callable[[_Bound], tuple[str, ...]], tuple[str, ...]]]] = {
+    "missing": ("A bound token without a proof is refused.", lambda _: (), _REFUSES),
+    "twice": ("Two proofs at once are refused.", lambda bound: (bound.good(), bound.good()), _REFUSES),
+    "malformed": ("What is no JWT is no proof.", lambda _: ("x.y.z",), _REFUSES),
+    "signature": ("A proof with a wrong signature is refused.", _broken, _REFUSES),
+    "type": (
+        "A proof of another type is refused.",
+        lambda bound: (bound.key.proof(bound.url, bound.token, header={"typ": "jwt"}),),
+        _REFUSES,
+    ),
+    "method": ("A proof for another method is refused.", _proof(htm="GET"), _REFUSES),
+    "url": ("A proof for another URL is refused.", _proof(htu="https://elsewhere.example/mcp"), _REFUSES),
+    "token": ("A proof for another token is refused.", _proof(ath="x" * 43), _REFUSES),
+    "no-token": ("A proof for no token is refused.", _proof(ath=None), _REFUSES),
+    "key": ("A proof by another key is refused.", _other_key, _REFUSES),
+    "no-id": ("A proof without a jti is refused.", _proof(jti=None), _REFUSES),
+    "old": (
+        "A proof of ten minutes ago is refused.",
+        _off(-600),
+        (*_REFUSES, "dpop.server-iat-window", "dpop.server-replay-protection"),
+    ),
+    "future": ("A proof of in ten minutes is refused.", _off(600), (*_REFUSES, "dpop.server-iat-window")),
+    "symmetric": (
+        "A proof that is signed by a shared secret is refused.",
+        lambda bound: (bound.key.proof(bound.url, bound.token, symmetric=True),),
+        (*_REFUSES, "dpop.asymmetric-only"),
+    ),
+}
+"""By what is wrong with a proof: the title, the proofs, and what it proves."""
+
+
+def _add_flaw(name: str) -> None:
+    title, proofs, proves = _FLAWS[name]
+
+    async def run(server: ServerUnderTest) -> None:
+        async with http_peer(server) as peer:
+            bound = await _bound(server, peer)
+            answer = await bound.send(*proofs(bound), deviant=title)
+            if answer.status != 401:
+                raise Deviation("HTTP 401", f"HTTP {answer.status}")
+            told = challenge(answer, "dpop")
+            if told is None or not told.get("error"):
+                raise Deviation("a challenge of DPoP with an error in the 401", str(told))
+
+    SERVER_CHECKS.add(
+        f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
+    )
+
+
+for _name in _FLAWS:
+    _add_flaw(_name)
+
+
+@check(
+    "dpop.server-no-downgrade",
+    proves=("dpop.server-no-bearer-downgrade",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def no_downgrade(server: ServerUnderTest) -> None:
+    """A token that is bound to a key is refused where it comes as Bearer."""
+    async with http_peer(server) as peer:
+        bound = await _bound(server, peer)
+        for proofs in ((), (bound.good(),)):
+            headers = (*bearer(bound.token), *(("DPoP", proof) for proof in proofs))
+            answer = await probe(peer, headers, deviant="a bound token as Bearer")
+            if answer.status != 401:
+                raise Deviation("HTTP 401 for a bound token as Bearer", f"HTTP {answer.status}")
+
+
+@check("dpop.server-audience", proves=("dpop.server-audience",), transports=_HTTP, subject=Subject.PROCESS)
+async def audience(server: ServerUnderTest) -> None:
+    """A token for another resource is refused, be it bound to a key or not."""
+    async with http_peer(server) as peer:
+        await _bound(server, peer)
+        foreign = _Bound(server, peer, {"aud": "https://elsewhere.example/mcp"})
+        answer = await foreign.send(foreign.good(), deviant="a token for another resource")
+        if answer.status != 401:
+            raise Deviation("HTTP 401 for a bound token for another resource", f"HTTP {answer.status}")
+
+
+@check("dpop.server-algorithm", proves=("dpop.modern-algorithms",), transports=_HTTP, subject=Subject.PROCESS)
+async def algorithm(server: ServerUnderTest) -> None:
+    """A proof that is signed by ES256 is taken, by a server that takes proofs."""
+    async with http_peer(server) as peer:
+        bound = _Bound(server, peer)
+        if challenge(await bound.send(), "dpop") is None:
+            raise NotApplicable("the server takes no token that is bound to a key")
+        answer = await bound.send(bound.good())
+        if answer.status != 200:
+            raise Deviation("HTTP 200 for a proof by ES256", f"HTTP {answer.status}")

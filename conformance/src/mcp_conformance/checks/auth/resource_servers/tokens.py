@@ -1,0 +1,400 @@
+"""Servers that want a token: how they say so, and which tokens they take."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from mcp_conformance.checks.auth.resource_servers.requests import (
+    bearer,
+    called,
+    challenge,
+    http_peer,
+    issuer_of,
+    metadata_of,
+    probe,
+    sent,
+)
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.oauth_testbed.http_messages import json_object
+from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.checks.auth.resource_servers.requests import Headers
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_HTTP: Final = (Transport.HTTP,)
+_ADMIN_TOOL: Final = "test_admin"
+
+
+def _expect(answer: HttpAnswer, status: int, what: str) -> None:
+    if answer.status != status:
+        raise Deviation(f"HTTP {status} for {what}", f"HTTP {answer.status}, {answer.body[:120]!r}")
+
+
+def _challenged(answer: HttpAnswer, what: str) -> dict[str, str]:
+    """The parameters of the challenge in a refusal."""
+    found = challenge(answer)
+    if found is None:
+        raise Deviation(f"a challenge in WWW-Authenticate for {what}", f"HTTP {answer.status} without")
+    return found
+
+
+async def _document(peer: HttpPeer) -> JsonObject:
+    """The metadata of the resource. Raises `NotTestable` when there are none."""
+    try:
+        return await metadata_of(peer)
+    except Deviation as deviation:
+        raise NotTestable(f"the server has no metadata: {deviation.observed}") from deviation
+
+
+# --- how it says so -------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "auth.server-token-missing",
+    proves=("auth.missing-token-401", "auth.server-401-invalid", "auth.http-conform", "auth.http-should-conform"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def token_missing(server: ServerUnderTest) -> None:
+    """A request without a token is answered by 401."""
+    async with http_peer(server) as peer:
+        _expect(await probe(peer), 401, "a request without a token")
+
+
+@check(
+    "auth.server-challenge",
+    proves=("auth.validation-failure", "auth.server-401-www-authenticate"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def challenges(server: ServerUnderTest) -> None:
+    """A 401 has a challenge of Bearer; for a token that is no good it says so by `error`."""
+    async with http_peer(server) as peer:
+        if challenge(await probe(peer), "bearer") is None:
+            raise Deviation("a challenge of Bearer in the 401 for a request without a token", "none")
+        told = challenge(await probe(peer, bearer("no-such-token")), "bearer")
+        if told is None or told.get("error") != "invalid_token":
+            raise Deviation('error="invalid_token" in the 401 for a token that is none', str(told))
+
+
+@check(
+    "auth.server-metadata-named",
+    proves=("auth.www-authenticate-resource-metadata",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def metadata_named(server: ServerUnderTest) -> None:
+    """The challenge of a 401 names the URL of the metadata of the resource."""
+    async with http_peer(server) as peer:
+        url = _challenged(await probe(peer), "a request without a token").get("resource_metadata", "")
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise Deviation("resource_metadata with a URL in the challenge", f"{url!a}")
+
+
+@check(
+    "auth.server-metadata",
+    proves=("auth.prm-server", "auth.prm-discovery-one-of", "auth.prm-implemented", "auth.prm-mechanism"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def metadata(server: ServerUnderTest) -> None:
+    """The metadata of the resource are where the challenge says, or at the well-known URI."""
+    async with http_peer(server) as peer:
+        await metadata_of(peer)
+
+
+@check(
+    "auth.server-metadata-servers",
+    proves=("auth.prm-authorization-servers",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def metadata_servers(server: ServerUnderTest) -> None:
+    """The metadata name at least one authorization server."""
+    async with http_peer(server) as peer:
+        listed = (await _document(peer)).get("authorization_servers")
+        if not isinstance(listed, list) or not listed or not all(isinstance(each, str) and each for each in listed):
+            raise Deviation("authorization_servers with at least one issuer", brief(listed))
+
+
+@check(
+    "auth.server-metadata-resource",
+    proves=("auth.prm-resource-matches",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def metadata_resource(server: ServerUnderTest) -> None:
+    """The metadata name the server itself as their resource."""
+    async with http_peer(server) as peer:
+        named = (await _document(peer)).get("resource")
+        if named != issuer_of(server).resource:
+            raise Deviation(f"resource {issuer_of(server).resource}", brief(named))
+
+
+@check(
+    "auth.server-metadata-no-slash",
+    proves=("auth.resource-no-trailing-slash",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def metadata_no_slash(server: ServerUnderTest) -> None:
+    """The resource in the metadata has no slash at its end."""
+    async with http_peer(server) as peer:
+        named = (await _document(peer)).get("resource")
+        if isinstance(named, str) and named.endswith("/"):
+            raise Deviation("a resource without a slash at its end", brief(named))
+
+
+@check("auth.server-challenge-scope", proves=("auth.challenge-scope",), transports=_HTTP, subject=Subject.PROCESS)
+async def challenge_scope(server: ServerUnderTest) -> None:
+    """The challenge of a 401 names the scopes that are needed."""
+    async with http_peer(server) as peer:
+        if not _challenged(await probe(peer), "a request without a token").get("scope"):
+            raise Deviation("scope in the challenge", "none")
+
+
+@check(
+    "auth.server-no-offline-access",
+    proves=("auth.server-no-offline-access",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def no_offline_access(server: ServerUnderTest) -> None:
+    """Neither challenge nor metadata have the scope offline_access."""
+    async with http_peer(server) as peer:
+        told = _challenged(await probe(peer), "a request without a token").get("scope", "")
+        listed = (await _document(peer)).get("scopes_supported")
+        if "offline_access" in (*told.split(), *(listed if isinstance(listed, list) else ())):
+            raise Deviation("no offline_access in challenge and metadata", f"scope {told!a}, {brief(listed)}")
+
+
+# --- which tokens it takes ------------------------------------------------------------------------------------------------
+
+_VALIDATES: Final = (
+    "auth.validate-token",
+    "auth.invalid-token-401",
+    "auth.server-validates-token",
+    "auth.server-401-invalid",
+    "wif.server-validates-token",
+)
+_AUDIENCE: Final = (
+    "auth.audience",
+    "auth.server-own-resources",
+    "auth.no-other-tokens",
+    "auth.server-validates-audience",
+    "auth.server-no-other-tokens",
+)
+_ANOTHER: Final = "https://elsewhere.example/mcp"
+
+_BAD: Final[Mapping[str, tuple[str, JsonObject | None, bool, tuple[str, ...]]]] = {
+    "key": ("A token that is signed by another key is refused with 401.", None, True, _VALIDATES),
+    "expired": ("A token whose time is over is refused with 401.", {"exp": 0}, False, _VALIDATES),
+    "issuer": (
+        "A token of another issuer is refused with 401.",
+        {"iss": "https://elsewhere.example"},
+        False,
+        (*_VALIDATES, "auth.no-other-tokens", "auth.server-no-other-tokens"),
+    ),
+    "audience": ("A token for another resource is refused with 401.", {"aud": _ANOTHER}, False, _AUDIENCE),
+    "no-audience": ("A token for nobody is refused with 401.", {"aud": None}, False, _AUDIENCE),
+}
+"""By what is wrong with a token: the title, the claims that differ, whether the key does, and what it proves."""
+
+
+def _add_bad(name: str) -> None:
+    title, changes, foreign, proves = _BAD[name]
+
+    async def run(server: ServerUnderTest) -> None:
+        issuer = issuer_of(server)
+        # An hour ago is beyond all leeway.
+        past: JsonObject = {"exp": int(time.time()) - 3600, "iat": int(time.time()) - 7200}
+        claims = past if name == "expired" else changes
+        async with http_peer(server) as peer:
+            token = issuer.token(foreign_key=foreign, changes=claims)
+            answer = await probe(peer, bearer(token), deviant=f"a token with a wrong {name}")
+            _expect(answer, 401, f"a token with a wrong {name}")
+
+    SERVER_CHECKS.add(
+        f"auth.server-token-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
+    )
+
+
+for _name in _BAD:
+    _add_bad(_name)
+
+
+@check(
+    "auth.server-before-processing",
+    proves=("auth.server-validates-before-processing",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def before_processing(server: ServerUnderTest) -> None:
+    """The answer to a request without a good token has no result."""
+    async with http_peer(server) as peer:
+        for headers in ((), bearer("no-such-token")):
+            answer = await sent(peer, "tools/list", {}, headers)
+            if "result" in (json_object(answer.body) or {}) or b'"tools"' in answer.body:
+                raise Deviation("no data for a request without a good token", f"{answer.body[:120]!r}")
+
+
+@check(
+    "auth.server-every-request",
+    proves=("auth.every-request-authenticated", "security.verify-all-requests"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def every_request(server: ServerUnderTest) -> None:
+    """Each request needs the token again, whatever came before."""
+    async with http_peer(server) as peer:
+        modern = peer.revision.era is Era.MODERN
+        for method in ("server/discover" if modern else "ping", "tools/list", "resources/list"):
+            _expect(await sent(peer, method, {}, ()), 401, f"{method} without a token")
+
+
+@check(
+    "security.session-is-no-token",
+    proves=("security.no-session-authentication", "security.verify-all-requests"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def session_is_no_token(server: ServerUnderTest) -> None:
+    """A session id without a token lets nobody in."""
+    async with http_peer(server) as peer:
+        _require_session(peer)
+        _expect(await probe(peer, in_session=True), 401, "a session id without a token")
+
+
+@check(
+    "security.session-of-another",
+    proves=("security.session-bound-to-user",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def session_of_another(server: ServerUnderTest) -> None:
+    """Nobody gets into the session of somebody else."""
+    async with http_peer(server) as peer:
+        _require_session(peer)
+        _expect_control(await probe(peer, bearer(issuer_of(server).token()), in_session=True))
+        answer = await probe(peer, bearer(issuer_of(server).token(changes={"sub": "eve"})), in_session=True)
+        if answer.status not in (400, 401, 403, 404):
+            raise Deviation("the session of ada to be closed to eve", f"HTTP {answer.status}")
+
+
+def _expect_control(answer: HttpAnswer) -> None:
+    if answer.status != 200:
+        raise NotTestable(f"the control failed: a request in a session of its own gets HTTP {answer.status}")
+
+
+def _require_session(peer: HttpPeer) -> None:
+    if peer.session_id is None:
+        raise NotTestable("the server gives no session id")
+
+
+@check(
+    "auth.server-resource-upper-case",
+    proves=("auth.resource-accept-uppercase", "auth.resource-uppercase-accepted"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def upper_case(server: ServerUnderTest) -> None:
+    """A token for the server with scheme and host in upper case is taken."""
+    issuer = issuer_of(server)
+    parts = urlsplit(issuer.resource)
+    shouted = f"{parts.scheme.upper()}://{parts.netloc.upper()}{parts.path}"
+    async with http_peer(server) as peer:
+        _expect(await probe(peer, bearer(issuer.token(changes={"aud": shouted}))), 200, f"a token for {shouted}")
+
+
+# --- scopes ---------------------------------------------------------------------------------------------------------------
+
+
+async def _call_beyond(server: ServerUnderTest, peer: HttpPeer) -> HttpAnswer:
+    """The answer to a call that the token is not good for."""
+    name, _ = server.tool(_ADMIN_TOOL)
+    good = await called(peer, name, _of(server, f"{BASE} {ADMIN}"))
+    if good.status != 200:
+        raise NotTestable(f"the control failed: {name} with {ADMIN} gets HTTP {good.status}")
+    return await called(peer, name, _of(server, BASE))
+
+
+async def _refused_call(server: ServerUnderTest, peer: HttpPeer) -> dict[str, str]:
+    """The challenge in the refusal of such a call. Raises `NotTestable` when it is not refused so."""
+    answer = await _call_beyond(server, peer)
+    told = challenge(answer)
+    if answer.status != 403 or told is None:
+        raise NotTestable(f"a call that needs {ADMIN} with a token for {BASE} gets HTTP {answer.status}")
+    return told
+
+
+def _of(server: ServerUnderTest, scope: str) -> Headers:
+    return bearer(issuer_of(server).token(changes={"scope": scope}))
+
+
+@check(
+    "auth.server-scope",
+    proves=("auth.status-codes", "auth.error-statuses", "auth.insufficient-scope-403"),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def scope(server: ServerUnderTest) -> None:
+    """A call that the token is not good for is answered by 403, and `error="insufficient_scope"`."""
+    async with http_peer(server) as peer:
+        answer = await _call_beyond(server, peer)
+        _expect(answer, 403, f"a call that needs {ADMIN} with a token for {BASE}")
+        told = _challenged(answer, "a token that does not suffice")
+        if told.get("error") != "insufficient_scope":
+            raise Deviation('error="insufficient_scope"', str(told))
+
+
+@check(
+    "auth.server-scope-named",
+    proves=(
+        "auth.insufficient-scope-lists-scopes",
+        "auth.insufficient-scope-scope",
+        "auth.insufficient-scope-all-at-once",
+    ),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def scope_named(server: ServerUnderTest) -> None:
+    """The challenge of a 403 names all scopes that the call needs."""
+    async with http_peer(server) as peer:
+        told = await _refused_call(server, peer)
+        if ADMIN not in told.get("scope", "").split():
+            raise Deviation(f"scope with {ADMIN}", str(told.get("scope")))
+
+
+@check(
+    "auth.server-scope-metadata",
+    proves=("auth.insufficient-scope-resource-metadata",),
+    transports=_HTTP,
+    subject=Subject.PROCESS,
+)
+async def scope_metadata(server: ServerUnderTest) -> None:
+    """The challenge of a 403 names the URL of the metadata too."""
+    async with http_peer(server) as peer:
+        told = await _refused_call(server, peer)
+        if not told.get("resource_metadata"):
+            raise Deviation("resource_metadata in the challenge", str(told))
+
+
+@check("auth.server-scope-hierarchy", proves=("auth.scope-hierarchy",), transports=_HTTP, subject=Subject.PROCESS)
+async def scope_hierarchy(server: ServerUnderTest) -> None:
+    """A scope that includes the one that is needed suffices."""
+    async with http_peer(server) as peer:
+        await _call_beyond(server, peer)
+        name, _ = server.tool(_ADMIN_TOOL)
+        _expect(await called(peer, name, _of(server, ROOT)), 200, f"a call that needs {ADMIN} with a token for {ROOT}")

@@ -1,0 +1,1 @@
+"""The checks of clients, one module for each subject."""

@@ -1,0 +1,120 @@
+"""What a client keeps, and what makes it ask again (2026-07-28).
+
+Spec: server/utilities/caching
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.caching import ASKING, CHANGES, CURSORS, FRESHNESS, IDLE
+from mcp_conformance.scenarios.pagination import LISTS
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_TIMES: Final = 3
+"""How often prompts and templates are to be listed."""
+_NEEDS: Final = (f"scenario:{FRESHNESS}",)
+
+
+def _param(message: JsonObject, name: str) -> JsonValue:
+    params = message.get("params")
+    return params.get(name) if isinstance(params, dict) else None
+
+
+def _said(client: ClientUnderTest) -> list[JsonObject]:
+    """The requests of the client, in order."""
+    return client.run(FRESHNESS).requests
+
+
+def _is_call(message: JsonObject, tool: str) -> bool:
+    return message["method"] == "tools/call" and _param(message, "name") == tool
+
+
+@check("caching.client-hears-changes", proves=("caching.notification-invalidates",), needs=_NEEDS)
+async def hears_changes(client: ClientUnderTest) -> None:
+    """A list that still holds is fetched again when it is said to have changed."""
+    requests = _said(client)
+    at = next((index for index, each in enumerate(requests) if _is_call(each, CHANGES)), None)
+    if at is None or "changed" not in client.run(FRESHNESS).notes:
+        raise NotTestable(f"the client did not call {CHANGES} while it listened: {client.run(FRESHNESS).ending}")
+    if not any(each["method"] == "tools/list" for each in requests[:at]):
+        raise NotTestable("the client had no list of tools")
+    if not any(each["method"] == "tools/list" for each in requests[at:]):
+        raise Deviation("tools/list once more, behind notifications/tools/list_changed", "none")
+
+
+@check("caching.client-no-rounds", proves=("caching.no-cache-of-mrtr-results",), needs=_NEEDS)
+async def no_rounds(client: ClientUnderTest) -> None:
+    """The result of a request that was made in two rounds is not kept."""
+    reads = [each for each in _said(client) if each["method"] == "resources/read" and _param(each, "uri") == ASKING]
+    firsts = [each for each in reads if _param(each, "requestState") is None]
+    if len(firsts) == len(reads):
+        raise NotTestable(f"the client did not read {ASKING} in two rounds: {client.run(FRESHNESS).ending}")
+    if len(firsts) < 2:
+        _prompts(client)
+        raise Deviation(f"{ASKING} to be read twice", f"{len(reads)} requests for it")
+
+
+def _prompts(client: ClientUnderTest) -> list[JsonValue]:
+    """The cursors by which the prompts were listed.
+
+    Raises:
+        NotTestable: They were not listed three times.
+    """
+    # These do not hold at all, and are listed as often.
+    if len([each for each in _said(client) if each["method"] == "resources/templates/list"]) < _TIMES:
+        raise NotTestable("the control failed: the client did not list the templates three times")
+    asked = [_param(each, "cursor") for each in _said(client) if each["method"] == "prompts/list"]
+    if not asked:
+        raise NotTestable(f"the client did not list the prompts: {client.run(FRESHNESS).ending}")
+    if not any(each is not None for each in asked):
+        raise NotTestable("the client asked for no second page")
+    return asked
+
+
+@check("caching.client-page-by-cursor", proves=("caching.page-refetch-by-cursor",), needs=_NEEDS)
+async def page_by_cursor(client: ClientUnderTest) -> None:
+    """A page that does not hold any more is fetched again by its cursor."""
+    asked = _prompts(client)
+    if asked.count(CURSORS[0]) < 2:
+        if client.run(FRESHNESS).status != 0:
+            raise NotTestable(f"the client did not list the prompts again: {client.run(FRESHNESS).ending}")
+        raise Deviation(f"prompts/list with the cursor {CURSORS[0]!r} again", brief(asked))
+
+
+@check("caching.client-invalid-cursor", proves=("caching.invalid-cursor-discard",), needs=_NEEDS)
+async def invalid_cursor(client: ClientUnderTest) -> None:
+    """When a cursor is no more the pages that were kept are dropped, and the list is read from its beginning."""
+    asked = _prompts(client)
+    places = [index for index, cursor in enumerate(asked) if cursor == CURSORS[0]]
+    if len(places) < 3:
+        raise NotTestable("the client did not list the prompts three times")
+    if asked[: places[2]].count(None) > 1:
+        raise NotApplicable("the client keeps no pages")
+    if None not in asked[places[2] :]:
+        raise Deviation("prompts/list without a cursor, behind the refusal of one", brief(asked))
+
+
+@check("caching.client-no-polling", proves=("caching.no-polling",), needs=_NEEDS)
+async def no_polling(client: ClientUnderTest) -> None:
+    """A client that has nothing to do does not fetch again what does not hold any more."""
+    if not any(_is_call(each, IDLE) for each in _said(client)):
+        raise NotTestable(f"the client did not call {IDLE}: {client.run(FRESHNESS).ending}")
+    waiting: bytes | None = None
+    for entry in client.run(FRESHNESS).transcript:
+        message = entry.value
+        if not isinstance(message, dict) or "id" not in message:
+            continue
+        if entry.sent and encoded(message["id"]) == waiting:
+            return
+        if not entry.sent and message.get("method") == "tools/call" and _is_call(message, IDLE):
+            waiting = encoded(message["id"])
+        elif not entry.sent and waiting is not None and message.get("method") in LISTS:
+            raise Deviation(f"no request while {IDLE} is worked on", brief(message))

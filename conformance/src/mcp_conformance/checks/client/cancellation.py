@@ -1,0 +1,377 @@
+"""How a client gives requests up, and bears that others do; progress that it reports, and batches that it is sent.
+
+Spec: basic/utilities/cancellation, basic/utilities/progress
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.cancellation import BATCHED, CANCELLED, WAITING
+from mcp_core.revisions import LEGACY, MODERN
+from mcp_core.types.meta import PROGRESS_TOKEN
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_CANCEL: Final = "conformance_cancel"
+_SERVER: Final = "conformance_server_cancels"
+_BATCHES: Final = "conformance_batches"
+_NEEDS: Final = (f"scenario:{_CANCEL}",)
+_LEGACY: Final = [each.name for each in LEGACY]
+_MODERN: Final = [each.name for each in MODERN]
+_CANCELLED: Final = "notifications/cancelled"
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _key(value: JsonValue) -> bytes:
+    """An id as it is written: 1 and "1" are two."""
+    return encoded(value)
+
+
+def _waiting(client: ClientUnderTest) -> JsonObject:
+    """The call that is to be given up.
+
+    Raises:
+        NotTestable: The client did not make it, or did not come to an end behind it.
+    """
+    evidence = client.run(_CANCEL)
+    calls = [each for each in evidence.taken("tools/call") if _params(each).get("name") == WAITING]
+    if not calls:
+        raise NotTestable(f"the client did not call {WAITING}, or not rightly: {evidence.ending}")
+    return calls[0]
+
+
+async def _notifies(client: ClientUnderTest) -> None:
+    call = _waiting(client)
+    named = [_params(each).get("requestId") for each in client.run(_CANCEL).sent(_CANCELLED)]
+    if _key(call["id"]) not in map(_key, named):
+        raise Deviation(f"notifications/cancelled with the requestId {brief(call['id'])}", brief(named))
+
+
+@check(
+    "cancellation.client-notifies",
+    proves=("lifecycle.timeout-cancel", "sse.cancel-explicitly"),
+    revisions=_LEGACY,
+    transports=frozenset(Transport),
+    needs=_NEEDS,
+)
+async def notifies(client: ClientUnderTest) -> None:
+    """A request that is given up is cancelled by a notification."""
+    await _notifies(client)
+
+
+@check(
+    "cancellation.client-notifies-stdio",
+    proves=("stdio.cancel-notification", "cancellation.client-should-notify"),
+    revisions=_MODERN,
+    transports=frozenset({Transport.STDIO}),
+    needs=_NEEDS,
+)
+async def notifies_stdio(client: ClientUnderTest) -> None:
+    """A request over stdio that is given up is cancelled by a notification with its id."""
+    await _notifies(client)
+
+
+@check("http.client-cancels-by-closing", proves=("http.client-cancel-closes-stream",), needs=_NEEDS)
+async def cancels_by_closing(client: ClientUnderTest) -> None:
+    """A request over HTTP that is given up is cancelled by the end of its connection."""
+    call = _waiting(client)
+    evidence = client.run(_CANCEL)
+    received = evidence.notes.get("received")
+    if evidence.requests[-1]["id"] == call["id"]:
+        raise NotTestable("the client asked for nothing more behind the call that it was to give up")
+    if not isinstance(received, int) or received >= len(evidence.server.received):
+        raise Deviation("the client to close the connection, and to go on", evidence.ending)
+    if evidence.sent(_CANCELLED):
+        raise Deviation("no notifications/cancelled over HTTP", brief(evidence.sent(_CANCELLED)[0]))
+
+
+@check(
+    "cancellation.client-late-response",
+    proves=(
+        "cancellation.races",
+        "cancellation.late-response-ignored",
+        "cancellation.may-ignore",
+        "cancellation.race-tolerated",
+    ),
+    needs=(*_NEEDS, "scenario:tools_call"),
+)
+async def late_response(client: ClientUnderTest) -> None:
+    """A response to a request that was given up does no harm."""
+    client.control()
+    call = _waiting(client)
+    evidence = client.run(_CANCEL)
+    requests = [_key(each["id"]) for each in evidence.requests]
+    if evidence.status != 0 or requests.index(_key(call["id"])) == len(requests) - 1:
+        raise Deviation("more requests behind the one that was given up, and a good end", evidence.ending)
+
+
+@check(
+    "cancellation.client-params",
+    proves=(
+        "cancellation.request-id-given",
+        "cancellation.request-id-required",
+        "schema.cancelled-params",
+        "schema.cancelled-params-optional-id",
+        "cancellation.reason-optional",
+    ),
+    needs=_NEEDS,
+)
+async def cancelled_params(client: ClientUnderTest) -> None:
+    """A cancellation names a request, and may say why."""
+    if not isinstance(id := _waiting(client)["id"], int | str):
+        raise NotTestable(f"the request that was given up has no id that could be named: {brief(id)}")
+    for message in _cancellations(client):
+        wrong = flaw_of_params(_CANCELLED, message.get("params"), client.revision)
+        if wrong is not None or "requestId" not in _params(message):
+            raise Deviation("notifications/cancelled with a requestId", wrong or brief(message))
+
+
+def _cancellations(client: ClientUnderTest) -> list[JsonObject]:
+    _waiting(client)
+    found = client.run(_CANCEL).sent(_CANCELLED)
+    if not found and client.revision.name in _MODERN and client.transport is Transport.HTTP:
+        raise NotApplicable("over HTTP a request is given up by the end of its connection")
+    if not found:
+        raise NotTestable("the client sent no notifications/cancelled")
+    return found
+
+
+@check(
+    "cancellation.client-own",
+    proves=("cancellation.same-direction", "cancellation.only-own-requests"),
+    needs=_NEEDS,
+)
+async def own_requests(client: ClientUnderTest) -> None:
+    """Only requests of the client itself are cancelled by it."""
+    own = {_key(each["id"]) for each in client.run(_CANCEL).requests}
+    # That it names one at all is for another check.
+    naming = [each for each in _cancellations(client) if "requestId" in _params(each)]
+    if not naming:
+        raise NotTestable("no notifications/cancelled names a request")
+    for message in naming:
+        if _key(_params(message)["requestId"]) not in own:
+            raise Deviation("the requestId of a request of the client", brief(message))
+
+
+@check(
+    "cancellation.client-in-progress",
+    proves=("cancellation.in-progress", "cancellation.only-in-progress"),
+)
+async def in_progress(client: ClientUnderTest) -> None:
+    """No request is cancelled that was answered long ago."""
+    for evidence in client.all():
+        _not_answered(evidence)
+
+
+def _not_answered(evidence: Evidence) -> None:
+    """A request may be answered while its cancellation is on its way: what counts is what the client knew.
+
+    It knew of an answer when it sent a request after that, before it cancelled.
+    """
+    answered: set[bytes] = set()
+    known: set[bytes] = set()
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        if entry.sent and "method" not in message:
+            answered.add(_key(message.get("id")))
+        elif not entry.sent and "method" in message and "id" in message:
+            known |= answered
+            # An id that is given again, which is for another check, means the new request.
+            known.discard(_key(message["id"]))
+            answered.discard(_key(message["id"]))
+        elif entry.sent or message.get("method") != _CANCELLED:
+            continue
+        elif _key(_params(message).get("requestId")) in known:
+            raise Deviation("no cancellation of what was answered", brief(message))
+
+
+@check("cancellation.client-not-initialize", proves=("cancellation.not-initialize",))
+async def not_initialize(client: ClientUnderTest) -> None:
+    """`initialize` is never cancelled."""
+    for evidence in client.all():
+        for messages in evidence.conversations:
+            # What has no right id cannot be named.
+            opening = {
+                _key(each["id"])
+                for each in messages
+                if each.get("method") == "initialize" and isinstance(each.get("id"), int | str)
+            }
+            for message in messages:
+                if message.get("method") == _CANCELLED and _key(_params(message).get("requestId")) in opening:
+                    raise Deviation("no cancellation of initialize", brief(message))
+
+
+# --- what the server gives up ------------------------------------------------------------------------------------------
+
+
+def _given_up(client: ClientUnderTest) -> Evidence:
+    """What the client did while the server gave up what it had asked.
+
+    Raises:
+        NotApplicable: The client declares nothing that it could be asked.
+        NotTestable: It did not call the tool, or answered at once.
+    """
+    evidence = client.run(_SERVER)
+    called = [each for each in evidence.sent("tools/call") if _params(each).get("name") == CANCELLED]
+    if not called:
+        raise NotTestable(f"the client did not call {CANCELLED}: {evidence.ending}")
+    pings = [each for each in evidence.server.asked if each.name]
+    if not pings:
+        raise NotApplicable("the client declares neither elicitation nor sampling")
+    if pings[0].response is None:
+        raise NotTestable("the control failed: a ping while the form was open was not answered")
+    return evidence
+
+
+@check(
+    "cancellation.client-no-response",
+    proves=("cancellation.no-response", "cancellation.stop-processing"),
+    revisions=_LEGACY,
+    needs=(f"scenario:{_SERVER}",),
+)
+async def no_response(client: ClientUnderTest) -> None:
+    """What the server gave up is not answered any more."""
+    evidence = _given_up(client)
+    cancelled = False
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        if entry.sent and message.get("method") == _CANCELLED:
+            cancelled = True
+        if not entry.sent and "method" not in message and message.get("id") == "to be given up":
+            if not cancelled:
+                raise NotTestable("the client answered before it could be given up")
+            raise Deviation("no response to a request that was cancelled", brief(message))
+
+
+@check(
+    "cancellation.client-invalid-ignored",
+    proves=("cancellation.invalid-ignored",),
+    revisions=_LEGACY,
+    needs=(f"scenario:{_SERVER}",),
+)
+async def invalid_ignored(client: ClientUnderTest) -> None:
+    """A cancellation of what never was, or of nothing, is ignored."""
+    evidence = _given_up(client)
+    fence = next((each for each in evidence.server.asked if each.name == "fence"), None)
+    if fence is None or fence.response is None or evidence.status != 0:
+        raise Deviation("the client to go on", evidence.ending)
+
+
+# --- progress ----------------------------------------------------------------------------------------------------------
+
+
+@check("progress.client-unique", proves=("progress.token-unique",))
+async def token_unique(client: ClientUnderTest) -> None:
+    """No two requests in flight have the same progress token."""
+    tokens = 0
+    for evidence in client.all():
+        active: dict[bytes, bytes] = {}
+        for entry in evidence.transcript:
+            message = entry.value
+            if not isinstance(message, dict) or "id" not in message:
+                continue
+            if entry.sent and "method" not in message:
+                active.pop(_key(message["id"]), None)
+            elif not entry.sent and "method" in message:
+                meta = _params(message).get("_meta")
+                if isinstance(meta, dict) and PROGRESS_TOKEN in meta:
+                    tokens += 1
+                    token = _key(meta[PROGRESS_TOKEN])
+                    if token in active.values():
+                        raise Deviation("a progress token that no request in flight has", brief(message))
+                    active[_key(message["id"])] = token
+    if not tokens:
+        raise NotApplicable("the client asks for no progress")
+
+
+@check(
+    "progress.client-known",
+    proves=("progress.known-token", "schema.progress-params", "progress.in-progress"),
+    revisions=_LEGACY,
+)
+async def known_token(client: ClientUnderTest) -> None:
+    """The client reports progress only by a token that a request of the server gave it."""
+    for evidence in client.all():
+        given: set[bytes] = set()
+        for entry in evidence.transcript:
+            message = entry.value
+            if not isinstance(message, dict):
+                continue
+            params = _params(message)
+            meta = params.get("_meta")
+            if entry.sent and "method" in message and isinstance(meta, dict) and PROGRESS_TOKEN in meta:
+                given.add(_key(meta[PROGRESS_TOKEN]))
+            reported = not entry.sent and message.get("method") == "notifications/progress"
+            if reported and _key(params.get("progressToken")) not in given:
+                raise Deviation("progress by a token that a request gave", brief(message))
+
+
+# --- batches -----------------------------------------------------------------------------------------------------------
+
+
+_IN_BATCH: Final = {"ping 1": "result", "ping 2": "result", "unknown": "error"}
+"""The requests of the batch by id, and what each is answered by."""
+
+
+def _batched(client: ClientUnderTest) -> Evidence:
+    evidence = client.run(_BATCHES)
+    if not [each for each in evidence.sent("tools/call") if _params(each).get("name") == BATCHED]:
+        raise NotTestable(f"the client did not call {BATCHED}: {evidence.ending}")
+    return evidence
+
+
+@check(
+    "batch.client-receives",
+    proves=("batch.receive", "batch.responses-match-requests"),
+    needs=(f"scenario:{_BATCHES}",),
+)
+async def receives(client: ClientUnderTest) -> None:
+    """Each request of a batch is answered once, and a notification is not."""
+    evidence = _batched(client)
+    for id, member in _IN_BATCH.items():
+        found = [each for each in evidence.responses if each.get("id") == id]
+        if len(found) != 1 or member not in found[0]:
+            raise Deviation(f"one {member} for the request {id!r} of the batch", brief(list(found)))
+
+
+@check(
+    "batch.client-receives-stdio",
+    proves=("batch.stdio",),
+    transports=frozenset({Transport.STDIO}),
+    needs=(f"scenario:{_BATCHES}",),
+)
+async def receives_stdio(client: ClientUnderTest) -> None:
+    """A line may be a batch."""
+    evidence = _batched(client)
+    # Whether all of it is answered, and rightly, is for the check of any transport.
+    if not any(each.get("id") == id for each in evidence.responses for id in _IN_BATCH):
+        raise Deviation("a response to what stands in the array", brief([*evidence.responses]))
+
+
+@check("batch.client-kinds", proves=("batch.element-kinds",))
+async def kinds(client: ClientUnderTest) -> None:
+    """What the client sends in one array is either responses, or requests and notifications."""
+    for evidence in client.all():
+        for entry in evidence.transcript:
+            if entry.sent or not isinstance(entry.value, list):
+                continue
+            said = {isinstance(each, dict) and "method" in each for each in entry.value}
+            if len(said) != 1:
+                raise Deviation("an array of one kind", brief(entry.value))

@@ -1,0 +1,60 @@
+"""How a client asks for completions, and bears that they say little. Spec: server/utilities/completion"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.completion import COMPLETES
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS: Final = (f"scenario:{COMPLETES}",)
+
+
+def _asked(client: ClientUnderTest) -> list[JsonObject]:
+    """The params of what the client wanted to have completed.
+
+    Raises:
+        NotApplicable: Nothing.
+    """
+    evidence = client.run(COMPLETES)
+    if not evidence.sent("completion/complete"):
+        raise NotApplicable("the client asks for no completion")
+    found = [each.get("params") for each in evidence.taken("completion/complete")]
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _argument(params: JsonObject) -> object:
+    argument = params.get("argument")
+    return argument.get("name") if isinstance(argument, dict) else None
+
+
+@check("completion.client-partial", proves=("completion.client-partial",), needs=(*_NEEDS, "scenario:tools_call"))
+async def partial(client: ClientUnderTest) -> None:
+    """A completion without values, or that does not say how many there are, is one as others."""
+    client.control()
+    _asked(client)
+    if client.run(COMPLETES).status != 0:
+        raise Deviation("the client to do as with other completions", client.run(COMPLETES).ending)
+
+
+@check(
+    "completion.client-context",
+    proves=("completion.context-arguments", "schema.complete-context"),
+    needs=_NEEDS,
+)
+async def context(client: ClientUnderTest) -> None:
+    """What was decided of other arguments goes with the request, as strings by name."""
+    asked = [each for each in _asked(client) if _argument(each) == "arg2"]
+    if not asked or not any(_argument(each) == "arg1" for each in _asked(client)):
+        raise NotTestable("the client did not ask for both arguments of test_prompt_with_arguments")
+    given = asked[-1].get("context")
+    # Which value was decided on is the client's own affair.
+    decided = given.get("arguments") if isinstance(given, dict) else None
+    if not isinstance(decided, dict) or not isinstance(decided.get("arg1"), str):
+        raise Deviation('context with {"arguments": {"arg1": ...}}', brief(given))

@@ -1,0 +1,226 @@
+"""What a client answers when it is to ask its user: by a form, or on a page.
+
+Spec: client/elicitation
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.client.declared_capabilities import answers, capabilities, declares, error_code, refuses
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.json_schema import flaw_by_schema
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, FORM, UNFIT, asked
+from mcp_conformance.scenarios.client_request_tools import answer_of, reply_of
+from mcp_core.revisions import LEGACY, R2025_06_18, between
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_ASKS: Final = "conformance_asks"
+_NEEDS: Final = (f"scenario:{_ASKS}",)
+_LEGACY: Final = [each.name for each in LEGACY if each in between(R2025_06_18)]
+_FORMS: Final = ("ask_form", "ask_form_by_mode", "ask_choices")
+_SCHEMAS: Final = {
+    each.name: each.params["requestedSchema"]
+    for each in asked()
+    if each.params is not None and "requestedSchema" in each.params
+}
+
+
+@check("elicitation.client-modes", proves=("elicitation.at-least-one-mode",))
+async def modes(client: ClientUnderTest) -> None:
+    """A client that declares elicitation declares a form or a page, or names neither, which is the form."""
+    declared = [each["elicitation"] for each in capabilities(client) if "elicitation" in each]
+    if not declared:
+        raise NotApplicable("the client does not declare elicitation")
+    for each in declared:
+        if not isinstance(each, dict) or (each and not {"form", "url"} & set(each)):
+            raise Deviation("form, url or both, or an empty object", brief(each))
+
+
+@check(
+    "elicitation.client-undeclared",
+    proves=("elicitation.declare-capability", "elicitation.capability"),
+    needs=("scenario:conformance_asks_undeclared",),
+)
+async def undeclared(client: ClientUnderTest) -> None:
+    """A client that does not declare elicitation does not answer as if it had."""
+    refuses(client, "conformance_asks_undeclared", "ask_form", capability="elicitation", kind="ElicitResult")
+
+
+@check(
+    "elicitation.client-form-without-mode",
+    proves=("elicitation.absent-mode-is-form", "elicitation.mode-default-form"),
+    needs=_NEEDS,
+)
+async def form_without_mode(client: ClientUnderTest) -> None:
+    """A request that names no mode is one for a form, and answered as one that says so."""
+    answer_of(client, _ASKS, "ask_form_by_mode")
+    response = reply_of(client, _ASKS, "ask_form")
+    if response is None or not isinstance(response.get("result"), dict):
+        raise Deviation("the answer to a form", brief(response))
+
+
+@check(
+    "elicitation.client-result",
+    proves=(
+        "elicitation.result-action",
+        "elicitation.content-values",
+        "schema.elicit-result",
+        "schema.elicit-result-arrays",
+    ),
+    needs=_NEEDS,
+)
+async def result(client: ClientUnderTest) -> None:
+    """Every answer has an action, and content of strings, numbers, booleans and lists of strings."""
+    for name, answer in answers(client, _ASKS, *_FORMS, "ask_url"):
+        wrong = flaw(answer, "ElicitResult", client.revision)
+        if wrong is not None:
+            raise Deviation(f"an ElicitResult for {name}", f"{wrong} in {brief(answer)}")
+
+
+@check(
+    "elicitation.client-content-fits",
+    proves=("elicitation.accept-content", "elicitation.accept-form-content"),
+    needs=_NEEDS,
+)
+async def content_fits(client: ClientUnderTest) -> None:
+    """A form that is accepted comes with content that fits the schema."""
+    accepted = 0
+    for name, answer in answers(client, _ASKS, *_FORMS):
+        if answer.get("action") == "accept":
+            accepted += 1
+            _fits(answer, _SCHEMAS[name])
+    if not accepted:
+        raise NotTestable("no form was accepted")
+
+
+def _fits(answer: JsonObject, schema: JsonValue) -> None:
+    content = answer.get("content")
+    if not isinstance(content, dict):
+        raise Deviation("content along with accept", brief(answer))
+    wrong = flaw_by_schema(content, schema) if isinstance(schema, dict) else None
+    if wrong is not None:
+        raise Deviation("content that fits requestedSchema", f"{wrong} in {brief(content)}")
+
+
+@check(
+    "elicitation.client-url-no-content",
+    proves=("elicitation.url-accept-no-content", "elicitation.accept-url-no-content"),
+    needs=_NEEDS,
+)
+async def url_no_content(client: ClientUnderTest) -> None:
+    """Consent to visit a page comes without content."""
+    answer = answer_of(client, _ASKS, "ask_url")
+    if answer.get("action") != "accept":
+        raise NotTestable("the user did not consent")
+    if "content" in answer:
+        raise Deviation("accept without content", brief(answer))
+
+
+@check("elicitation.client-id-opaque", proves=("elicitation.id-opaque",), needs=_NEEDS)
+async def id_opaque(client: ClientUnderTest) -> None:
+    """An elicitationId of any characters is borne."""
+    response = reply_of(client, _ASKS, "ask_url")
+    if error_code(response) == -32601:
+        raise NotTestable("the client does not know elicitation/create at all, though it declares it")
+    if response is None or not isinstance(response.get("result"), dict):
+        raise Deviation("an answer, whatever elicitationId says", brief(response))
+
+
+@check(
+    "elicitation.client-undeclared-mode",
+    proves=("elicitation.undeclared-mode-error",),
+    needs=("scenario:conformance_declares_little",),
+)
+async def undeclared_mode(client: ClientUnderTest) -> None:
+    """A client that declared forms alone answers the request to show a page by -32602."""
+    scenario = "conformance_declares_little"
+    if declares(client, scenario, "elicitation.url"):
+        raise NotTestable("the client declares pages in this scenario, too")
+    answer_of(client, scenario, "ask_form")
+    code = error_code(reply_of(client, scenario, "ask_url"))
+    if code != -32602:
+        raise Deviation("error -32602 for a mode that was not declared", brief(reply_of(client, scenario, "ask_url")))
+
+
+@check(
+    "elicitation.client-complete-unknown",
+    proves=("elicitation.complete-unknown-ignored",),
+    needs=("scenario:conformance_elicitation_complete", f"scenario:{_ASKS}"),
+)
+async def complete_unknown(client: ClientUnderTest) -> None:
+    """The end of an elicitation that never was is ignored."""
+    answer_of(client, _ASKS, "ask_form")
+    evidence = client.run("conformance_elicitation_complete")
+    response = reply_of(client, evidence.scenario.name, "ask_form")
+    if response is None or not isinstance(response.get("result"), dict) or evidence.status != 0:
+        raise Deviation("the client to go on", f"{brief(response)}, and {evidence.ending}")
+
+
+@check(
+    "elicitation.client-validates",
+    proves=(
+        "elicitation.client-validates",
+        "elicitation.validate-both",
+        "elicitation.client-validates-content",
+    ),
+    needs=("scenario:conformance_unfit_form", f"scenario:{_ASKS}"),
+)
+async def validates(client: ClientUnderTest) -> None:
+    """What the user fills in and what does not fit is not sent."""
+    scenario = "conformance_unfit_form"
+    answer_of(client, _ASKS, "ask_form")
+    response = reply_of(client, scenario, "ask_form")
+    answer = None if response is None else response.get("result")
+    content = answer.get("content") if isinstance(answer, dict) else None
+    if content == UNFIT:
+        raise Deviation("no content that does not fit the form", brief(answer))
+    if isinstance(content, dict) and flaw_by_schema(content, FORM) is None:
+        raise NotTestable("the client filled in something else than the context says")
+
+
+@check(
+    "elicitation.client-defaults", proves=("elicitation.defaults-prefill",), needs=("scenario:conformance_defaults",)
+)
+async def defaults(client: ClientUnderTest) -> None:
+    """Fields that the user leaves alone have their defaults."""
+    answer = answer_of(client, "conformance_defaults", "ask_defaults")
+    if answer.get("action") != "accept":
+        raise NotTestable("the form was not accepted")
+    if answer.get("content") != DEFAULT_VALUES:
+        raise Deviation(f"the defaults {brief(DEFAULT_VALUES)}", brief(answer))
+
+
+@check(
+    "elicitation.client-decline-no-content",
+    proves=("elicitation.decline-no-content",),
+    needs=("scenario:conformance_declines",),
+)
+async def decline_no_content(client: ClientUnderTest) -> None:
+    """A form that is declined or dismissed has no content."""
+    answer = answer_of(client, "conformance_declines", "ask_form")
+    if answer.get("action") == "accept":
+        raise NotTestable("the form was accepted")
+    if "content" in answer:
+        raise Deviation("no content", brief(answer))
+
+
+@check(
+    "elicitation.client-invalid-params",
+    proves=("jsonrpc.invalid-params-error",),
+    revisions=_LEGACY,
+    needs=("scenario:conformance_asks_wrongly",),
+)
+async def invalid_params(client: ClientUnderTest) -> None:
+    """A form without a message is refused by -32602."""
+    scenario = "conformance_asks_wrongly"
+    answer_of(client, scenario, "ask_form")
+    response = reply_of(client, scenario, "ask_form_without_message")
+    if error_code(response) != -32602:
+        raise Deviation("error -32602 for elicitation/create without a message", brief(response))

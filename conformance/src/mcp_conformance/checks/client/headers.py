@@ -1,0 +1,285 @@
+"""The headers of a client over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.param_headers import header_value
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.headers import URIS
+from mcp_core.revisions import MODERN
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+
+_MODERN: Final = [each.name for each in MODERN]
+_JSON: Final = "application/json"
+_STREAM: Final = "text/event-stream"
+
+
+def _posts(client: ClientUnderTest, *, told: bool = False) -> Iterator[Exchange]:
+    """Every POST; on request only those where the client was told what to speak."""
+    for evidence in client.all(told=told):
+        yield from (exchange for exchange in evidence.exchanges if exchange.method == "POST")
+
+
+def _media_types(exchange: Exchange, name: str) -> list[str]:
+    """The media types in a header, without parameters."""
+    listed = ",".join(exchange.all(name)).split(",")
+    return [each.partition(";")[0].strip().lower() for each in listed if each.strip()]
+
+
+def _said(exchange: Exchange, name: str) -> str:
+    """A header, for a sentence."""
+    values = exchange.all(name)
+    return f"{exchange} with {f'{name}: {values[0]!r}' if values else f'no {name}'}"
+
+
+@check("http.client-accept", proves=("http.post-accept", "http.accept-both"))
+async def accept(client: ClientUnderTest) -> None:
+    """Every POST accepts application/json and text/event-stream."""
+    for exchange in _posts(client):
+        if exchange.known is not None and exchange.known.revision.http_sse:
+            # The endpoints of 2024-11-05 have no such rule.
+            continue
+        if not {_JSON, _STREAM} <= set(_media_types(exchange, "accept")):
+            raise Deviation(f"Accept with {_JSON} and {_STREAM}", _said(exchange, "accept"))
+
+
+def _opens_stream(exchange: Exchange) -> bool:
+    return exchange.method == "GET" and not exchange.beside
+
+
+@check("http.client-get-accept", proves=("http.get-accept",))
+async def get_accept(client: ClientUnderTest) -> None:
+    """Every GET accepts text/event-stream."""
+    gets = [each for evidence in client.all() for each in evidence.exchanges if _opens_stream(each)]
+    for exchange in gets:
+        if _STREAM not in _media_types(exchange, "accept"):
+            raise Deviation(f"Accept with {_STREAM}", _said(exchange, "accept"))
+    if not gets:
+        raise NotApplicable("the client opens no stream by GET")
+
+
+@check("http.client-content-type", proves=("http.content-type-json",))
+async def content_type(client: ClientUnderTest) -> None:
+    """Every POST says that its body is JSON."""
+    for exchange in _posts(client):
+        if _media_types(exchange, "content-type") != [_JSON]:
+            raise Deviation(f"Content-Type {_JSON}", _said(exchange, "content-type"))
+
+
+@check(
+    "http.client-one-message",
+    revisions=("2025-06-18", "2025-11-25", "2026-07-28"),
+    proves=(
+        "http.post-single-message",
+        "http.body-single-message",
+        "http.post-per-message",
+    ),
+)
+async def one_message(client: ClientUnderTest) -> None:
+    """The body of every POST is one message."""
+    for exchange in _posts(client):
+        if not isinstance(exchange.value, dict):
+            raise Deviation("one message in the body", f"{exchange} with {exchange.body[:200]!r}")
+
+
+@check(
+    "batch.client-post-body",
+    revisions=("2025-03-26",),
+    proves=(
+        "batch.http-post-body",
+        "http.post-per-message",
+    ),
+)
+async def batch_body(client: ClientUnderTest) -> None:
+    """The body of every POST is a message, or an array of requests and notifications, or one of responses."""
+    for exchange in _posts(client):
+        value = exchange.value
+        parts = value if isinstance(value, list) else [value]
+        kinds = {isinstance(each, dict) and "method" in each for each in parts}
+        if not parts or not all(isinstance(each, dict) for each in parts) or len(kinds) != 1:
+            raise Deviation("a message, or an array of messages of one kind", brief(value))
+
+
+@check("batch.client-no-initialize", proves=("batch.no-initialize",))
+async def batch_no_initialize(client: ClientUnderTest) -> None:
+    """`initialize` is a message of its own."""
+    for evidence in client.all():
+        for entry in evidence.transcript:
+            for each in entry.value if isinstance(entry.value, list) and not entry.sent else ():
+                if isinstance(each, dict) and each.get("method") == "initialize":
+                    raise Deviation("initialize by itself", brief(entry.value))
+
+
+@check("http.client-version-header", proves=("http.protocol-version-header",))
+async def version_header(client: ClientUnderTest) -> None:
+    """After `initialize` every request says the protocol version, be it POST, GET or DELETE."""
+    for evidence in client.all():
+        for exchange in evidence.exchanges:
+            session = exchange.known
+            if session is None or exchange.message.get("method") == "initialize" or not session.revision.version_header:
+                continue
+            if not exchange.all("mcp-protocol-version"):
+                raise Deviation("MCP-Protocol-Version", _said(exchange, "mcp-protocol-version"))
+
+
+@check(
+    "http.client-version-negotiated",
+    proves=("http.protocol-version-negotiated",),
+    needs=("scenario:version-older",),
+)
+async def version_negotiated(client: ClientUnderTest) -> None:
+    """The version that a client says after `initialize` is the one that was agreed on, and not the one that it offered."""
+    evidence = client.run("version-older")
+    offered = evidence.notes["offered"]
+    if not evidence.sent("notifications/initialized"):
+        raise NotApplicable(f"the client does not go on in {offered}")
+    for exchange in evidence.exchanges:
+        said = exchange.header("mcp-protocol-version")
+        if (
+            exchange.known is not None
+            and exchange.message.get("method") != "initialize"
+            and said not in (None, offered)
+        ):
+            raise Deviation(f"MCP-Protocol-Version {offered}", _said(exchange, "mcp-protocol-version"))
+
+
+# --- modern ------------------------------------------------------------------------------------------------------------
+
+
+def _requests(client: ClientUnderTest) -> Iterator[Exchange]:
+    """Every POST of a request that speaks modern."""
+    for exchange in _posts(client):
+        params = exchange.message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if "id" in exchange.message and isinstance(meta, dict) and PROTOCOL_VERSION in meta:
+            yield exchange
+
+
+@check("header.client-version", proves=("header.protocol-version-present",))
+async def version_present(client: ClientUnderTest) -> None:
+    """Every POST says the protocol version in a header."""
+    for exchange in _posts(client, told=True):
+        if not exchange.all("mcp-protocol-version"):
+            raise Deviation("MCP-Protocol-Version", _said(exchange, "mcp-protocol-version"))
+
+
+@check("header.client-version-matches", proves=("header.protocol-version-matches-meta",))
+async def version_matches(client: ClientUnderTest) -> None:
+    """The protocol version in the header is the one in `_meta`."""
+    for exchange in _requests(client):
+        params = exchange.message["params"]
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        wanted = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+        if exchange.all("mcp-protocol-version") != [wanted]:
+            raise Deviation(f"MCP-Protocol-Version {wanted}", _said(exchange, "mcp-protocol-version"))
+
+
+@check(
+    "header.client-method",
+    proves=(
+        "header.mcp-method-required",
+        "http.metadata-headers-on-post",
+        "header.value-case-sensitive",
+    ),
+)
+async def method(client: ClientUnderTest) -> None:
+    """Every request repeats its method in a header."""
+    for exchange in _requests(client):
+        if exchange.all("mcp-method") != [exchange.message["method"]]:
+            raise Deviation(f"Mcp-Method {exchange.message['method']}", _said(exchange, "mcp-method"))
+
+
+def _add_name(method: str, member: str, requirement: str) -> None:
+    """A check that requests of a method repeat a member in `Mcp-Name`."""
+
+    async def name(client: ClientUnderTest) -> None:
+        found = [each for each in _requests(client) if each.message["method"] == method]
+        for exchange in found:
+            params = exchange.message["params"]
+            wanted = header_value(params.get(member) if isinstance(params, dict) else None)
+            if exchange.all("mcp-name") != [wanted]:
+                raise Deviation(f"Mcp-Name {wanted!r}", _said(exchange, "mcp-name"))
+        if not found:
+            raise NotTestable(f"the client sent no {method}")
+
+    CLIENT_CHECKS.add(
+        f"header.client-name-{method.replace('/', '-')}",
+        name,
+        title=f"Every `{method}` repeats `params.{member}` in `Mcp-Name`.",
+        proves=(requirement,),
+        subject=Subject.EVIDENCE,
+    )
+
+
+_NAMES: Final = (
+    ("tools/call", "name", "header.mcp-name-tools-call"),
+    ("resources/read", "uri", "header.mcp-name-resources-read"),
+    ("prompts/get", "name", "header.mcp-name-prompts-get"),
+)
+
+
+@check("header.client-name-encoded", proves=("header.mcp-name-encoded",), needs=("scenario:http-standard-headers",))
+async def name_encoded(client: ClientUnderTest) -> None:
+    """A name that no header can have as it is goes into `Mcp-Name` in base64."""
+    evidence = client.run("http-standard-headers")
+    read = [each for each in evidence.exchanges if each.message.get("method") == "resources/read"]
+    tried = 0
+    for exchange in read:
+        params = exchange.message["params"]
+        uri = params.get("uri") if isinstance(params, dict) else None
+        if uri not in URIS or header_value(uri) == uri:
+            continue
+        tried += 1
+        if exchange.all("mcp-name") != [header_value(uri)]:
+            raise Deviation(f"Mcp-Name {header_value(uri)!r} for {uri!r}", _said(exchange, "mcp-name"))
+    if not tried:
+        raise NotTestable("the client read no resource whose URI is not plain ASCII")
+
+
+def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[Exchange], bool]) -> None:
+    """A check that no request is of some kind."""
+
+    async def absent(client: ClientUnderTest) -> None:
+        for evidence in client.all(told=True):
+            for exchange in evidence.exchanges:
+                if wrong(exchange):
+                    raise Deviation(title.rstrip("."), f"{exchange} with {dict(exchange.headers)}")
+
+    CLIENT_CHECKS.add(id, absent, title=title, proves=(requirement,), revisions=_MODERN, subject=Subject.EVIDENCE)
+
+
+_ABSENT: Final[tuple[tuple[str, str, str, Callable[[Exchange], bool]], ...]] = (
+    (
+        "http.client-no-session-id",
+        "http.client-no-session-id",
+        "No request of the modern revision has a session id.",
+        lambda each: bool(each.all("mcp-session-id")),
+    ),
+    (
+        "http.client-no-get",
+        "http.client-no-get-stream",
+        "A client of the modern revision opens no stream by GET.",
+        _opens_stream,
+    ),
+    (
+        "http.client-no-resumption",
+        "http.sse-no-resumption",
+        "A client of the modern revision asks for no lost event of a stream.",
+        lambda each: bool(each.all("last-event-id")),
+    ),
+)
+
+for _row in _NAMES:
+    _add_name(*_row)
+for _line in _ABSENT:
+    _add_absent(*_line)

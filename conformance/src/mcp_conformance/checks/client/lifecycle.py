@@ -1,0 +1,314 @@
+"""How a client opens a connection: `initialize`, `_meta`, and the revisions that are agreed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.table import NOBODYS
+from mcp_core.revisions import LEGACY, MODERN
+from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LEGACY: Final = [each.name for each in LEGACY]
+_MODERN: Final = [each.name for each in MODERN]
+
+
+# --- legacy ------------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "lifecycle.client-initialize-first",
+    proves=("lifecycle.initialize-first", "lifecycle.client-sends-initialize"),
+    revisions=_LEGACY,
+)
+async def initialize_first(client: ClientUnderTest) -> None:
+    """The first message of each connection is `initialize`."""
+    for evidence in client.all(told=True):
+        for messages in evidence.conversations:
+            if messages and messages[0].get("method") != "initialize":
+                raise Deviation("initialize before all else", brief(messages[0]))
+
+
+@check(
+    "lifecycle.client-initialized",
+    proves=(
+        "lifecycle.initialized-notification",
+        "jsonrpc.base-and-lifecycle-support",
+    ),
+    revisions=_LEGACY,
+    needs=("scenario:initialize", "scenario:tools_call"),
+)
+async def initialized(client: ClientUnderTest) -> None:
+    """After the result of `initialize` the client sends `notifications/initialized`, before it asks for anything."""
+    for name in ("initialize", "tools_call"):
+        if not any(session.opened for session in client.run(name).server.sessions):
+            raise NotTestable(f"initialize was not answered in the scenario {name}")
+        methods = [str(each.get("method")) for each in _messages(client.run(name)) if each.get("method") != "ping"]
+        if "initialize" in methods:
+            # The last one: those before it may have gone to where nobody is.
+            behind = methods[len(methods) - methods[::-1].index("initialize") :]
+            if behind[:1] != ["notifications/initialized"]:
+                raise Deviation("notifications/initialized behind initialize", ", ".join(behind[:3]) or "nothing")
+
+
+def _messages(evidence: Evidence) -> list[JsonObject]:
+    return [each for each in evidence.messages if isinstance(each, dict)]
+
+
+@check("lifecycle.client-no-early-requests", proves=("lifecycle.client-no-early-requests",), revisions=_LEGACY)
+async def no_early_requests(client: ClientUnderTest) -> None:
+    """Before `initialize` is answered the client sends no other request but ping."""
+    for evidence in client.all():
+        pending: list[JsonObject] = []
+        for entry in evidence.transcript:
+            message = entry.value
+            if not isinstance(message, dict):
+                continue
+            if entry.sent:
+                pending = [each for each in pending if each.get("id") != message.get("id")]
+            elif message.get("method") == "initialize":
+                pending.append(message)
+            elif pending and "id" in message and message.get("method") not in (None, "ping"):
+                raise Deviation("no request before initialize is answered", brief(message))
+
+
+@check(
+    "version.client-goes-on",
+    proves=("version.client-sends-supported",),
+    revisions=_LEGACY,
+    needs=("scenario:initialize",),
+)
+async def goes_on(client: ClientUnderTest) -> None:
+    """A client whose version is echoed goes on: it speaks what it offers."""
+    evidence = client.run("initialize")
+    offered = [_params(each).get("protocolVersion") for each in evidence.sent("initialize")]
+    if client.revision.name not in offered:
+        raise NotApplicable(f"the client offers {brief(offered)}, and is answered by {client.revision}")
+    if not evidence.sent("notifications/initialized"):
+        raise Deviation(f"the client to go on in {client.revision}", evidence.ending)
+
+
+@check(
+    "version.client-disconnects",
+    proves=(
+        "version.client-disconnect",
+        "lifecycle.handle-version-mismatch",
+    ),
+    revisions=_LEGACY,
+    needs=("scenario:version-unknown", "scenario:initialize"),
+)
+async def disconnects(client: ClientUnderTest) -> None:
+    """A client that is answered with a version that nobody speaks does not go on."""
+    if client.run("initialize").status != 0:
+        raise NotTestable(f"the control failed: {client.run('initialize').ending}")
+    evidence = client.run("version-unknown")
+    offered = {brief(_params(each).get("protocolVersion")) for each in evidence.sent("initialize")}
+    for message in evidence.messages:
+        if isinstance(message, dict) and message.get("method") not in (None, "initialize"):
+            raise Deviation(f"the end of a connection in {NOBODYS} (offered: {', '.join(offered)})", brief(message))
+    if evidence.status is None:
+        raise Deviation("the client to end", evidence.ending)
+
+
+# --- modern ------------------------------------------------------------------------------------------------------------
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _meta(message: JsonObject) -> JsonObject:
+    meta = _params(message).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _modern_requests(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """Every request where nothing but the modern revision may be spoken."""
+    for evidence in client.all(told=True):
+        yield from evidence.requests
+
+
+@check(
+    "meta.client-version",
+    proves=("meta.protocol-version-required", "version.request-declares"),
+    revisions=_MODERN,
+)
+async def meta_version(client: ClientUnderTest) -> None:
+    """Every request declares its protocol version in `_meta`."""
+    for message in _modern_requests(client):
+        if _meta(message).get(PROTOCOL_VERSION) != client.revision.name:
+            raise Deviation(f"{PROTOCOL_VERSION} {client.revision} in _meta", brief(message))
+
+
+@check("meta.client-capabilities", proves=("meta.client-capabilities-required",), revisions=_MODERN)
+async def meta_capabilities(client: ClientUnderTest) -> None:
+    """Every request has the capabilities of the client in `_meta`."""
+    for message in _modern_requests(client):
+        declared = _meta(message).get(CLIENT_CAPABILITIES)
+        if isinstance(declared, dict):
+            # What these two map names to is for other checks.
+            declared = {name: each for name, each in declared.items() if name not in ("experimental", "extensions")}
+        wrong = flaw(declared, "ClientCapabilities", client.revision)
+        if wrong is not None:
+            raise Deviation(f"an object {CLIENT_CAPABILITIES} in _meta", wrong)
+
+
+@check("meta.client-info", proves=("meta.client-info-should",), revisions=_MODERN)
+async def meta_info(client: ClientUnderTest) -> None:
+    """Every request says who the client is."""
+    for message in _modern_requests(client):
+        if CLIENT_INFO not in _meta(message):
+            raise Deviation(f"{CLIENT_INFO} in _meta", brief(message))
+
+
+@check("meta.client-info-shape", proves=("meta.client-info-shape",), revisions=_MODERN)
+async def meta_info_shape(client: ClientUnderTest) -> None:
+    """Where a request says who the client is, there are a name and a version."""
+    for message in _modern_requests(client):
+        if CLIENT_INFO in _meta(message):
+            wrong = flaw(_meta(message)[CLIENT_INFO], "Implementation", client.revision)
+            if wrong is not None:
+                raise Deviation("clientInfo with name and version", wrong)
+
+
+@check("discover.client-params", proves=("discover.params-only-meta",))
+async def discover_params(client: ClientUnderTest) -> None:
+    """`server/discover` has no params besides `_meta`."""
+    found = [each for each in _modern_requests(client) if each["method"] == "server/discover"]
+    for message in found:
+        if set(_params(message)) - {"_meta"}:
+            raise Deviation("no params besides _meta", brief(message))
+    if not found:
+        raise NotApplicable("the client does not ask by server/discover")
+
+
+@check(
+    "stdio.client-probe",
+    proves=("stdio.probe-discover", "stdio.probe-recommended-modern-only", "compat.client-modern-legacy-probe"),
+)
+async def probe(client: ClientUnderTest) -> None:
+    """The first request to a server that was started is `server/discover`."""
+    for evidence in client.all(told=True):
+        # Of the first process: a client may probe one, and know the answer for those that it starts after that.
+        messages = next((each for each in evidence.conversations if each), [])
+        if messages and messages[0].get("method") != "server/discover":
+            raise Deviation("server/discover before all else", brief(messages[0]))
+
+
+@check("version.client-retry", proves=("version.retry-mutual",), needs=("scenario:request-metadata",))
+async def retry(client: ClientUnderTest) -> None:
+    """A request that is refused for its version is sent again in a version that both speak."""
+    requests = client.run("request-metadata").requests
+    first = requests[0]
+    again = [each for each in requests[1:] if each["method"] == first["method"]]
+    if not again:
+        raise Deviation(f"{first['method']} once more", f"{len(requests)} requests, and none of them")
+    if _meta(again[0]).get(PROTOCOL_VERSION) != client.revision.name:
+        raise Deviation(f"{first['method']} once more in {client.revision}", brief(again[0]))
+
+
+@check(
+    "version.client-no-mutual",
+    proves=("version.no-mutual-surface-error",),
+    needs=("scenario:version-none", "scenario:initialize"),
+)
+async def no_mutual(client: ClientUnderTest) -> None:
+    """Where no version is spoken by both, the client ends with an error."""
+    if client.run("initialize").status != 0:
+        raise NotTestable(f"the control failed: {client.run('initialize').ending}")
+    evidence = client.run("version-none")
+    if evidence.status is None:
+        raise Deviation("the client to give up", f"{len(evidence.requests)} requests, and {evidence.ending}")
+    if evidence.status == 0:
+        raise Deviation("an error", evidence.ending)
+
+
+@check(
+    "compat.client-modern-error-no-fallback",
+    proves=(
+        "compat.client-http-modern-error-retry",
+        "stdio.probe-modern-error-no-fallback",
+        "compat.client-http-inspect-400",
+    ),
+    needs=("scenario:version-none",),
+)
+async def no_fallback(client: ClientUnderTest) -> None:
+    """An error that only modern servers have shows that the server is one: no `initialize` follows."""
+    for message in client.run("version-none").sent("initialize"):
+        raise Deviation("no initialize behind error -32022", brief(message))
+
+
+@check(
+    "compat.client-stays-modern",
+    proves=(
+        "compat.client-dual-modern",
+        "compat.era-is-server-property",
+        "stdio.probe-discover-result-modern",
+    ),
+    needs=("scenario:meets-modern",),
+)
+async def stays_modern(client: ClientUnderTest) -> None:
+    """A client of both eras never sends `initialize` to a modern server."""
+    evidence = client.run("meets-modern")
+    if not any(_meta(each) for each in evidence.requests):
+        raise NotTestable("without a word on the revision the client speaks a legacy one")
+    for message in evidence.sent("initialize"):
+        raise Deviation("no initialize", brief(message))
+
+
+@check(
+    "compat.client-falls-back",
+    proves=(
+        "compat.client-dual-legacy",
+        "compat.client-http-fallback",
+        "stdio.probe-other-error-fallback",
+        "compat.era-is-server-property",
+        "compat.client-cache-era",
+        "compat.client-http-inspect-400",
+    ),
+    needs=("scenario:meets-legacy",),
+)
+async def falls_back(client: ClientUnderTest) -> None:
+    """A client of both eras that meets a legacy server opens the connection by `initialize`, and stays with that."""
+    evidence = _dual(client)
+    messages = [each for each in evidence.messages if isinstance(each, dict)]
+    methods = [each.get("method") for each in messages]
+    behind = messages[methods.index("initialize") :]
+    if "notifications/initialized" not in methods or evidence.status != 0:
+        raise Deviation("the client to go on after initialize", f"{brief(methods)}, then {evidence.ending}")
+    for message in behind:
+        if PROTOCOL_VERSION in _meta(message):
+            raise Deviation("no modern request to a legacy server", brief(message))
+
+
+@check(
+    "compat.client-legacy-surfaces", proves=("compat.client-modern-legacy-surface",), needs=("scenario:meets-legacy",)
+)
+async def surfaces(client: ClientUnderTest) -> None:
+    """A client of the modern era alone that meets a legacy server ends with an error."""
+    evidence = client.run("meets-legacy")
+    if evidence.sent("initialize"):
+        raise NotApplicable("the client speaks a legacy revision too")
+    if evidence.status in (None, 0):
+        raise Deviation("an error", evidence.ending)
+
+
+def _dual(client: ClientUnderTest) -> Evidence:
+    """What it did with a legacy server. Raises `NotApplicable` where it speaks no legacy revision."""
+    evidence = client.run("meets-legacy")
+    if not evidence.sent("initialize"):
+        if evidence.status == 0 and client.transport is Transport.STDIO:
+            raise Deviation("initialize, or an error", evidence.ending)
+        raise NotApplicable("the client speaks no legacy revision, or was not told how")
+    return evidence

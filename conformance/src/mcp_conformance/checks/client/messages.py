@@ -1,0 +1,390 @@
+"""JSON-RPC: what every message of a client has to be, whatever it is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.drivers.client.stdio_host import STARTED
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Kind
+from mcp_core.methods import methods, notifications
+from mcp_core.revisions import LEGACY, MODERN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.drivers.client.scripted_request import Asked
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LEGACY: Final = [each.name for each in LEGACY]
+_MODERN: Final = [each.name for each in MODERN]
+
+_REFUSED: Final = 400
+"""The least status of an HTTP response that is a refusal."""
+
+
+def _objects(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """Every message that is an object, wherever the client was told what to speak."""
+    for evidence in client.all(told=True):
+        for message in evidence.messages:
+            if isinstance(message, dict):
+                yield message
+
+
+@check("jsonrpc.client-version", proves=("jsonrpc.messages-conform", "jsonrpc.version-member"))
+async def version(client: ClientUnderTest) -> None:
+    """Every message of the client is an object with "jsonrpc": "2.0"."""
+    for evidence in client.all():
+        for message in evidence.messages:
+            if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+                raise Deviation('"jsonrpc": "2.0"', brief(message))
+
+
+@check("jsonrpc.client-utf8", proves=("jsonrpc.utf8",))
+async def utf8(client: ClientUnderTest) -> None:
+    """Everything that the client sends is in UTF-8."""
+    for evidence in client.all():
+        for entry in evidence.transcript:
+            if entry.kind is Kind.BYTES and not entry.sent and not _is_utf8(entry.raw):
+                raise Deviation("UTF-8", str(entry))
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@check(
+    "jsonrpc.client-request-id",
+    proves=(
+        "jsonrpc.request-id-type",
+        "jsonrpc.request-id-not-null",
+        "jsonrpc.request-id-present",
+        "jsonrpc.request-id-fractional",
+    ),
+)
+async def request_id(client: ClientUnderTest) -> None:
+    """The id of every request is a string or an integer."""
+    for message in _objects(client):
+        if "method" not in message:
+            continue
+        if "id" not in message and message["method"] in methods(client.revision):
+            raise Deviation(f"an id in the request {message['method']}", brief(message))
+        id = message.get("id", 0)
+        if not isinstance(id, str | int) or isinstance(id, bool):
+            raise Deviation("an id that is a string or an integer", brief(message))
+
+
+@check("jsonrpc.client-request-id-unique", proves=("jsonrpc.request-id-unique",))
+async def request_id_unique(client: ClientUnderTest) -> None:
+    """No request of a session has the id of another one before it."""
+    for evidence in client.all():
+        for messages in evidence.conversations:
+            seen: set[bytes] = set()
+            for message in messages:
+                # What is a notification by its name is for another check.
+                told = str(message.get("method")).startswith("notifications/")
+                if "method" in message and not told and isinstance(message.get("id"), int | str):
+                    key = encoded(message["id"])
+                    if key in seen:
+                        raise Deviation("an id that no request of the session had", brief(message))
+                    seen.add(key)
+
+
+@check("jsonrpc.client-request-id-in-flight", proves=("jsonrpc.request-id-unique-in-flight",))
+async def request_id_in_flight(client: ClientUnderTest) -> None:
+    """No request has the id of one that is not answered yet."""
+    for evidence in client.all():
+        flying: set[bytes] = set()
+        # What was answered by a status alone is answered, too.
+        refused = [each.value for each in evidence.exchanges if each.status >= _REFUSED]
+        for entry in evidence.transcript:
+            message = entry.value
+            if entry.kind is Kind.NOTE and entry.text.startswith(STARTED):
+                flying.clear()
+            if not isinstance(message, dict) or not isinstance(message.get("id"), int | str):
+                continue
+            key = encoded(message["id"])
+            if entry.sent:
+                flying.discard(key)
+            elif "method" in message and key in flying:
+                raise Deviation("an id that no request in flight has", brief(message))
+            elif "method" in message and not any(each is message for each in refused):
+                flying.add(key)
+
+
+@check("jsonrpc.client-notification-id", proves=("jsonrpc.notification-no-id",))
+async def notification_id(client: ClientUnderTest) -> None:
+    """No notification has an id."""
+    for message in _objects(client):
+        if "id" in message and str(message.get("method", "")).startswith("notifications/"):
+            raise Deviation("a notification without an id", brief(message))
+
+
+@check("jsonrpc.client-params-object", proves=("schema.params-object", "meta.params-object-required"))
+async def params_object(client: ClientUnderTest) -> None:
+    """The params of every message are an object; of a modern request one with `_meta`."""
+    for message in _objects(client):
+        if "params" in message and not isinstance(message["params"], dict):
+            raise Deviation("params that are an object", brief(message))
+        if client.revision.result_type and "id" in message and message.get("method") in methods(client.revision):
+            params = message.get("params")
+            if not isinstance(params, dict) or not isinstance(params.get("_meta"), dict):
+                raise Deviation("params with a _meta object", brief(message))
+
+
+@check(
+    "schema.client-methods",
+    proves=(
+        "schema.request-methods-client",
+        "schema.request-methods-client-tasks",
+        "schema.notification-methods-client",
+        "schema.notification-methods-client-tasks",
+        "version.respect-negotiated",
+        "version.respect-negotiated-should",
+    ),
+)
+async def known_methods(client: ClientUnderTest) -> None:
+    """The client sends only requests and notifications that the revision has."""
+    known = {**methods(client.revision), **notifications(client.revision)}
+    for message in _objects(client):
+        if "method" in message and message["method"] not in known:
+            raise Deviation(f"a method of {client.revision}", brief(message))
+
+
+_GONE: Final = frozenset(
+    {
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "initialize",
+        "notifications/initialized",
+    }
+)
+"""What the modern revision has no more."""
+
+
+@check("compat.client-no-legacy-methods", proves=("compat.no-ping",), needs=("scenario:tools_call",))
+async def no_legacy_methods(client: ClientUnderTest) -> None:
+    """A modern server gets no request that only legacy revisions have."""
+    for message in client.run("tools_call").messages:
+        if isinstance(message, dict) and message.get("method") in _GONE:
+            raise Deviation("no request of a legacy revision", brief(message))
+
+
+@check(
+    "jsonrpc.client-no-responses",
+    proves=("jsonrpc.client-no-responses", "stdio.client-no-responses", "http.client-no-responses"),
+    revisions=_MODERN,
+)
+async def no_responses(client: ClientUnderTest) -> None:
+    """The client never sends a response: nobody asks it by a request."""
+    for message in _objects(client):
+        if "method" not in message:
+            raise Deviation("no response from a client", brief(message))
+
+
+@check(
+    "jsonrpc.client-response-shape",
+    proves=("jsonrpc.response-result-or-error", "jsonrpc.response-not-both", "schema.result-object"),
+    revisions=_LEGACY,
+    needs=("scenario:server-asks",),
+)
+async def response_shape(client: ClientUnderTest) -> None:
+    """Every response of the client has a result that is an object, or an error, and not both."""
+    _asked(client)
+    for message in client.run("server-asks").responses:
+        if ("result" in message) == ("error" in message):
+            raise Deviation("either a result or an error", brief(message))
+        if "result" in message and not isinstance(message["result"], dict):
+            raise Deviation("a result that is an object", brief(message))
+
+
+@check(
+    "jsonrpc.client-error-shape",
+    proves=("jsonrpc.error-code-message", "jsonrpc.error-code-integer", "schema.error-object"),
+    revisions=_LEGACY,
+    needs=("scenario:server-asks",),
+)
+async def error_shape(client: ClientUnderTest) -> None:
+    """Every error of the client has an integer code and a message."""
+    _asked(client)
+    for message in client.run("server-asks").responses:
+        error = message.get("error", {"code": 0, "message": ""})
+        code = error.get("code") if isinstance(error, dict) else None
+        if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+            raise Deviation("an error object with a message", brief(message))
+        if not isinstance(code, int) or isinstance(code, bool):
+            raise Deviation("an error whose code is an integer", brief(message))
+
+
+def _asked(client: ClientUnderTest) -> list[Asked]:
+    """What the client was asked while its call was worked on.
+
+    Raises:
+        NotTestable: It never made that call.
+    """
+    asked = client.run("server-asks").server.asked
+    if not asked:
+        raise NotTestable("the client did not call the tool test_server_asks")
+    return asked
+
+
+def _response(client: ClientUnderTest, asked: Asked) -> JsonObject | None:
+    """The response to what was asked; `None` when there was none.
+
+    Raises:
+        NotTestable: There are responses with ids that belong to nothing: one of them may have been meant for it.
+    """
+    known = {encoded(each.request["id"]) for each in _asked(client)}
+    if asked.response is None:
+        strays = [each for each in client.run("server-asks").responses if encoded(each.get("id")) not in known]
+        if strays:
+            raise NotTestable(f"what was asked was answered under another id: {brief(strays[0])}")
+    return asked.response
+
+
+@check(
+    "jsonrpc.client-response-id",
+    proves=(
+        "jsonrpc.result-response-id",
+        "jsonrpc.error-response-id",
+        "schema.error-id-required",
+        "jsonrpc.base-and-lifecycle-support",
+    ),
+    revisions=_LEGACY,
+    needs=("scenario:server-asks",),
+)
+async def response_id(client: ClientUnderTest) -> None:
+    """Every request of the server is answered, with its id."""
+    for asked in _asked(client):
+        if asked.response is None:
+            seen = [each.get("id") for each in client.run("server-asks").responses]
+            raise Deviation(f"a response to {asked.method} with the id {brief(asked.request['id'])}", brief(seen))
+
+
+@check(
+    "jsonrpc.client-unknown-method",
+    proves=("jsonrpc.unknown-method-error",),
+    revisions=_LEGACY,
+    needs=("scenario:server-asks",),
+)
+async def unknown_method(client: ClientUnderTest) -> None:
+    """A request for a method that does not exist is answered by -32601."""
+    for asked in _asked(client):
+        if asked.method == "conformance/does-not-exist":
+            response = _response(client, asked)
+            error = (response or {}).get("error")
+            if not isinstance(error, dict) or error.get("code") != -32601:
+                raise Deviation("error -32601 for an unknown method", brief(response))
+
+
+@check(
+    "ping.client-respond",
+    proves=(
+        "ping.respond",
+        "schema.empty-result",
+    ),
+    revisions=_LEGACY,
+    needs=("scenario:server-asks",),
+)
+async def ping(client: ClientUnderTest) -> None:
+    """A ping of the server is answered by an empty result."""
+    for asked in _asked(client):
+        if asked.method == "ping":
+            response = _response(client, asked)
+            result = (response or {}).get("result")
+            if not isinstance(result, dict) or set(result) - {"_meta"}:
+                raise Deviation("an empty result", brief(response))
+
+
+@check(
+    "roots.client-undeclared", proves=("roots.unsupported-error",), revisions=_LEGACY, needs=("scenario:server-asks",)
+)
+async def roots_undeclared(client: ClientUnderTest) -> None:
+    """A client that did not declare roots answers `roots/list` by -32601."""
+    asked = next((each for each in _asked(client) if each.method == "roots/list"), None)
+    if any(session.has("roots") for session in client.run("server-asks").server.sessions):
+        raise NotApplicable("the client declares roots")
+    response = None if asked is None else _response(client, asked)
+    error = (response or {}).get("error")
+    if not isinstance(error, dict) or error.get("code") != -32601:
+        raise Deviation("error -32601 for roots/list", brief(response))
+
+
+@check(
+    "jsonrpc.client-bears-unknown",
+    proves=(
+        "jsonrpc.result-any-object",
+        "schema.result-open",
+        "capability.open-set",
+        "jsonrpc.tolerate-unknown-notifications",
+        "capability.unknown-tolerated",
+        "meta.unknown-keys-ignored",
+    ),
+    needs=("scenario:odd-but-legal", "scenario:tools_call", "scenario:all-in-streams"),
+)
+async def bears_unknown(client: ClientUnderTest) -> None:
+    """What the client does not know does not disturb it: capabilities, members, keys of `_meta`, notifications."""
+    # Over HTTP what comes before a response makes a stream of it, so the control is one too.
+    control = client.control("all-in-streams" if "all-in-streams" in client.runs else "tools_call")
+    evidence = client.run("odd-but-legal")
+    if evidence.status != 0 or not evidence.sent("tools/call"):
+        raise Deviation(f"the client to do as in {control.scenario.name}", evidence.ending)
+
+
+@check(
+    "jsonrpc.client-notification-not-answered",
+    proves=("jsonrpc.notification-no-response",),
+    needs=("scenario:odd-but-legal",),
+)
+async def notification_not_answered(client: ClientUnderTest) -> None:
+    """A notification is not answered, not even one that nobody knows."""
+    evidence = client.run("odd-but-legal")
+    if not evidence.sent("tools/list"):
+        raise NotTestable("the client did not list the tools, and so was notified of nothing")
+    for message in evidence.responses:
+        raise Deviation("no response to a notification", brief(message))
+
+
+@check(
+    "jsonrpc.client-bears-no-capabilities",
+    proves=(
+        "jsonrpc.optional-components",
+        "jsonrpc.components-optional",
+        "lifecycle.handle-missing-capabilities",
+    ),
+    needs=("scenario:no-capabilities",),
+)
+async def bears_no_capabilities(client: ClientUnderTest) -> None:
+    """A server that declares no capability at all is a server: the client ends in good order."""
+    evidence = client.run("no-capabilities")
+    if evidence.status is None:
+        raise Deviation("the client to end", evidence.ending)
+
+
+@check(
+    "capability.client-only-declared",
+    proves=(
+        "capability.only-negotiated",
+        "capability.only-negotiated-should",
+        "prompts.respect-capability",
+    ),
+    needs=("scenario:no-capabilities",),
+)
+async def only_declared(client: ClientUnderTest) -> None:
+    """Of a server that declares no capability nothing is asked that needs one."""
+    for message in client.run("no-capabilities").requests:
+        row = methods(client.revision).get(str(message["method"]))
+        if row is not None and row.server_capability is not None and client.revision in row.capability_revisions:
+            raise Deviation(
+                f"no {message['method']}: {'.'.join(row.server_capability)} is not declared", brief(message)
+            )

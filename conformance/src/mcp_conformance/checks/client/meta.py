@@ -1,0 +1,95 @@
+"""What clients put into `_meta`: its keys, and what travels in it. Spec: basic#meta"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import LEGACY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_LEGACY: Final = [each.name for each in LEGACY]
+_LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+_TOKEN: Final = r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*"
+_VALUE: Final = r"[ \t]*[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*[ \t]*"
+_MEMBER: Final = rf"{_TOKEN}(?:={_VALUE})?"
+_BAGGAGE: Final = re.compile(rf"(?:{_TOKEN}={_VALUE}(?:;{_MEMBER})*)(?:,{_TOKEN}={_VALUE}(?:;{_MEMBER})*)*")
+_TOP_LEVEL: Final = frozenset({"com", "org", "net", "io", "dev", "edu", "gov", "app", "ai"})
+"""Labels that no reversed name ends with, and others begin with."""
+
+
+def _messages(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """Every message that is an object, wherever the client was told what to speak."""
+    for evidence in client.all(told=True):
+        for message in evidence.messages:
+            if isinstance(message, dict):
+                yield message
+
+
+def _parts(value: JsonValue) -> Iterator[JsonValue]:
+    """Every `_meta` in a message. What users put into arguments and contents is not ours to judge."""
+    if isinstance(value, dict):
+        for member in ("params", "result"):
+            part = value.get(member)
+            if isinstance(part, dict) and "_meta" in part:
+                yield part["_meta"]
+
+
+@check("meta.client-object", proves=("meta.object",), revisions=_LEGACY)
+async def meta_object(client: ClientUnderTest) -> None:
+    """`_meta` is an object wherever the client sends it."""
+    for message in _messages(client):
+        for meta in _parts(message):
+            if not isinstance(meta, dict):
+                raise Deviation("_meta that is an object", brief(message))
+
+
+@check(
+    "meta.client-keys",
+    proves=("meta.prefix-format", "meta.label-format", "meta.prefix-label-format", "meta.name-format"),
+)
+async def meta_keys(client: ClientUnderTest) -> None:
+    """Every key of `_meta` is a name, with or without a prefix of labels."""
+    for message in _messages(client):
+        for meta in _parts(message):
+            for key in meta if isinstance(meta, dict) else ():
+                if not _KEY.fullmatch(key):
+                    raise Deviation("a key of _meta as the specification has it", brief(key))
+
+
+def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
+    for message in _messages(client):
+        for meta in _parts(message):
+            if isinstance(meta, dict):
+                yield meta
+
+
+@check("meta.client-baggage", proves=("meta.baggage-format",))
+async def baggage(client: ClientUnderTest) -> None:
+    """Where a request has baggage, it is that of W3C."""
+    found = [meta["baggage"] for meta in _metas(client) if "baggage" in meta]
+    if not found:
+        raise NotApplicable("the client sends no baggage")
+    for value in found:
+        if not isinstance(value, str) or not _BAGGAGE.fullmatch(value):
+            raise Deviation("W3C Baggage", brief(value))
+
+
+@check("meta.client-reverse-dns", proves=("meta.reverse-dns", "meta.prefix-reverse-dns"))
+async def reverse_dns(client: ClientUnderTest) -> None:
+    """The prefix of a key is the name of a domain, reversed."""
+    for meta in _metas(client):
+        for key in meta:
+            prefix, slash, _ = key.partition("/")
+            labels = prefix.lower().split(".")
+            if slash and len(labels) > 1 and labels[-1] in _TOP_LEVEL and labels[0] not in _TOP_LEVEL:
+                raise Deviation("a prefix as com.example/", brief(key))

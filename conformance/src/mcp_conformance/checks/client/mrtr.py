@@ -1,0 +1,227 @@
+"""How a client goes on when a result asks for input (2026-07-28).
+
+Spec: basic/utilities/mrtr
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.client_request_tools import STATE, reply_of
+from mcp_conformance.scenarios.mrtr import STATES
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_STATE: Final = "sep-2322-client-request-state"
+_ROUNDS: Final = "conformance_rounds"
+_BOTH: Final = (f"scenario:{_STATE}", f"scenario:{_ROUNDS}")
+_KINDS: Final = {
+    "elicitation: 1": "ElicitResult",
+    "sampling: 1": "CreateMessageResult",
+    "roots: 1": "ListRootsResult",
+}
+_OURS: Final = ("inputResponses", "requestState")
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _declares(message: JsonObject, capability: str) -> bool:
+    meta = _params(message).get("_meta")
+    declared = meta.get(CLIENT_CAPABILITIES) if isinstance(meta, dict) else None
+    return isinstance(declared, dict) and capability in declared
+
+
+def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject]:
+    """The calls of a tool: the first, and those by which it was made again.
+
+    Raises:
+        NotApplicable: The client declares nothing that it could be asked.
+        NotTestable: It never called it.
+    """
+    evidence = client.run(scenario)
+    taken = [each for each in evidence.taken("tools/call") if _params(each).get("name") == tool]
+    if not taken:
+        raise NotTestable(f"the client did not call {tool}, or not rightly: {evidence.ending}")
+    # What comes behind the first one counts as it was sent, be it refused.
+    found = [each for each in evidence.sent("tools/call") if _params(each).get("name") == tool]
+    found = found[found.index(taken[0]) :]
+    if not _declares(found[0], "elicitation"):
+        raise NotApplicable("the client declares no elicitation, and is asked nothing")
+    return found
+
+
+def _again(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
+    """The call by which a tool was called again after the first round.
+
+    Raises:
+        NotTestable: There is none.
+    """
+    found = _calls(client, scenario, tool)
+    if len(found) < 2:
+        raise NotTestable(f"the client did not call {tool} again")
+    return found[1]
+
+
+@check(
+    "mrtr.client-answers",
+    proves=("mrtr.client-fulfils-before-retry", "mrtr.client-response-keys"),
+    needs=_BOTH,
+)
+async def answers(client: ClientUnderTest) -> None:
+    """What a result asks for comes in the next request, under the same keys."""
+    for scenario, tool, keys in (
+        (_STATE, "test_mrtr_echo_state", {"confirm"}),
+        (_STATE, "test_mrtr_no_state", {"confirm"}),
+        (_ROUNDS, "ask_all_kinds", None),
+    ):
+        found = _calls(client, scenario, tool)
+        wanted = keys or {key for key in _KINDS if _declares(found[0], key.partition(":")[0])}
+        given = _params(found[1]).get("inputResponses") if len(found) > 1 else None
+        if not isinstance(given, dict) or set(given) != wanted:
+            raise Deviation(f"inputResponses with {', '.join(sorted(wanted))} for {tool}", brief(given))
+
+
+@check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUNDS}",))
+async def response_shape(client: ClientUnderTest) -> None:
+    """Each answer is of the type of its question."""
+    given = _params(_again(client, _ROUNDS, "ask_all_kinds")).get("inputResponses")
+    for key, kind in _KINDS.items():
+        if isinstance(given, dict) and key in given:
+            wrong = flaw(given[key], kind, client.revision)
+            if wrong is not None:
+                raise Deviation(f"a bare {kind}", f"{wrong} in {brief(given[key])}")
+
+
+@check("mrtr.client-state", proves=("mrtr.state-echo", "mrtr.state-opaque"), needs=(f"scenario:{_STATE}",))
+async def state(client: ClientUnderTest) -> None:
+    """The state comes back as it was given, whatever it says."""
+    given = _params(_again(client, _STATE, "test_mrtr_echo_state")).get("requestState")
+    if given != STATE:
+        raise Deviation(f"requestState {brief(STATE)}", brief(given))
+
+
+@check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=(f"scenario:{_STATE}",))
+async def no_state(client: ClientUnderTest) -> None:
+    """Where no state was given none comes back."""
+    params = _params(_again(client, _STATE, "test_mrtr_no_state"))
+    if "requestState" in params:
+        raise Deviation("no requestState", brief(params["requestState"]))
+
+
+@check("mrtr.client-latest-state", proves=("mrtr.state-latest-only",), needs=(f"scenario:{_ROUNDS}",))
+async def latest_state(client: ClientUnderTest) -> None:
+    """Of several states only the last one comes back."""
+    found = _calls(client, _ROUNDS, "ask_in_rounds")
+    if len(found) < 3:
+        raise NotTestable(f"the client called ask_in_rounds {len(found)} times, and not in three rounds")
+    if (first := _params(found[1]).get("requestState")) not in (STATE, *STATES):
+        raise NotTestable(f"the first state did not come back as it was given: {brief(first)}")
+    if _params(found[2]).get("requestState") != STATES[1]:
+        raise Deviation(f"requestState {brief(STATES[1])}", brief(_params(found[2]).get("requestState")))
+
+
+@check("mrtr.client-new-id", proves=("mrtr.retry-new-id", "tools.retry-new-id"), needs=_BOTH)
+async def new_id(client: ClientUnderTest) -> None:
+    """A request that is made again has another id."""
+    for scenario, tool in ((_STATE, "test_mrtr_echo_state"), (_ROUNDS, "ask_in_rounds")):
+        found = _calls(client, scenario, tool)
+        _again(client, scenario, tool)
+        ids = [encoded(each["id"]) for each in found]
+        if len(set(ids)) != len(ids):
+            raise Deviation(f"a new id for each request for {tool}", brief([each["id"] for each in found]))
+
+
+def _made_again(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Pairs of what was asked first, and what was asked again."""
+    for name in ("ask_all_kinds", "ask_in_rounds"):
+        first, *others = _calls(client, _ROUNDS, name)
+        _again(client, _ROUNDS, name)
+        yield from ((first, other) for other in others)
+    for method, member in (("prompts/get", "name"), ("resources/read", "uri")):
+        firsts: dict[JsonValue, JsonObject] = {}
+        for message in client.run(_ROUNDS).sent(method):
+            key = encoded(_params(message).get(member)).decode()
+            if "inputResponses" in _params(message) and key in firsts:
+                yield firsts[key], message
+            firsts.setdefault(key, message)
+
+
+@check("mrtr.client-same-params", proves=("mrtr.retry-same-params",), needs=(f"scenario:{_ROUNDS}",))
+async def same_params(client: ClientUnderTest) -> None:
+    """A request that is made again says what it said first, besides the answers."""
+    for first, again in _made_again(client):
+        before, behind = _asked(first), _asked(again)
+        if before != behind:
+            raise Deviation(f"{first['method']} with {brief(before)}", brief(behind))
+
+
+def _asked(message: JsonObject) -> JsonObject:
+    return {name: value for name, value in _params(message).items() if name not in (*_OURS, "_meta")}
+
+
+@check("meta.client-retries", proves=("meta.required-on-retries",), needs=_BOTH)
+async def meta_on_retries(client: ClientUnderTest) -> None:
+    """A request that is made again has in `_meta` what every request has."""
+    for _, again in _made_again(client):
+        meta = _params(again).get("_meta")
+        if not isinstance(meta, dict) or not {PROTOCOL_VERSION, CLIENT_CAPABILITIES} <= set(meta):
+            raise Deviation(f"{PROTOCOL_VERSION} and {CLIENT_CAPABILITIES} in _meta", brief(meta))
+
+
+@check("mrtr.client-no-cross-use", proves=("mrtr.no-cross-request-use",), needs=_BOTH)
+async def no_cross_use(client: ClientUnderTest) -> None:
+    """What one request was asked and given says nothing in another."""
+    _again(client, _STATE, "test_mrtr_echo_state")
+    for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUNDS, "ask_nothing")):
+        for message in _calls(client, scenario, tool):
+            if set(_params(message)) & set(_OURS):
+                raise Deviation(f"neither inputResponses nor requestState for {tool}", brief(message))
+
+
+@check("mrtr.client-initial", proves=("mrtr.client-no-initial-fields",))
+async def initial(client: ClientUnderTest) -> None:
+    """No request has answers or a state before a result asked for them."""
+    for evidence in client.all(told=True):
+        offered = False
+        for entry in evidence.transcript:
+            message = entry.value
+            if not isinstance(message, dict):
+                continue
+            result = message.get("result")
+            if entry.sent and isinstance(result, dict) and result.get("resultType") == "input_required":
+                offered = True
+            # What a task asks for is answered by a request of its own.
+            about_task = message.get("method") == "tasks/update"
+            if not entry.sent and not offered and not about_task and set(_params(message)) & set(_OURS):
+                raise Deviation("neither inputResponses nor requestState in a first request", brief(message))
+
+
+@check(
+    "mrtr.client-decline",
+    proves=("mrtr.decline-is-an-answer",),
+    needs=("scenario:conformance_declines",),
+)
+async def decline(client: ClientUnderTest) -> None:
+    """What the user declines is an answer, or the request is given up."""
+    response = reply_of(client, "conformance_declines", "ask_form")
+    if response is None:
+        return
+    answer = response.get("result")
+    if isinstance(answer, dict) and answer.get("action") == "accept":
+        raise NotTestable("the form was accepted")
+    wrong = flaw(answer, "ElicitResult", client.revision)
+    if wrong is not None:
+        raise Deviation('an ElicitResult with the action "decline" or "cancel"', f"{wrong} in {brief(answer)}")

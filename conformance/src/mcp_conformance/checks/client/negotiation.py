@@ -1,0 +1,263 @@
+"""How a client finds out what a server speaks, and that it stays with that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.negotiation import CODES
+from mcp_core.methods import methods, notifications
+from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, REVISIONS, between
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_LEGACY: Final = [each.name for each in LEGACY]
+_MODERN: Final = [each.name for each in MODERN]
+_HTTP: Final = frozenset({Transport.HTTP})
+_STDIO: Final = frozenset({Transport.STDIO})
+_GONE_STATUS: Final = (400, 404, 405)
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _version(message: JsonObject) -> object:
+    meta = _params(message).get("_meta")
+    return meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+
+
+# --- the version that was agreed on ------------------------------------------------------------------------------------
+
+
+@check(
+    "version.client-latest",
+    proves=("version.client-latest",),
+    transports=_HTTP | _STDIO,
+    needs=("scenario:meets-any-legacy",),
+)
+async def latest(client: ClientUnderTest) -> None:
+    """A client that may speak whatever it can offers nothing older than what it is known to speak."""
+    offers = [_params(each).get("protocolVersion") for each in client.run("meets-any-legacy").sent("initialize")]
+    if not offers:
+        raise NotApplicable("without a word on the revision the client opens no legacy connection")
+    offered = REVISIONS.get(str(offers[0]))
+    if offered is not None and offered not in between(client.revision):
+        raise Deviation(f"initialize with {client.revision}, or what is newer", brief(offers[0]))
+
+
+@check(
+    "version.client-keeps-to-it",
+    proves=("version.respect-negotiated", "version.respect-negotiated-should"),
+    revisions=("2025-03-26", "2025-06-18", "2025-11-25"),
+    transports=_HTTP | _STDIO,
+    needs=("scenario:version-older",),
+)
+async def keeps_to_it(client: ClientUnderTest) -> None:
+    """When an older version was agreed on, nothing is said that it does not have."""
+    evidence = client.run("version-older")
+    agreed = REVISIONS[str(evidence.notes["offered"])]
+    if not evidence.sent("notifications/initialized"):
+        raise NotApplicable(f"the client does not go on in {agreed}")
+    known = {**methods(agreed), **notifications(agreed)}
+    for message in evidence.messages:
+        if not isinstance(message, dict) or message.get("method") in (None, "initialize"):
+            continue
+        method = str(message["method"])
+        if method not in known:
+            raise Deviation(f"a method of {agreed}", brief(message))
+        wrong = flaw_of_params(method, message.get("params"), agreed)
+        # What is wrong in the newer version as well has nothing to do with versions.
+        if wrong is not None and flaw_of_params(method, message.get("params"), client.revision) is None:
+            raise Deviation(f"the params of {method} as {agreed} has them", wrong)
+    if not agreed.batching:
+        for entry in evidence.transcript:
+            if not entry.sent and isinstance(entry.value, list):
+                raise Deviation(f"no array in {agreed}", brief(entry.value))
+
+
+@check(
+    "version.client-picks-supported",
+    proves=("discover.client-picks-supported-version", "stdio.probe-discover-result-modern"),
+    transports=_HTTP | _STDIO,
+    needs=("scenario:meets-modern",),
+)
+async def picks_supported(client: ClientUnderTest) -> None:
+    """What follows on the result of `server/discover` is in a version that stands in it."""
+    evidence = client.run("meets-modern")
+    supported: list[JsonValue] | None = None
+    behind = 0
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        result = message.get("result")
+        listed = result.get("supportedVersions") if isinstance(result, dict) else None
+        if entry.sent and isinstance(listed, list):
+            supported = [*listed]
+        elif not entry.sent and supported is not None and "id" in message and _version(message) is not None:
+            # That each request names one is for another check.
+            behind += 1
+            if _version(message) not in supported:
+                raise Deviation(f"one of {brief(supported)}", brief(message))
+    if supported is None:
+        raise NotApplicable("the client does not ask by server/discover")
+    if not behind:
+        raise NotTestable(f"the client asked for nothing behind server/discover: {evidence.ending}")
+
+
+# --- falling back ------------------------------------------------------------------------------------------------------
+
+
+def _legacy_met(client: ClientUnderTest, name: str) -> Evidence:
+    """What a client did with a server of the legacy era, if it opens a connection to one in the plain scenario.
+
+    Raises:
+        NotApplicable: It speaks no legacy revision.
+    """
+    if not client.run("meets-legacy").sent("initialize"):
+        raise NotApplicable("the client speaks no legacy revision, or was not told how")
+    return client.run(name)
+
+
+@check(
+    "stdio.client-probe-silence",
+    proves=("stdio.probe-timeout-fallback",),
+    needs=("scenario:meets-silent", "scenario:meets-legacy"),
+)
+async def probe_silence(client: ClientUnderTest) -> None:
+    """When nobody answers `server/discover`, the client opens the connection by `initialize` after some time."""
+    evidence = _legacy_met(client, "meets-silent")
+    if not evidence.sent("server/discover"):
+        raise NotApplicable("the client does not begin by server/discover")
+    if evidence.status is None and not evidence.sent("initialize"):
+        raise NotTestable(
+            "the client still waited for an answer when it was ended: more --patience may show what it does"
+        )
+    if not evidence.sent("notifications/initialized"):
+        raise Deviation("initialize behind server/discover, without an answer to that", evidence.ending)
+
+
+@check(
+    "stdio.client-fallback-codes",
+    proves=("stdio.fallback-not-one-code",),
+    needs=("scenario:meets-legacy", *(f"scenario:meets-legacy{code}" for code in CODES)),
+)
+async def fallback_codes(client: ClientUnderTest) -> None:
+    """Whatever error of earlier revisions a server answers the probe by, the client falls back."""
+    for code in CODES:
+        evidence = _legacy_met(client, f"meets-legacy{code}")
+        if not evidence.sent("notifications/initialized"):
+            raise Deviation(f"initialize behind error {code}", evidence.ending)
+
+
+@check(
+    "compat.client-legacy-results",
+    proves=("compat.client-absent-result-type",),
+    needs=("scenario:meets-legacy", "scenario:tools_call"),
+)
+async def legacy_results(client: ClientUnderTest) -> None:
+    """The results of a legacy server, which have no type, are taken as complete."""
+    client.control()
+    evidence = _legacy_met(client, "meets-legacy")
+    if not evidence.sent("tools/list"):
+        raise NotTestable(f"the client did not list the tools: {evidence.ending}")
+    if not evidence.sent("tools/call"):
+        raise Deviation("a call of what was listed", evidence.ending)
+
+
+@check(
+    "compat.client-legacy-rules",
+    proves=("compat.legacy-behaviour-by-revision",),
+    transports=_HTTP,
+    needs=("scenario:meets-legacy",),
+)
+async def legacy_rules(client: ClientUnderTest) -> None:
+    """A client that falls back keeps the rules of what it falls back to: the session, its version, and its end."""
+    evidence = _legacy_met(client, "meets-legacy")
+    session: str | None = None
+    agreed = LATEST_LEGACY.name
+    for exchange in evidence.exchanges:
+        if session is not None and exchange.message.get("method") != "initialize":
+            if exchange.header("mcp-session-id") != session:
+                raise Deviation(f"Mcp-Session-Id {session}", str(exchange))
+            if exchange.header("mcp-protocol-version") != agreed:
+                raise Deviation(f"MCP-Protocol-Version {agreed}", str(exchange))
+        session = exchange.answered or session
+    if session is None:
+        raise NotTestable(f"no session was opened: {evidence.ending}")
+
+
+# --- the endpoints of 2024-11-05 ---------------------------------------------------------------------------------------
+
+
+def _old_server(client: ClientUnderTest) -> Evidence:
+    """What it did where Streamable HTTP is not spoken.
+
+    Raises:
+        NotApplicable: It does not want to reach such servers.
+    """
+    evidence = client.run("meets-two-endpoints")
+    if not any(each.method == "GET" for each in evidence.exchanges) and evidence.status not in (None, 0):
+        raise NotApplicable("the client does not reach servers of 2024-11-05")
+    return evidence
+
+
+@check(
+    "http-sse.client-posts-first",
+    proves=("http-sse.compat-client-post-first",),
+    transports=_HTTP,
+    needs=("scenario:meets-two-endpoints",),
+)
+async def posts_first(client: ClientUnderTest) -> None:
+    """A client that reaches servers of 2024-11-05 posts `initialize` first, as to any other."""
+    first = _old_server(client).exchanges[0]
+    accepted = first.header("accept") or ""
+    if first.method != "POST" or first.message.get("method") != "initialize":
+        raise Deviation("initialize, by POST", str(first))
+    if "application/json" not in accepted or "text/event-stream" not in accepted:
+        raise Deviation("Accept with application/json and text/event-stream", accepted or "no Accept")
+
+
+async def _falls_back(evidence: Evidence) -> None:
+    refused = [each for each in evidence.exchanges if each.method == "POST" and each.status in _GONE_STATUS]
+    if not refused:
+        raise NotTestable("nothing was refused")
+    behind = [each for each in evidence.exchanges if each.number > refused[0].number]
+    if not any(each.method == "GET" and each.target == refused[0].target for each in behind):
+        raise Deviation(f"GET {refused[0].target} behind status {refused[0].status}", evidence.ending)
+    if not evidence.sent("notifications/initialized"):
+        raise Deviation("the client to go on by the endpoint of the stream", evidence.ending)
+
+
+@check(
+    "http-sse.client-falls-back",
+    proves=("http-sse.compat-client-fallback-4xx", "http-sse.compat-client-fallback-400-404-405"),
+    transports=_HTTP,
+    needs=("scenario:meets-two-endpoints",),
+)
+async def to_two_endpoints(client: ClientUnderTest) -> None:
+    """Where `initialize` is refused by its status, the client asks for the stream, and goes on as in 2024-11-05."""
+    await _falls_back(_old_server(client))
+
+
+@check(
+    "compat.client-two-endpoints",
+    proves=("compat.http-sse-client-fallback",),
+    transports=_HTTP,
+    needs=("scenario:meets-two-endpoints-free",),
+)
+async def modern_to_two_endpoints(client: ClientUnderTest) -> None:
+    """A client of both eras that supports the endpoints of 2024-11-05 finds them behind a refused request."""
+    evidence = client.run("meets-two-endpoints-free")
+    if not any(each.method == "GET" for each in evidence.exchanges):
+        raise NotApplicable("the client does not reach servers of 2024-11-05")
+    await _falls_back(evidence)

@@ -1,0 +1,268 @@
+"""Arguments of tools that a modern client repeats in HTTP headers, and the tools that it must not use at all.
+
+Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026-07-28)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.param_headers import header_value
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_PREFIX: Final = "mcp-param-"
+_EMPTY: Final = "=?base64??="
+"""The empty string, encoded."""
+_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Region": ("region",),
+    "Priority": ("priority",),
+    "Verbose": ("verbose",),
+    "Place_City.x": ("place", "city"),
+}
+"""By header, where the argument stands: `header_scenarios.ANNOTATED` in other words."""
+_PLAIN: Final = ("Region", "Priority", "Verbose")
+_NESTED: Final = ("Place_City.x",)
+
+
+def _arguments(exchange: Exchange) -> JsonObject:
+    params = exchange.message.get("params")
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _at(arguments: JsonObject, path: tuple[str, ...]) -> JsonValue:
+    here: JsonValue = arguments
+    for name in path:
+        here = here.get(name) if isinstance(here, dict) else None
+    return here
+
+
+def _calls(client: ClientUnderTest) -> list[Exchange]:
+    """The calls of the tool with annotated parameters."""
+    evidence = client.run("http-custom-headers")
+    found = [each for each in evidence.exchanges if _named(each) == "test_custom_headers"]
+    if not found:
+        raise NotTestable("the client did not call test_custom_headers")
+    return found
+
+
+def _named(exchange: Exchange) -> str | None:
+    params = exchange.message.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
+    return name if isinstance(name, str) and exchange.message.get("method") == "tools/call" else None
+
+
+def _add(
+    id: str,
+    requirements: tuple[str, ...],
+    title: str,
+    concerns: Callable[[JsonValue], bool],
+    headers: tuple[str, ...] = _PLAIN,
+) -> None:
+    """A check that arguments of a kind are repeated as they should be."""
+
+    async def repeated(client: ClientUnderTest) -> None:
+        tried = 0
+        for exchange in _calls(client):
+            for header in headers:
+                value = _at(_arguments(exchange), _PATHS[header])
+                if not concerns(value):
+                    continue
+                tried += 1
+                wanted = header_value(value)
+                given = exchange.all(f"{_PREFIX}{header}")
+                # Nobody forbids to encode what need not be, and some carriers drop a header without a value.
+                if value == "" and given == [_EMPTY]:
+                    continue
+                if given != ([] if wanted is None else [wanted]):
+                    expected = f"Mcp-Param-{header}: {wanted!r}" if wanted is not None else f"no Mcp-Param-{header}"
+                    raise Deviation(f"{expected} for {brief(value)}", f"{given or 'none'}")
+        if not tried:
+            raise NotTestable("the client made no call with such an argument")
+
+    CLIENT_CHECKS.add(
+        id,
+        repeated,
+        title=title,
+        proves=requirements,
+        needs=("scenario:http-custom-headers",),
+        subject=Subject.EVIDENCE,
+    )
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _looks_encoded(value: JsonValue) -> bool:
+    return isinstance(value, str) and value.startswith("=?base64?") and value.endswith("?=")
+
+
+def _is_encoded(value: JsonValue) -> bool:
+    return isinstance(value, str) and header_value(value) != value and not _looks_encoded(value)
+
+
+_REPEATED: Final[tuple[tuple[str, tuple[str, ...], str, Callable[[JsonValue], bool]], ...]] = (
+    (
+        "header.client-param-string",
+        ("header.param-string-as-is",),
+        "A string of plain characters is repeated as it is, the empty one too.",
+        lambda value: isinstance(value, str) and value == header_value(value),
+    ),
+    (
+        "header.client-param-integer",
+        ("header.param-integer-decimal",),
+        "An integer is repeated in decimal digits.",
+        _is_number,
+    ),
+    (
+        "header.client-param-boolean",
+        ("header.param-boolean-lowercase",),
+        "A boolean is repeated as `true` or `false`.",
+        lambda value: isinstance(value, bool),
+    ),
+    (
+        "header.client-param-base64",
+        ("header.param-base64-unsafe", "header.base64-markers-exact"),
+        "A string that no header can have as it is is repeated in base64.",
+        _is_encoded,
+    ),
+    (
+        "header.client-param-injection",
+        ("header.param-injection-safe",),
+        "A line break in an argument makes no header of its own.",
+        lambda value: isinstance(value, str) and "\n" in value,
+    ),
+    (
+        "header.client-param-sentinel",
+        ("header.sentinel-literal-encoded",),
+        "A string that looks as if it were encoded is encoded.",
+        _looks_encoded,
+    ),
+    (
+        "header.client-param-none",
+        ("header.param-absent-omitted", "header.param-null-omitted"),
+        "An argument that is null or not there has no header.",
+        lambda value: value is None,
+    ),
+)
+
+for _row in _REPEATED:
+    _add(*_row)
+_add(
+    "header.client-param-nested",
+    ("header.param-nested-path",),
+    "An argument within an object is repeated where its own parameter is annotated.",
+    lambda value: value is not None,
+    _NESTED,
+)
+
+
+@check(
+    "header.client-param-mirrored",
+    proves=("header.param-mirrored", "header.param-feature-supported"),
+    needs=("scenario:http-custom-headers",),
+)
+async def mirrored(client: ClientUnderTest) -> None:
+    """Every argument whose parameter is annotated has a header, whatever it says."""
+    for exchange in _calls(client):
+        for header in _PLAIN:
+            value = _at(_arguments(exchange), _PATHS[header])
+            if value is not None and not exchange.all(f"{_PREFIX}{header}"):
+                raise Deviation(f"Mcp-Param-{header} for {brief(value)}", "none")
+
+
+@check(
+    "header.client-param-only-designated",
+    proves=("header.param-only-designated",),
+    needs=("scenario:http-custom-headers",),
+)
+async def only_designated(client: ClientUnderTest) -> None:
+    """No argument is repeated whose parameter is not annotated."""
+    allowed = {f"{_PREFIX}{header.lower()}" for header in _PATHS}
+    for exchange in _calls(client):
+        more = [name for name, _ in exchange.headers if name.startswith(_PREFIX) and name not in allowed]
+        if more:
+            raise Deviation("no headers but for annotated parameters", ", ".join(more))
+
+
+# --- tools that are not to be used -------------------------------------------------------------------------------------
+
+
+def _used(client: ClientUnderTest) -> set[str]:
+    """The tools that were called, if the valid one was: then it is the client's choice which ones it left out."""
+    evidence = client.run("http-invalid-tool-headers")
+    names = {name for each in evidence.exchanges if (name := _named(each)) is not None}
+    if "valid_tool" not in names:
+        raise NotTestable("the control failed: the client did not call valid_tool")
+    return names
+
+
+def _add_rejected(id: str, requirement: str, title: str, kinds: tuple[str, ...]) -> None:
+    """A check that no tool with a wrong annotation is used."""
+
+    async def rejected(client: ClientUnderTest) -> None:
+        wrong = sorted(_used(client) & {f"invalid_{kind}" for kind in kinds})
+        if wrong:
+            raise Deviation("a client that leaves the tool out", f"a call of {', '.join(wrong)}")
+
+    CLIENT_CHECKS.add(
+        id,
+        rejected,
+        title=title,
+        proves=("header.xmcp-client-rejects-invalid", requirement),
+        needs=("scenario:http-invalid-tool-headers",),
+        subject=Subject.EVIDENCE,
+    )
+
+
+_REJECTED: Final = (
+    ("empty", "empty", "No tool is used whose annotation is empty.", ("empty",)),
+    (
+        "bad-token",
+        "bad-token",
+        "No tool is used whose annotation is no name of a header.",
+        ("space", "colon", "non_ascii", "control", "slash"),
+    ),
+    ("duplicate", "duplicate", "No tool is used that has an annotation twice, be it in another case.", ("duplicate",)),
+    (
+        "non-primitive",
+        "non-primitive",
+        "No tool is used with an annotation of an object, an array or null.",
+        ("on_object", "on_array", "on_null"),
+    ),
+    ("number", "number", "No tool is used with an annotation of a number.", ("on_number",)),
+    (
+        "unreachable",
+        "unreachable",
+        "No tool is used with an annotation elsewhere than on a property of a property.",
+        ("in_items", "in_any_of"),
+    ),
+    ("non-string", "non-string", "No tool is used whose annotation is no string.", ("not_a_string",)),
+)
+
+for _id, _requirement, _title, _kinds in _REJECTED:
+    _add_rejected(f"header.client-rejects-{_id}", f"header.xmcp-client-rejects-{_requirement}", _title, _kinds)
+
+
+@check(
+    "header.client-keeps-valid",
+    proves=("header.xmcp-valid-tools-kept", "header.xmcp-valid-not-rejected"),
+    needs=("scenario:http-invalid-tool-headers", "scenario:tools_call"),
+)
+async def keeps_valid(client: ClientUnderTest) -> None:
+    """A tool whose annotations are right stays, though others of the list are left out."""
+    client.control()
+    evidence = client.run("http-invalid-tool-headers")
+    if "valid_tool" not in {_named(each) for each in evidence.exchanges}:
+        raise Deviation("a call of valid_tool", evidence.ending)

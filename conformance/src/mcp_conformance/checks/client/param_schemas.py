@@ -1,0 +1,113 @@
+"""Params: what the requests and notifications of a client say, held against the schema of their revision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import LEGACY, MODERN
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LEGACY: Final = [each.name for each in LEGACY]
+
+_META: Final[JsonObject] = {PROTOCOL_VERSION: MODERN[-1].name, CLIENT_CAPABILITIES: {}}
+"""A `_meta` that is as it should be."""
+
+_ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
+    (
+        "initialize",
+        (
+            "schema.initialize-params",
+            "schema.implementation",
+            "schema.client-capabilities",
+            "schema.client-capability-elicitation",
+            "schema.client-capability-sampling-details",
+            "schema.client-capability-tasks",
+        ),
+        "`initialize` has a protocol version, capabilities, and the name and version of the client.",
+    ),
+    ("tools/call", ("schema.call-tool-params",), "`tools/call` has a name, and arguments that are an object."),
+    ("prompts/get", ("schema.get-prompt-params",), "`prompts/get` has a name, and arguments that are strings."),
+    ("resources/read", ("schema.resource-request-params",), "`resources/read` has a URI."),
+    ("logging/setLevel", ("schema.set-level-params", "schema.logging-level"), "`logging/setLevel` has a level."),
+    ("completion/complete", ("schema.complete-params",), "`completion/complete` has a reference and an argument."),
+)
+"""The method, what its params prove, and how that reads."""
+
+
+def _said(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """Every request and notification, wherever the client was told what to speak."""
+    for evidence in client.all(told=True):
+        for message in evidence.messages:
+            # Params that are no object at all are for another check.
+            if isinstance(message, dict) and "method" in message and isinstance(message.get("params", {}), dict):
+                yield message
+
+
+def _add(method: str, requirements: tuple[str, ...], title: str) -> None:
+    async def shape(client: ClientUnderTest) -> None:
+        found = [each for each in _said(client) if each["method"] == method]
+        for message in found:
+            wrong = flaw_of_params(method, message.get("params"), client.revision)
+            if wrong is not None:
+                raise Deviation(f"the params of {method} as in the schema", wrong)
+        if not found:
+            raise NotApplicable(f"the client sent no {method}")
+
+    CLIENT_CHECKS.add(
+        f"schema.client-{method.replace('/', '-')}",
+        shape,
+        title=title,
+        proves=requirements,
+        revisions=_LEGACY,
+        subject=Subject.EVIDENCE,
+    )
+
+
+for _row in _ROWS:
+    _add(*_row)
+
+
+@check(
+    "schema.client-messages",
+    proves=("jsonrpc.schema-valid-messages",),
+    revisions=[each.name for each in MODERN],
+)
+async def messages(client: ClientUnderTest) -> None:
+    """The params of every request and notification are as the schema has them."""
+    for message in _said(client):
+        params = message.get("params")
+        if not isinstance(params, dict):
+            continue
+        meta = params.get("_meta")
+        # What stands in `_meta`, and what lacks there, is for the checks on that.
+        rest: JsonObject = {**params, "_meta": _META} if isinstance(meta, dict) else {}
+        wrong = flaw_of_params(str(message["method"]), rest, client.revision) if rest else None
+        if wrong is not None:
+            raise Deviation(f"the params of {message['method']} as in the schema", wrong)
+
+
+@check("progress.client-token", proves=("progress.token-type",))
+async def progress_token(client: ClientUnderTest) -> None:
+    """Where a request asks for progress, its token is a string or an integer."""
+    tried = 0
+    for message in _said(client):
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if isinstance(meta, dict) and PROGRESS_TOKEN in meta:
+            tried += 1
+            token = meta[PROGRESS_TOKEN]
+            if not isinstance(token, str | int) or isinstance(token, bool):
+                raise Deviation("a progressToken that is a string or an integer", brief(token))
+    if not tried:
+        raise NotApplicable("the client asks for no progress")

@@ -1,0 +1,220 @@
+"""What clients say in passing: subscriptions, log levels, arguments, and keys of `_meta`, wherever they appear."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import LEGACY, MODERN
+from mcp_core.types import LOGGING_LEVELS
+from mcp_core.types.meta import CLIENT_INFO, LOG_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LEGACY: Final = [each.name for each in LEGACY]
+_MODERN: Final = [each.name for each in MODERN]
+_LISTEN: Final = "subscriptions/listen"
+_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
+_DEFINED: Final = frozenset(
+    f"io.modelcontextprotocol/{name}"
+    for name in (
+        "protocolVersion",
+        "clientInfo",
+        "clientCapabilities",
+        "logLevel",
+        "subscriptionId",
+        "related-task",
+        "model-immediate-response",
+    )
+)
+"""Keys under the reserved prefix that the protocol and its extensions define for clients."""
+_ASKED_FOR: Final = ("inputResponses", "requestState")
+"""What a request has when it is made again."""
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
+    for evidence in client.all(told=True):
+        for message in evidence.messages:
+            meta = _params(message).get("_meta") if isinstance(message, dict) else None
+            if isinstance(meta, dict):
+                yield meta
+
+
+def _sent(client: ClientUnderTest, method: str) -> list[JsonObject]:
+    """Every request of a method. Raises `NotApplicable` when there is none."""
+    found = [each for evidence in client.all(told=True) for each in evidence.sent(method)]
+    if not found:
+        raise NotApplicable(f"the client sent no {method}")
+    return found
+
+
+@check("subscription.client-filter", proves=("subscription.filter-required", "subscription.filter-fields"))
+async def listen_filter(client: ClientUnderTest) -> None:
+    """A subscription says in `notifications` what is wanted: flags, and URIs."""
+    for message in _sent(client, _LISTEN):
+        wanted = _params(message).get("notifications")
+        wrong = flaw(wanted, "SubscriptionFilter", client.revision)
+        if wrong is not None:
+            raise Deviation("a filter as in the schema", wrong)
+
+
+def _listening(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]:
+    """What was listened to in the plain scenario, by a client that came to its end.
+
+    Raises:
+        NotApplicable: Nothing was.
+    """
+    evidence = client.control()
+    found = evidence.sent(_LISTEN)
+    if not found:
+        raise NotApplicable("the client listens to nothing")
+    return evidence, found
+
+
+@check(
+    "subscription.client-ends-stdio",
+    proves=("subscription.client-cancel-stdio",),
+    transports=frozenset({Transport.STDIO}),
+    needs=("scenario:tools_call",),
+)
+async def ends_stdio(client: ClientUnderTest) -> None:
+    """A subscription over stdio is ended by a cancellation that names it."""
+    evidence, found = _listening(client)
+    named = {encoded(_params(each).get("requestId")) for each in evidence.sent("notifications/cancelled")}
+    for message in found:
+        if encoded(message["id"]) not in named:
+            raise Deviation(f"notifications/cancelled with the requestId {brief(message['id'])}", evidence.ending)
+
+
+@check(
+    "subscription.client-ends-http",
+    proves=("subscription.client-cancel-http",),
+    transports=frozenset({Transport.HTTP}),
+    needs=("scenario:tools_call",),
+)
+async def ends_http(client: ClientUnderTest) -> None:
+    """A subscription over HTTP is ended by the end of its connection, and by nothing that is sent."""
+    evidence, _ = _listening(client)
+    for exchange in evidence.exchanges:
+        if exchange.message.get("method") == _LISTEN and not exchange.gone.is_set():
+            raise Deviation("the client to close the connection", evidence.ending)
+    for message in evidence.sent("notifications/cancelled"):
+        raise Deviation("no notifications/cancelled over HTTP", brief(message))
+
+
+@check("logging.client-level", proves=("logging.client-log-level-values",))
+async def log_level(client: ClientUnderTest) -> None:
+    """The level of log messages that a request wants is one of the eight."""
+    levels = [meta[LOG_LEVEL] for meta in _metas(client) if LOG_LEVEL in meta]
+    if not levels:
+        raise NotApplicable("the client asks for no log messages")
+    for level in levels:
+        if level not in LOGGING_LEVELS:
+            raise Deviation("one of the eight levels", brief(level))
+
+
+def _as_in_schema(client: ClientUnderTest, method: str) -> None:
+    for message in _sent(client, method):
+        # What stands in `_meta`, and what a result asked for, is for other checks.
+        said = {name: value for name, value in _params(message).items() if name not in _ASKED_FOR}
+        wrong = flaw_of_params(method, {**said, "_meta": {}}, client.revision)
+        if wrong is not None and "_meta" not in wrong:
+            raise Deviation(f"the params of {method} as in the schema", wrong)
+
+
+@check("prompts.client-arguments", proves=("prompts.arguments-strings",), revisions=_MODERN)
+async def prompt_arguments(client: ClientUnderTest) -> None:
+    """The arguments of a prompt are strings."""
+    _as_in_schema(client, "prompts/get")
+
+
+@check("tools.client-arguments", proves=("tools.call-arguments-object",), revisions=_MODERN)
+async def tool_arguments(client: ClientUnderTest) -> None:
+    """A call has a name, and arguments that are an object."""
+    _as_in_schema(client, "tools/call")
+
+
+@check("completion.client-reference", proves=("completion.ref-types",), revisions=_MODERN)
+async def completion_reference(client: ClientUnderTest) -> None:
+    """A completion has a reference to a prompt or a template, and an argument with a name and a value."""
+    _as_in_schema(client, "completion/complete")
+
+
+@check("meta.client-trace", proves=("meta.trace-context-format",))
+async def trace(client: ClientUnderTest) -> None:
+    """Where a request has a traceparent, it is one."""
+    found = [meta["traceparent"] for meta in _metas(client) if "traceparent" in meta]
+    if not found:
+        raise NotApplicable("the client sends no traceparent")
+    for value in found:
+        if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value):
+            raise Deviation("a traceparent of W3C Trace Context", brief(value))
+
+
+@check("schema.client-website", proves=("schema.implementation-website-url",))
+async def website(client: ClientUnderTest) -> None:
+    """Where a client names its website, that is a URI."""
+    infos = [meta.get(CLIENT_INFO) for meta in _metas(client)]
+    found = [info["websiteUrl"] for info in infos if isinstance(info, dict) and "websiteUrl" in info]
+    if not found:
+        raise NotApplicable("the client names no website")
+    for value in found:
+        if not isinstance(value, str) or not _URI.fullmatch(value):
+            raise Deviation("websiteUrl that is a URI", brief(value))
+
+
+@check("schema.client-cursor", proves=("schema.paginated",), revisions=_LEGACY)
+async def cursor(client: ClientUnderTest) -> None:
+    """Where a request has a cursor, that is a string: the first page is asked for without one."""
+    for evidence in client.all(told=True):
+        for message in evidence.requests:
+            if "cursor" in _params(message) and not isinstance(_params(message)["cursor"], str):
+                raise Deviation("a cursor that is a string, or none", brief(message))
+
+
+@check(
+    "meta.client-reserved",
+    proves=(
+        "meta.reserved-keys-not-redefined",
+        "meta.reserved-prefix-second-label",
+        "meta.reserved-prefix-any",
+    ),
+)
+async def reserved(client: ClientUnderTest) -> None:
+    """The prefix of the protocol has no keys that it does not define."""
+    for meta in _metas(client):
+        for key in meta:
+            prefix, slash, _ = key.partition("/")
+            labels = prefix.split(".")
+            if slash and len(labels) > 1 and labels[1] in ("modelcontextprotocol", "mcp") and key not in _DEFINED:
+                raise Deviation("no key under a reserved prefix but those that are defined", brief(key))
+
+
+@check(
+    "error.client-reserved-codes",
+    proves=("error.reserved-range-only-defined", "error.reserved-codes-meaning"),
+)
+async def reserved_codes(client: ClientUnderTest) -> None:
+    """The client sends no error with a code that the protocol keeps for itself."""
+    for evidence in client.all(told=True):
+        for message in evidence.responses:
+            error = message.get("error")
+            code = error.get("code") if isinstance(error, dict) else None
+            if isinstance(code, int) and -32099 <= code <= -32020:
+                raise Deviation("no error from -32020 to -32099", brief(message))

@@ -1,0 +1,193 @@
+"""What a client tells of its roots, and what else it declares.
+
+Spec: client/roots, basic/lifecycle#capability-negotiation
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from mcp_conformance.checks.client.declared_capabilities import capabilities, declares, error_code, refuses
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.client_request_tools import answer_of, posed, reply_of
+from mcp_core.methods import methods
+from mcp_core.revisions import LEGACY, MODERN, REVISIONS
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_ASKS: Final = "conformance_asks"
+_NEEDS: Final = (f"scenario:{_ASKS}",)
+_LEGACY: Final = [each.name for each in LEGACY]
+_MODERN: Final = [each.name for each in MODERN]
+_CHANGED: Final = "notifications/roots/list_changed"
+_EXTENSION: Final = re.compile(
+    r"[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+    r"/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+)
+
+
+@check(
+    "roots.client-undeclared-answer",
+    proves=("roots.declare-capability", "roots.capability"),
+    needs=("scenario:conformance_asks_undeclared",),
+)
+async def undeclared(client: ClientUnderTest) -> None:
+    """A client that does not declare roots tells of none."""
+    refuses(client, "conformance_asks_undeclared", "ask_roots", capability="roots", kind="ListRootsResult")
+
+
+@check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
+async def result(client: ClientUnderTest) -> None:
+    """The roots are an array of objects with a URI, and perhaps a name."""
+    answer = answer_of(client, _ASKS, "ask_roots")
+    wrong = flaw(answer, "ListRootsResult", client.revision)
+    if wrong is not None:
+        raise Deviation("a ListRootsResult", f"{wrong} in {brief(answer)}")
+
+
+def _uris(client: ClientUnderTest) -> list[str]:
+    listed = answer_of(client, _ASKS, "ask_roots").get("roots")
+    found = [each.get("uri") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    uris = [each for each in found if isinstance(each, str)]
+    if not uris:
+        raise NotTestable("the client has no roots")
+    return uris
+
+
+@check("roots.client-file", proves=("roots.uri-file-scheme", "roots.file-uri"), needs=_NEEDS)
+async def file_scheme(client: ClientUnderTest) -> None:
+    """Every root is a file: URI."""
+    for uri in _uris(client):
+        if not uri.startswith("file://"):
+            raise Deviation("a URI that begins with file://", brief(uri))
+
+
+@check("roots.client-no-traversal", proves=("roots.validate-uris",), needs=_NEEDS)
+async def no_traversal(client: ClientUnderTest) -> None:
+    """No root leads out of itself."""
+    for uri in _uris(client):
+        if ".." in unquote(urlsplit(uri).path).replace("\\", "/").split("/"):
+            raise Deviation("a path without ..", brief(uri))
+
+
+@check(
+    "roots.client-internal-error",
+    proves=("roots.internal-error",),
+    needs=("scenario:conformance_roots_fail", f"scenario:{_ASKS}"),
+)
+async def internal_error(client: ClientUnderTest) -> None:
+    """Roots that cannot be found out are answered by -32603."""
+    answer_of(client, _ASKS, "ask_roots")
+    response = reply_of(client, "conformance_roots_fail", "ask_roots")
+    if response is not None and "result" in response:
+        raise NotTestable("the client found out its roots")
+    if error_code(response) != -32603:
+        raise Deviation("error -32603", brief(response))
+
+
+@check("roots.client-list-changed", proves=("roots.list-changed",), needs=("scenario:conformance_roots_change",))
+async def list_changed(client: ClientUnderTest) -> None:
+    """A client that said that it would tells when its roots change."""
+    scenario = "conformance_roots_change"
+    if not declares(client, scenario, "roots.listChanged"):
+        raise NotApplicable("the client does not declare roots.listChanged")
+    evidence = client.run(scenario)
+    posed(evidence, "ask_roots")
+    if evidence.sent(_CHANGED):
+        return
+    told = [each.response.get("result") for each in evidence.server.asked if each.response is not None]
+    if all(each == told[0] for each in told):
+        raise NotTestable("the roots of the client do not change, or it did not call the tool again behind that")
+    raise Deviation(_CHANGED, f"other roots than before, and {evidence.ending}")
+
+
+@check("roots.client-no-list-changed", proves=("roots.no-list-changed",))
+async def no_list_changed(client: ClientUnderTest) -> None:
+    """A modern client does not tell that its roots have changed."""
+    # That it declares it is no matter: capabilities are open, and nobody asks what is not known.
+    for evidence in client.all(told=True):
+        for message in evidence.sent(_CHANGED):
+            raise Deviation("no notification that roots changed", brief(message))
+
+
+# --- capabilities ------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "capability.client-keeps-declared",
+    proves=("capability.respect-throughout",),
+    revisions=_LEGACY,
+    needs=_NEEDS,
+)
+async def keeps_declared(client: ClientUnderTest) -> None:
+    """What was declared is not refused as unknown."""
+    tried = 0
+    for name in ("ask_form", "ask_sample", "ask_roots"):
+        try:
+            response = reply_of(client, _ASKS, name)
+        except (NotApplicable, NotTestable):
+            continue
+        tried += 1
+        if error_code(response) == -32601:
+            raise Deviation(f"an answer to {name}: it was declared", brief(response))
+    if not tried:
+        raise NotApplicable("the client declares nothing that it could be asked")
+
+
+@check("capability.client-experimental", proves=("capability.experimental-object",))
+async def experimental(client: ClientUnderTest) -> None:
+    """What is experimental is an object of objects."""
+    _objects(client, "experimental")
+
+
+@check("capability.client-extensions", proves=("capability.extension-negotiation-field",))
+async def extensions(client: ClientUnderTest) -> None:
+    """Extensions stand in an object, each with an object of settings."""
+    _objects(client, "extensions")
+
+
+def _objects(client: ClientUnderTest, member: str) -> None:
+    found: list[JsonObject] = [each for each in capabilities(client) if member in each]
+    for each in found:
+        value = each[member]
+        if not isinstance(value, dict) or not all(isinstance(part, dict) for part in value.values()):
+            raise Deviation(f"{member} that maps names to objects", brief(value))
+    if not found:
+        raise NotApplicable(f"the client declares no {member}")
+
+
+@check("capability.client-extension-names", proves=("capability.extension-id-format",))
+async def extension_names(client: ClientUnderTest) -> None:
+    """The name of an extension has a prefix of labels, a slash and a name."""
+    found = 0
+    for each in capabilities(client):
+        value = each.get("extensions")
+        for name in value if isinstance(value, dict) else ():
+            found += 1
+            if not _EXTENSION.fullmatch(name):
+                raise Deviation("a name as com.example/thing", brief(name))
+    if not found:
+        raise NotApplicable("the client declares no extensions")
+
+
+@check(
+    "capability.client-extension-inactive",
+    proves=("capability.extension-not-active-by-default", "capability.extension-fallback-or-reject"),
+    revisions=_MODERN,
+    needs=("scenario:tools_call", "scenario:initialize"),
+)
+async def extension_inactive(client: ClientUnderTest) -> None:
+    """With a server that declares no extension nothing of an extension is used."""
+    for evidence in (client.control(), client.run("initialize")):
+        for message in evidence.requests:
+            # What another revision has is no extension; that it is not sent in this one is for another check.
+            known = any(message["method"] in methods(each) for each in REVISIONS.values())
+            if not known or str(message["method"]).startswith("tasks/"):
+                raise Deviation("only methods of the protocol itself", brief(message))

@@ -1,0 +1,283 @@
+"""What a client answers when its model is to say something.
+
+Spec: client/sampling
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.client.declared_capabilities import answers, declares, error_code, refuses
+from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.client_request_table import MODELS
+from mcp_conformance.scenarios.client_request_tools import answer_of, reply_of
+from mcp_core.revisions import LEGACY
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_ASKS: Final = "conformance_asks"
+_WRONG: Final = "conformance_asks_wrongly"
+_LITTLE: Final = "conformance_declares_little"
+_NEEDS: Final = (f"scenario:{_ASKS}",)
+_WITH_WRONG: Final = (f"scenario:{_WRONG}",)
+_LEGACY: Final = [each.name for each in LEGACY]
+_SAMPLES: Final = (
+    "ask_sample",
+    "ask_sample_image",
+    "ask_sample_audio",
+    "ask_sample_tools_auto",
+    "ask_sample_tools_required",
+    "ask_sample_tools_none",
+    "ask_sample_tool_results",
+)
+
+
+@check(
+    "sampling.client-undeclared",
+    proves=("sampling.declare-capability", "sampling.capability"),
+    needs=("scenario:conformance_asks_undeclared",),
+)
+async def undeclared(client: ClientUnderTest) -> None:
+    """A client that does not declare sampling does not answer as if it had."""
+    refuses(client, "conformance_asks_undeclared", "ask_sample", capability="sampling", kind="CreateMessageResult")
+
+
+@check(
+    "sampling.client-result",
+    proves=(
+        "schema.create-message-result",
+        "sampling.result-shape",
+        "schema.sampling-content-kinds-2024-11-05",
+        "schema.sampling-content-kinds-2025-03-26",
+        "schema.sampling-content-kinds-2025-11-25",
+        "schema.text-content",
+        "schema.role",
+    ),
+    needs=_NEEDS,
+)
+async def result(client: ClientUnderTest) -> None:
+    """Every answer has a role, a model, and content of the kinds of its revision."""
+    for name, answer in answers(client, _ASKS, *_SAMPLES):
+        wrong = flaw(answer, "CreateMessageResult", client.revision)
+        if wrong is not None:
+            raise Deviation(f"a CreateMessageResult for {name}", f"{wrong} in {brief(answer)}")
+
+
+@check("sampling.client-role", proves=("sampling.result-role-assistant",), needs=_NEEDS)
+async def role(client: ClientUnderTest) -> None:
+    """What the model says has the role of the assistant."""
+    for _, answer in answers(client, _ASKS, *_SAMPLES):
+        if answer.get("role") == "user":
+            raise Deviation('the role "assistant"', brief(answer))
+
+
+def _add_kind(kind: str, requirement: str) -> None:
+    async def borne(client: ClientUnderTest) -> None:
+        answer_of(client, _ASKS, "ask_sample")
+        response = reply_of(client, _ASKS, f"ask_sample_{kind}")
+        if error_code(response) in (-32602, -32600, -32601):
+            raise Deviation(f"content of type {kind} to be borne", brief(response))
+        if response is None:
+            raise Deviation(f"an answer to content of type {kind}", "none")
+
+    CLIENT_CHECKS.add(
+        f"sampling.client-bears-{kind}",
+        borne,
+        title=f"A conversation with content of type {kind} is taken as valid.",
+        proves=(requirement,),
+        revisions=_LEGACY,
+        needs=_NEEDS,
+        subject=Subject.EVIDENCE,
+    )
+
+
+_add_kind("image", "schema.image-content")
+_add_kind("audio", "schema.audio-content")
+
+
+# --- tools -------------------------------------------------------------------------------------------------------------
+
+
+def _uses(answer: JsonObject) -> list[JsonObject]:
+    """The tools that the model wants to use."""
+    content = answer.get("content")
+    blocks = content if isinstance(content, list) else [content]
+    return [each for each in blocks if isinstance(each, dict) and each.get("type") == "tool_use"]
+
+
+@check(
+    "sampling.client-undeclared-tools",
+    proves=(
+        "sampling.declare-tools",
+        "sampling.tools-without-capability-error",
+        "sampling.tools-capability",
+        "sampling.client-rejects-undeclared-tools",
+    ),
+    needs=(f"scenario:{_LITTLE}",),
+)
+async def undeclared_tools(client: ClientUnderTest) -> None:
+    """A client that did not declare sampling with tools does not sample with tools."""
+    if not declares(client, _LITTLE, "sampling"):
+        raise NotTestable("the client declares no sampling in this scenario")
+    answer_of(client, _LITTLE, "ask_sample")
+    refuses(client, _LITTLE, "ask_sample_tools_auto", capability="sampling.tools", kind="CreateMessageResult")
+    response = reply_of(client, _LITTLE, "ask_sample_tools_auto")
+    if client.revision.name in _LEGACY and error_code(response) is None:
+        raise Deviation("an error", brief(response))
+
+
+@check("sampling.client-tool-required", proves=("sampling.tool-choice-required",), needs=_NEEDS)
+async def tool_required(client: ClientUnderTest) -> None:
+    """Where the model has to use a tool, it does."""
+    answer = answer_of(client, _ASKS, "ask_sample_tools_required")
+    if not _uses(answer):
+        raise Deviation("content of type tool_use", brief(answer))
+
+
+@check("sampling.client-tool-none", proves=("sampling.tool-choice-none",), needs=_NEEDS)
+async def tool_none(client: ClientUnderTest) -> None:
+    """Where the model may use no tool, it does not."""
+    answer = answer_of(client, _ASKS, "ask_sample_tools_none")
+    if _uses(answer):
+        raise Deviation("no content of type tool_use", brief(answer))
+
+
+@check("sampling.client-tool-use", proves=("schema.tool-use-content", "sampling.tool-content-roles"), needs=_NEEDS)
+async def tool_use(client: ClientUnderTest) -> None:
+    """The use of a tool has an id, a name and an input, and comes from the assistant."""
+    found = 0
+    for name, answer in answers(client, _ASKS, *_SAMPLES):
+        for use in _uses(answer):
+            found += 1
+            wrong = flaw(use, "ToolUseContent", client.revision)
+            if wrong is not None:
+                raise Deviation(f"a tool_use for {name}", wrong)
+            if answer.get("role") != "assistant":
+                raise Deviation("a tool_use of the assistant", brief(answer))
+    if not found:
+        raise NotTestable("the model used no tool")
+
+
+def _add_loop(id: str, requirement: str, name: str, title: str) -> None:
+    """A check that a conversation which is none is refused."""
+
+    async def refused(client: ClientUnderTest) -> None:
+        answer_of(client, _WRONG, "ask_sample_tool_results")
+        refuses(client, _WRONG, name, capability="", kind="CreateMessageResult")
+        response = reply_of(client, _WRONG, name)
+        if client.revision.name in _LEGACY and error_code(response) != -32602:
+            raise Deviation("error -32602", brief(response))
+
+    CLIENT_CHECKS.add(
+        id,
+        refused,
+        title=title,
+        proves=(requirement, "sampling.client-rejects-unbalanced"),
+        needs=_WITH_WRONG,
+        subject=Subject.EVIDENCE,
+    )
+
+
+_add_loop(
+    "sampling.client-missing-result",
+    "sampling.missing-tool-result-error",
+    "ask_sample_missing_result",
+    "A conversation in which the result of a tool is missing is refused.",
+)
+_add_loop(
+    "sampling.client-mixed-result",
+    "sampling.mixed-tool-result-error",
+    "ask_sample_mixed_result",
+    "A conversation in which the result of a tool stands beside other content is refused.",
+)
+
+
+# --- what is wrong -----------------------------------------------------------------------------------------------------
+
+
+@check("sampling.client-validates", proves=("sampling.validate-content",), needs=_WITH_WRONG)
+async def validates(client: ClientUnderTest) -> None:
+    """Content that is none is not given to the model."""
+    answer_of(client, _WRONG, "ask_sample")
+    refuses(client, _WRONG, "ask_sample_odd_content", capability="", kind="CreateMessageResult")
+
+
+@check(
+    "sampling.client-invalid-params",
+    proves=("jsonrpc.invalid-params-error",),
+    revisions=_LEGACY,
+    needs=_WITH_WRONG,
+)
+async def invalid_params(client: ClientUnderTest) -> None:
+    """A request for a sample without messages is refused by -32602."""
+    answer_of(client, _WRONG, "ask_sample")
+    response = reply_of(client, _WRONG, "ask_sample_without_messages")
+    if error_code(response) != -32602:
+        raise Deviation("error -32602 for sampling/createMessage without messages", brief(response))
+
+
+@check(
+    "sampling.client-rejected",
+    proves=("sampling.rejected-error",),
+    revisions=_LEGACY,
+    needs=("scenario:conformance_declines", f"scenario:{_ASKS}"),
+)
+async def rejected(client: ClientUnderTest) -> None:
+    """A sample that the user does not want is answered by error -1."""
+    answer_of(client, _ASKS, "ask_sample")
+    response = reply_of(client, "conformance_declines", "ask_sample")
+    if response is not None and "result" in response:
+        raise NotTestable("the sample was not declined")
+    if error_code(response) != -1:
+        raise Deviation("error -1", brief(response))
+
+
+# --- models ------------------------------------------------------------------------------------------------------------
+
+
+def _add_hint(id: str, requirements: tuple[str, ...], name: str, right: str, title: str) -> None:
+    async def chosen(client: ClientUnderTest) -> None:
+        model = answer_of(client, "conformance_hints", name).get("model")
+        if model not in MODELS:
+            raise NotTestable(f"the client took {brief(model)}, which is none of the models in its context")
+        if model != right:
+            raise Deviation(f"the model {right}", brief(model))
+
+    CLIENT_CHECKS.add(
+        id,
+        chosen,
+        title=title,
+        proves=requirements,
+        revisions=_LEGACY,
+        needs=("scenario:conformance_hints",),
+        subject=Subject.EVIDENCE,
+    )
+
+
+_add_hint(
+    "sampling.client-hints-order",
+    ("sampling.hints-in-order", "sampling.respect-hints"),
+    "ask_hints_in_order",
+    "gamma-mini",
+    "Of several hints at models the first that matches counts.",
+)
+_add_hint(
+    "sampling.client-hints-substring",
+    ("sampling.hints-substring",),
+    "ask_hints_substring",
+    "beta-sonnet-20260101",
+    "A hint matches every model with it in its name.",
+)
+_add_hint(
+    "sampling.client-hints-first",
+    ("sampling.hints-before-priorities",),
+    "ask_hints_before_priorities",
+    "alpha-small-3",
+    "A hint counts for more than priorities.",
+)

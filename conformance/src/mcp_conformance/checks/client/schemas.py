@@ -1,0 +1,178 @@
+"""What a client makes of schemas: dialects, references that lead elsewhere, keywords that it has to keep.
+
+Spec: basic#json-schema-usage
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.client.declared_capabilities import answers
+from mcp_conformance.checks.client.reported_results import report, reports
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.schemas import ECHOED, SCHEMAS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS: Final = (f"scenario:{SCHEMAS}",)
+
+
+def _outcome(client: ClientUnderTest, name: str) -> str:
+    """What became of a result, of a client that validates at all.
+
+    Raises:
+        NotApplicable: It takes whatever comes.
+    """
+    if report(client, SCHEMAS, "gives_unfit", control="gives_fit").get("outcome") == "result":
+        raise NotApplicable("the client does not validate structured content")
+    return str(report(client, SCHEMAS, name, control="gives_fit").get("outcome"))
+
+
+@check(
+    "schema.client-default-dialect",
+    proves=("schema.dialect-default", "schema.default-dialect-2020-12"),
+    needs=_NEEDS,
+)
+async def default_dialect(client: ClientUnderTest) -> None:
+    """A schema that names no dialect is read as JSON Schema 2020-12."""
+    fit, unfit = _outcome(client, "gives_prefix_fit"), _outcome(client, "gives_prefix_unfit")
+    if fit != "result":
+        raise Deviation("[1, 'a'] to be taken", fit)
+    if unfit == "result":
+        raise Deviation("['a', 1] not to be taken, where prefixItems says integer, then string", unfit)
+
+
+@check(
+    "schema.client-declared-dialect",
+    proves=("schema.dialect-validate", "schema.validate-by-dialect", "schema.dialect-explicit"),
+    needs=_NEEDS,
+)
+async def declared_dialect(client: ClientUnderTest) -> None:
+    """A schema that names draft-07 is read as that, or refused."""
+    if _outcome(client, "gives_draft7_fit") != "result":
+        # It says that it does not know the dialect, as anybody may.
+        return
+    if _outcome(client, "gives_draft7_unfit") == "result":
+        raise Deviation("['a', 1] not to be taken, where items of draft-07 says integer, then string", "it was")
+    if _outcome(client, "gives_draft7_unknown_keyword") != "result":
+        raise Deviation("['a', 1] to be taken, where draft-07 has no prefixItems", "it was not")
+
+
+@check(
+    "schema.client-unknown-dialect",
+    proves=("schema.dialect-unsupported-error", "schema.unsupported-dialect-error"),
+    needs=_NEEDS,
+)
+async def unknown_dialect(client: ClientUnderTest) -> None:
+    """What has a schema in a dialect that nobody knows is not taken as if it had been validated."""
+    _rejected(client, "gives_unknown_dialect", "a dialect that nobody knows")
+
+
+@check("schema.client-unresolved", proves=("schema.unresolved-ref-rejected",), needs=_NEEDS)
+async def unresolved(client: ClientUnderTest) -> None:
+    """What has a schema whose reference leads elsewhere is not taken as if it had been validated."""
+    _rejected(client, "gives_unresolved", "a reference that is not resolved")
+
+
+def _rejected(client: ClientUnderTest, name: str, why: str) -> None:
+    # Who validates nothing at all does not come to this.
+    _outcome(client, "gives_fit")
+    called = [each.get("params") for each in client.run(SCHEMAS).sent("tools/call")]
+    if name not in reports(client, SCHEMAS) and not any(isinstance(p, dict) and p.get("name") == name for p in called):
+        # The tool was refused before it could be called.
+        return
+    if _outcome(client, name) == "result":
+        raise Deviation(f"an error, since the output schema has {why}", "the result was taken")
+
+
+@check(
+    "schema.client-keeps-keywords",
+    proves=("schema.input-keywords-preserved",),
+    needs=("scenario:json-schema-2020-12-preservation",),
+)
+async def keeps_keywords(client: ClientUnderTest) -> None:
+    """The input schema of a tool is handed on with all that it has."""
+    for message in client.run("json-schema-2020-12-preservation").sent("tools/call"):
+        params = message.get("params")
+        arguments = params.get("arguments") if isinstance(params, dict) else None
+        if isinstance(params, dict) and params.get("name") == "json_schema_echo" and isinstance(arguments, dict):
+            given = arguments.get("schema")
+            if not isinstance(given, dict) or "properties" not in given:
+                raise NotTestable("the client calls json_schema_echo by something of its own")
+            if given != ECHOED:
+                raise Deviation(brief(ECHOED), brief(given))
+            return
+    raise NotTestable("the client does not give the schema back by json_schema_echo")
+
+
+# --- annotations -------------------------------------------------------------------------------------------------------
+
+_SAMPLES: Final = ("ask_sample", "ask_sample_image", "ask_sample_audio", "ask_sample_tools_auto")
+
+
+def _annotations(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """The annotations of what models say.
+
+    Raises:
+        NotApplicable: There are none.
+    """
+    found = 0
+    for _, answer in answers(client, "conformance_asks", *_SAMPLES):
+        content = answer.get("content")
+        for block in content if isinstance(content, list) else [content]:
+            if isinstance(block, dict) and "annotations" in block:
+                found += 1
+                given = block["annotations"]
+                yield given if isinstance(given, dict) else {"audience": given}
+    if not found:
+        raise NotApplicable("the client annotates nothing")
+
+
+@check(
+    "schema.client-annotations",
+    proves=(
+        "schema.annotations",
+        "schema.annotations-last-modified",
+        "schema.annotations-audience",
+        "schema.annotations-priority",
+    ),
+    needs=("scenario:conformance_asks",),
+)
+async def annotated(client: ClientUnderTest) -> None:
+    """Where content is annotated, it is for users or assistants, and its priority is from 0 to 1."""
+    for given in _annotations(client):
+        audience, priority = given.get("audience", []), given.get("priority", 0)
+        if not isinstance(audience, list) or not set(map(str, audience)) <= {"user", "assistant"}:
+            raise Deviation('an audience of "user" and "assistant"', brief(given))
+        if not isinstance(priority, int | float) or isinstance(priority, bool) or not 0 <= priority <= 1:
+            raise Deviation("a priority from 0 to 1", brief(given))
+        if not isinstance(given.get("lastModified", ""), str):
+            raise Deviation("lastModified that is a string", brief(given))
+
+
+@check(
+    "schema.client-annotations-timestamp",
+    proves=("schema.annotations-last-modified", "schema.annotations-timestamp"),
+    needs=("scenario:conformance_asks",),
+)
+async def annotated_when(client: ClientUnderTest) -> None:
+    """Where an annotation says when content was modified last, it is a time of ISO 8601."""
+    for given in _annotations(client):
+        modified = given.get("lastModified")
+        if isinstance(modified, str) and not _is_time(modified):
+            raise Deviation("lastModified as ISO 8601 has it", brief(given))
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

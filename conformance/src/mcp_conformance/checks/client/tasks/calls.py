@@ -1,0 +1,324 @@
+"""Clients that call tools which run as tasks, in either form: when they may, and how they look after them.
+
+Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks` (2026-07-28)
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.core_tasks import CORE_COURSES
+from mcp_conformance.scenarios.task_script import ENDED, at_end, in_words, jobs_of, logs_of
+from mcp_core.types.meta import PROGRESS_TOKEN, RELATED_TASK
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_TASKS: Final = "conformance_tasks"
+_CANCEL: Final = "conformance_tasks_cancel"
+_UNDECLARED: Final = "conformance_tasks_undeclared"
+_NEEDS: Final = (f"scenario:{_TASKS}",)
+_EARLY: Final = 0.95
+"""What of a wait may be missing, for clocks that are coarse. More can only be missing if the client did not wait."""
+_OPERATIONS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
+_AUGMENTED: Final = ("tools/call",)
+"""What a client may ask to be run as a task."""
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _meta(message: JsonObject) -> JsonObject:
+    meta = _params(message).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+# --- whether a tool is called as a task (2025-11-25) -------------------------------------------------------------------
+
+
+def _calls(client: ClientUnderTest) -> list[JsonObject]:
+    """The calls by a client that begins tasks, once it knew the tools. Raises `NotApplicable` when it begins none."""
+    evidence = client.run(_TASKS)
+    requests = evidence.requests
+    known = next((index for index, each in enumerate(requests) if each["method"] == "tools/list"), None)
+    if known is None:
+        raise NotTestable(f"the client does not list the tools: {evidence.ending}")
+    calls = [each for each in requests[known:] if each["method"] == "tools/call"]
+    if not any("task" in _params(each) for each in calls):
+        raise NotApplicable("the client begins no task")
+    return calls
+
+
+def _supporting(*supports: str | None) -> set[str]:
+    return {course.name for course in CORE_COURSES if course.support in supports}
+
+
+@check("tasks.client-required-tool", proves=("tasks.client-task-if-required",), needs=_NEEDS)
+async def required_tool(client: ClientUnderTest) -> None:
+    """A tool that requires a task is called as one."""
+    for message in _calls(client):
+        if _params(message).get("name") in _supporting("required") and "task" not in _params(message):
+            raise Deviation("params.task in a call of a tool that requires it", brief(message))
+
+
+@check("tasks.client-forbidden-tool", proves=("tasks.client-no-task-if-forbidden",), needs=_NEEDS)
+async def forbidden_tool(client: ClientUnderTest) -> None:
+    """A tool that does not run as a task, or does not say so, is not called as one."""
+    for message in _calls(client):
+        if _params(message).get("name") in _supporting("forbidden", None) and "task" in _params(message):
+            raise Deviation("no params.task in a call of a tool without taskSupport", brief(message))
+
+
+@check(
+    "tasks.client-undeclared-server",
+    proves=(
+        "tasks.client-no-tool-tasks-without-capability",
+        "tasks.augment-only-declared",
+        "tasks.no-tasks-without-capability",
+    ),
+    needs=(f"scenario:{_UNDECLARED}", *_NEEDS),
+)
+async def undeclared_server(client: ClientUnderTest) -> None:
+    """No tool of a server that declares no tasks is called as one, whatever the tool says."""
+    for message in client.run(_UNDECLARED).sent("tools/call"):
+        if "task" in _params(message):
+            raise Deviation("no params.task: the server declares no tasks", brief(message))
+    _calls(client)
+
+
+@check("schema.client-task-metadata", proves=("schema.task-metadata",), needs=_NEEDS)
+async def task_metadata(client: ClientUnderTest) -> None:
+    """`params.task` of a call is an object whose ttl is an integer."""
+    for message in _calls(client):
+        if "task" in _params(message):
+            wrong = flaw(_params(message)["task"], "TaskMetadata", client.revision)
+            if wrong is not None:
+                raise Deviation("params.task as in the schema", wrong)
+
+
+@check("tasks.client-only-calls", proves=("tasks.augment-only-declared",), needs=_NEEDS)
+async def only_calls(client: ClientUnderTest) -> None:
+    """No other request than a call of a tool asks to be a task: nothing else can be declared for that."""
+    _calls(client)
+    for message in client.run(_TASKS).requests:
+        if message["method"] not in _AUGMENTED and "task" in _params(message):
+            raise Deviation(f"no params.task in {message['method']}", brief(message))
+
+
+# --- looking after a task ----------------------------------------------------------------------------------------------
+
+
+def _operations(client: ClientUnderTest, *methods: str) -> list[JsonObject]:
+    """Every request about a task, wherever the server has some.
+
+    Raises:
+        NotApplicable: There is none.
+    """
+    scenarios = (_TASKS, _CANCEL)
+    runs = [client.run(name) for name in scenarios]
+    found = [each for evidence in runs for method in methods for each in evidence.sent(method)]
+    if not found:
+        raise NotApplicable(f"the client sends no {' or '.join(methods)}")
+    return found
+
+
+@check(
+    "schema.client-task-requests",
+    proves=("schema.task-request-params", "tasks.get-request"),
+    needs=(*_NEEDS, f"scenario:{_CANCEL}"),
+)
+async def task_requests(client: ClientUnderTest) -> None:
+    """A request about a task names it by `params.taskId`, a string."""
+    for message in _operations(client, *_OPERATIONS):
+        if not isinstance(_params(message).get("taskId"), str):
+            raise Deviation("params.taskId that is a string", brief(message))
+
+
+@check(
+    "tasks.client-polls",
+    proves=("tasks.status-notification-not-relied-on", "tasks.poll-until-terminal", "tasks.poll-until-done"),
+    needs=_NEEDS,
+)
+async def polls(client: ClientUnderTest) -> None:
+    """A task that nothing is told of is looked at until it has ended."""
+    for tool, log in logs_of(client.run(_TASKS), "task_required", "task_soon"):
+        if not at_end(log):
+            raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
+
+
+@check("tasks.client-keeps-polling", proves=("tasks.keep-polling", "tasks.status-notification"), needs=_NEEDS)
+async def keeps_polling(client: ClientUnderTest) -> None:
+    """A client that was told of a task goes on looking at it, since nothing says that it is told of all."""
+    for tool, log in logs_of(client.run(_TASKS), "task_told"):
+        told = [index for index, each in enumerate(log) if each["what"] == "told"]
+        if not told and any(each["what"] == "nowhere" for each in log):
+            raise NotApplicable("the client opens no stream for what belongs to no request")
+        if not told:
+            raise NotTestable("the client did not look at the task, and so was not told of it")
+        if not at_end(log[told[0] :]):
+            raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
+
+
+@check(
+    "tasks.client-interval",
+    proves=("tasks.respect-poll-interval", "tasks.poll-interval-respected", "tasks.poll-interval-changes"),
+    needs=_NEEDS,
+)
+async def interval(client: ClientUnderTest) -> None:
+    """Between two looks at a task the client leaves the interval that the server wants, be it another one each time."""
+    pairs = 0
+    for _, log in logs_of(client.run(_TASKS), "task_required", "task_soon"):
+        looks = [each for each in log if each["what"] == "tasks/get"]
+        for before, behind in pairwise(looks):
+            wanted = before.get("interval")
+            waited = _number(behind["came"]) - _number(before["went"])
+            pairs += 1
+            if isinstance(wanted, int) and waited < wanted / 1000 * _EARLY:
+                raise Deviation(f"{wanted} milliseconds between two polls", f"{waited * 1000:.0f} milliseconds")
+    if not pairs:
+        raise NotTestable("the client looked at no task twice")
+
+
+def _number(value: JsonValue) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+@check(
+    "tasks.client-unrelated", proves=("tasks.no-related-meta-in-operations",), needs=(*_NEEDS, f"scenario:{_CANCEL}")
+)
+async def unrelated(client: ClientUnderTest) -> None:
+    """A request about a task has no related task in `_meta`."""
+    for message in _operations(client, *_OPERATIONS):
+        if RELATED_TASK in _meta(message):
+            raise Deviation(f"no {RELATED_TASK} in _meta of {message['method']}", brief(message))
+
+
+@check("tasks.client-cursors", proves=("tasks.list-cursor-opaque",), needs=_NEEDS)
+async def cursors(client: ClientUnderTest) -> None:
+    """Cursors of `tasks/list` come back as they were given."""
+    evidence = client.run(_TASKS)
+    listed = evidence.sent("tasks/list")
+    if not listed:
+        raise NotApplicable("the client does not list tasks")
+    given = evidence.notes.get("cursors")
+    known = given if isinstance(given, list) else []
+    for message in listed:
+        params = _params(message)
+        if "cursor" in params and params["cursor"] not in known:
+            raise Deviation(f"one of the cursors {brief(known)}", brief(message))
+    if not known:
+        raise NotTestable("there were too few tasks for a second page")
+
+
+@check("progress.client-task-token", proves=("progress.task-token-continues",), needs=_NEEDS)
+async def task_token(client: ClientUnderTest) -> None:
+    """The progress token of a call that runs as a task is given to nothing else before the task has ended."""
+    evidence = client.run(_TASKS)
+    jobs = jobs_of(evidence)
+    alive: dict[bytes, bytes] = {}
+    tried = 0
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        if entry.sent:
+            _forget_ended(message, alive)
+        elif PROGRESS_TOKEN in _meta(message):
+            token = encoded(_meta(message)[PROGRESS_TOKEN])
+            if token in alive.values():
+                raise Deviation("a progress token that no task has", brief(message))
+            if "task" in _params(message):
+                tried += 1
+                alive[encoded(message.get("id"))] = token
+    if not tried or not jobs:
+        raise NotApplicable("the client asks for no progress of tasks")
+
+
+def _forget_ended(message: JsonObject, alive: dict[bytes, bytes]) -> None:
+    """Takes note of what the server said: the id of a task where one began, and that it has ended."""
+    result = message.get("result")
+    if not isinstance(result, dict):
+        # What was refused has no task.
+        alive.pop(encoded(message.get("id")), None)
+        return
+    task = result.get("task")
+    call = alive.pop(encoded(message.get("id")), None)
+    if call is not None and isinstance(task, dict):
+        alive[encoded(task.get("taskId"))] = call
+    if result.get("status") in ENDED:
+        alive.pop(encoded(result.get("taskId")), None)
+    related = result.get("_meta")
+    about = related.get(RELATED_TASK) if isinstance(related, dict) else None
+    if isinstance(about, dict):
+        alive.pop(encoded(about.get("taskId")), None)
+
+
+# --- what a task asks meanwhile (2025-11-25) ---------------------------------------------------------------------------
+
+
+@check("tasks.client-input", proves=("tasks.input-required-call-result",), needs=_NEEDS)
+async def goes_for_result(client: ClientUnderTest) -> None:
+    """A client that sees the status input_required asks for the result, by which it is asked."""
+    seen = 0
+    for tool, log in logs_of(client.run(_TASKS), "task_asks", "task_asks_elsewhere"):
+        shown = [index for index, each in enumerate(log) if each.get("status") == "input_required"]
+        if shown and log[shown[0]]["what"] == "tasks/get":
+            seen += 1
+            if not any(each["what"] == "tasks/result" for each in log[shown[0] :]):
+                raise Deviation(f"tasks/result for the task of {tool}", in_words(log))
+    if not seen and client.revision.core_tasks:
+        raise NotTestable("the client did not look at the task while it waited for input")
+
+
+def _asked(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject | None]]:
+    """What a task of a tool asked, and the responses."""
+    return [(each.request, each.response) for each in evidence.server.asked if each.name.partition(" ")[0] == tool]
+
+
+@check(
+    "tasks.client-related-answer",
+    proves=("tasks.related-task-meta",),
+    needs=_NEEDS,
+)
+async def related_answer(client: ClientUnderTest) -> None:
+    """The answer to what a task asks names the task in `_meta`, as the question does."""
+    evidence = client.run(_TASKS)
+    jobs_of(evidence)
+    answers = 0
+    for tool in ("task_asks", "task_asks_elsewhere"):
+        for request, response in _asked(evidence, tool):
+            result = None if response is None else response.get("result")
+            if not isinstance(result, dict):
+                continue
+            answers += 1
+            meta = result.get("_meta")
+            related = meta.get(RELATED_TASK) if isinstance(meta, dict) else None
+            if related != _meta(request).get(RELATED_TASK):
+                raise Deviation(f"_meta with {RELATED_TASK} of the question", brief(response))
+    if not answers:
+        raise NotApplicable("the client answers nothing that a task asks")
+
+
+@check("tasks.client-any-stream", proves=("tasks.messages-any-stream",), needs=_NEEDS)
+async def any_stream(client: ClientUnderTest) -> None:
+    """What a task asks is answered on whatever stream it comes, the standing one too."""
+    evidence = client.run(_TASKS)
+    for _, log in logs_of(client.run(_TASKS), "task_asks_elsewhere"):
+        if any(each["what"] == "nowhere" for each in log):
+            raise NotApplicable("the client opens no stream for what belongs to no request")
+    control, asked = _asked(evidence, "task_asks"), _asked(evidence, "task_asks_elsewhere")
+    if not asked:
+        raise NotApplicable("the client declares nothing that it could be asked, or did not ask for the result")
+    if not control or control[0][1] is None:
+        raise NotTestable("the control failed: what came with the result was not answered")
+    if asked[0][1] is None:
+        raise Deviation("an answer to what came by the standing stream", evidence.ending)

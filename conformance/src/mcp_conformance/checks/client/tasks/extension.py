@@ -1,0 +1,239 @@
+"""Clients of the tasks of 2026-07-28: what they declare, how they answer what a task asks, and what they do not say.
+
+Spec: the extension `io.modelcontextprotocol/tasks`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.client import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.param_headers import header_value
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.extension_tasks import UNFIT_TASKS
+from mcp_conformance.scenarios.task_script import ENDED, PLAIN, jobs_of
+from mcp_core.types.meta import CLIENT_CAPABILITIES, TASKS_EXTENSION
+
+if TYPE_CHECKING:
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_TASKS: Final = "conformance_tasks"
+_UNFIT: Final = "conformance_tasks_unfit"
+_SCENARIOS: Final = (_TASKS, "conformance_tasks_cancel", _UNFIT)
+_NEEDS: Final = (f"scenario:{_TASKS}",)
+_METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
+_KINDS: Final = ("ElicitResult", "CreateMessageResult")
+_ASKS: Final = "task_asks"
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _declares(message: JsonObject) -> bool:
+    meta = _params(message).get("_meta")
+    declared = meta.get(CLIENT_CAPABILITIES) if isinstance(meta, dict) else None
+    extensions = declared.get("extensions") if isinstance(declared, dict) else None
+    return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
+
+
+def _task_ids(message: JsonObject) -> JsonValue:
+    """The tasks that a request wants to be told of; `None`: it says nothing of any."""
+    wanted = _params(message).get("notifications")
+    return wanted.get("taskIds") if isinstance(wanted, dict) else None
+
+
+def _about_tasks(client: ClientUnderTest) -> list[JsonObject]:
+    """Every request that needs the extension. Raises `NotApplicable` when there is none."""
+    found = [
+        each
+        for scenario in _SCENARIOS
+        for each in client.run(scenario).requests
+        if each["method"] in _METHODS or (each["method"] == "subscriptions/listen" and _task_ids(each) is not None)
+    ]
+    if not found:
+        raise NotApplicable("the client asks for nothing about tasks")
+    return found
+
+
+def _asking(client: ClientUnderTest) -> tuple[str, list[JsonObject]]:
+    """The task that asks for input: its id, and what happened.
+
+    Raises:
+        NotApplicable: The client begins no task, or declares nothing that it could be asked.
+        NotTestable: It did not call the tool, or did not look at it.
+    """
+    jobs = jobs_of(client.run(_TASKS))
+    found = [(id, log) for id, (tool, log) in jobs.items() if tool == _ASKS]
+    if not found:
+        raise NotTestable(f"the client begins no task of {_ASKS}: {client.run(_TASKS).ending}")
+    id, log = found[0]
+    if not any(each.get("status") == "input_required" for each in log):
+        if any(each.get("status") in ENDED for each in log):
+            raise NotApplicable("the client declares nothing that it could be asked")
+        raise NotTestable("the client did not look at the task until it asked for input")
+    return id, log
+
+
+def _keys(entry: JsonObject) -> list[str]:
+    keys = entry.get("keys")
+    return [str(each) for each in keys] if isinstance(keys, list) else []
+
+
+# --- what is said ------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "tasks.client-declares",
+    proves=("tasks.client-declares-per-request",),
+    needs=tuple(f"scenario:{each}" for each in _SCENARIOS),
+)
+async def declares(client: ClientUnderTest) -> None:
+    """Each request that needs the extension declares it."""
+    for message in _about_tasks(client):
+        if not _declares(message):
+            raise Deviation(f"extensions with {TASKS_EXTENSION} in {CLIENT_CAPABILITIES}", brief(message))
+
+
+@check("tasks.client-mcp-name", proves=("tasks.mcp-name-header",), needs=_NEEDS)
+async def mcp_name(client: ClientUnderTest) -> None:
+    """A request about a task repeats its method in `Mcp-Method`, and its taskId in `Mcp-Name`."""
+    found = [each for each in client.run(_TASKS).exchanges if each.message.get("method") in _METHODS]
+    for exchange in found:
+        name = header_value(_params(exchange.message).get("taskId"))
+        for header, wanted in (("mcp-name", name), ("mcp-method", exchange.message["method"])):
+            if exchange.all(header) != [wanted]:
+                raise Deviation(f"{header} {wanted!r}", f"{exchange} with {exchange.all(header)}")
+    if not found:
+        raise NotApplicable("the client asks for nothing about tasks")
+
+
+@check("tasks.client-reserved", proves=("tasks.reserved-names",))
+async def reserved(client: ClientUnderTest) -> None:
+    """What is named as things of the extension are is one of them."""
+    for evidence in client.all(told=True):
+        for message in evidence.messages:
+            method = str(message.get("method", "")) if isinstance(message, dict) else ""
+            if method.startswith(("tasks/", "notifications/tasks")) and method not in _METHODS:
+                raise Deviation(f"no other method of tasks than {', '.join(_METHODS)}", brief(message))
+
+
+@check("tasks.client-listen", proves=("tasks.listen-filter",), needs=_NEEDS)
+async def listen(client: ClientUnderTest) -> None:
+    """A client that wants to be told of tasks names them in `notifications.taskIds`."""
+    evidence = client.run(_TASKS)
+    known = jobs_of(evidence)
+    found = [each for each in evidence.sent("subscriptions/listen") if _task_ids(each) is not None]
+    for message in found:
+        ids = _task_ids(message)
+        if not isinstance(ids, list) or not all(isinstance(each, str) and each in known for each in ids):
+            raise Deviation("taskIds that is an array with ids of tasks", brief(message))
+    if not found:
+        raise NotApplicable("the client does not want to be told of tasks")
+
+
+# --- results that are tasks --------------------------------------------------------------------------------------------
+
+
+@check("tasks.client-both-results", proves=("tasks.client-handles-both", "tasks.server-decides"), needs=_NEEDS)
+async def both_results(client: ClientUnderTest) -> None:
+    """A client that declares the extension takes a result as ever, and a task, of which it goes on to the end."""
+    evidence = client.run(_TASKS)
+    jobs = jobs_of(evidence)
+    called = [_params(each).get("name") for each in evidence.sent("tools/call")]
+    if PLAIN.name in called and called[-1] == PLAIN.name and evidence.status != 0:
+        raise Deviation(f"the client to go on behind the result of {PLAIN.name}", evidence.ending)
+    for tool, log in jobs.values():
+        if tool == "task_soon" and not any(each["what"] in ("tasks/get", "tasks/cancel") for each in log):
+            raise Deviation(f"the client to look at the task of {tool}", evidence.ending)
+
+
+@check(
+    "tasks.client-unfit",
+    proves=("tasks.client-unsupported-request-invalid",),
+    needs=(f"scenario:{_UNFIT}", *_NEEDS),
+)
+async def unfit(client: ClientUnderTest) -> None:
+    """A task in answer to anything else than a call of a tool is no answer: it is not looked at."""
+    jobs_of(client.run(_TASKS))
+    evidence = client.run(_UNFIT)
+    if not evidence.notes.get("unfit"):
+        raise NotTestable(f"the client got no prompt and read no resource: {evidence.ending}")
+    for method in _METHODS:
+        for message in evidence.sent(method):
+            if _params(message).get("taskId") in UNFIT_TASKS.values():
+                raise Deviation("nothing about a task that cannot be one", brief(message))
+
+
+# --- what a task asks --------------------------------------------------------------------------------------------------
+
+
+@check("tasks.client-inputs", proves=("tasks.client-inspects-inputs", "tasks.client-fulfils-inputs"), needs=_NEEDS)
+async def inputs(client: ClientUnderTest) -> None:
+    """What a task asks is answered by `tasks/update`, all of it; or the task is cancelled."""
+    _, log = _asking(client)
+    wanted = {key for each in log if each["what"] == "tasks/get" for key in _keys(each)}
+    given = {key for each in log if each["what"] == "tasks/update" for key in _keys(each)}
+    if not wanted <= given and not any(each["what"] == "tasks/cancel" for each in log):
+        raise Deviation(f"tasks/update with {', '.join(sorted(wanted))}", brief([*sorted(given)]))
+
+
+@check("tasks.client-update", proves=("tasks.update-request",), needs=_NEEDS)
+async def update(client: ClientUnderTest) -> None:
+    """`tasks/update` has a taskId, and in `inputResponses` bare results by their keys."""
+    _asking(client)
+    found = client.run(_TASKS).sent("tasks/update")
+    for message in found:
+        params = _params(message)
+        responses = params.get("inputResponses")
+        if not isinstance(params.get("taskId"), str) or not isinstance(responses, dict):
+            raise Deviation("a taskId, and inputResponses that is an object", brief(message))
+        for response in responses.values():
+            if all(flaw(response, kind, client.revision) is not None for kind in _KINDS):
+                raise Deviation(f"a bare {' or '.join(_KINDS)}", brief(response))
+    if not found:
+        raise NotTestable("the client answers nothing")
+
+
+@check("tasks.client-update-keys", proves=("tasks.update-keys-outstanding",), needs=_NEEDS)
+async def update_keys(client: ClientUnderTest) -> None:
+    """Each key of `tasks/update` is one of what the task asked when it was looked at last."""
+    _, log = _asking(client)
+    shown: set[str] = set()
+    updates = 0
+    for each in log:
+        if each["what"] == "tasks/get":
+            shown = set(_keys(each))
+        elif each["what"] == "tasks/update":
+            updates += 1
+            if not set(_keys(each)) <= shown:
+                raise Deviation(f"none but the keys {', '.join(sorted(shown))}", brief([*_keys(each)]))
+    if not updates:
+        raise NotTestable("the client answers nothing")
+
+
+@check("tasks.client-answers-once", proves=("tasks.client-no-double-answer",), needs=_NEEDS)
+async def answers_once(client: ClientUnderTest) -> None:
+    """What a task asks is answered once, even if it is still shown behind that."""
+    _, log = _asking(client)
+    given = [key for each in log if each["what"] == "tasks/update" for key in _keys(each)]
+    if len(set(given)) != len(given):
+        raise Deviation("one answer to each key", brief([*given]))
+    if not given:
+        raise NotTestable("the client answers nothing")
+
+
+@check("tasks.client-observes-on", proves=("tasks.client-continues-observing",), needs=_NEEDS)
+async def observes_on(client: ClientUnderTest) -> None:
+    """When it has answered, the client goes on looking at the task until it has ended."""
+    _, log = _asking(client)
+    updates = [index for index, each in enumerate(log) if each["what"] == "tasks/update"]
+    if not updates:
+        raise NotTestable("the client answers nothing")
+    behind = log[updates[-1] :]
+    if not any(each["what"] == "tasks/cancel" or each.get("status") in ENDED for each in behind):
+        raise Deviation("tasks/get until the task has ended", brief([str(each["what"]) for each in behind]))

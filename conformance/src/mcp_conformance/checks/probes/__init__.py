@@ -1,0 +1,1 @@
+"""Requests and readings that the checks of servers share."""

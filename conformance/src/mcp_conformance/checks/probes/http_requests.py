@@ -1,0 +1,295 @@
+"""What the checks of HTTP have in common: raw requests, their headers, and what came back for them."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.drivers.server.http_peer import HttpPeer
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.transcript import strict_json
+from mcp_core.revisions import REVISIONS, Era
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.wire.http_client import Endpoint, HttpAnswer
+    from mcp_core.framing.sse import Event
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = [
+    "ACCEPT_STREAM",
+    "EVIL",
+    "Headers",
+    "Streamed",
+    "control",
+    "error_code",
+    "error_id",
+    "http_peer",
+    "probe",
+    "progress_call",
+    "read_stream",
+    "require",
+    "require_credentials",
+    "require_local",
+    "serves_legacy",
+    "session",
+    "shown",
+    "succeeded",
+    "with_credentials",
+    "with_header",
+    "without",
+]
+
+Headers = list[tuple[str, str]]
+
+_CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
+
+ACCEPT_STREAM = ("Accept", "text/event-stream")
+EVIL = "evil.example"
+"""A name that nobody can own."""
+
+
+def http_peer(server: ServerUnderTest) -> HttpPeer:
+    """The connection of the check."""
+    if not isinstance(server.peer, HttpPeer):
+        raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
+    return server.peer
+
+
+@asynccontextmanager
+async def session(server: ServerUnderTest, *, revision: str | None = None) -> AsyncIterator[HttpPeer]:
+    """A connection of one's own, without a standing stream."""
+    async with server.open(handshake=False, revision=None if revision is None else REVISIONS[revision]) as peer:
+        if not isinstance(peer, HttpPeer):
+            raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
+        await peer.shake_hands()
+        yield peer
+
+
+def probe(peer: HttpPeer) -> JsonObject:
+    """A request that every server answers by a result."""
+    return peer.message("ping" if peer.revision.era is Era.LEGACY else "server/discover")
+
+
+def without(headers: Sequence[tuple[str, str]], *names: str) -> Headers:
+    """Headers without some."""
+    gone = {name.lower() for name in names}
+    return [(name, value) for name, value in headers if name.lower() not in gone]
+
+
+def with_header(headers: Sequence[tuple[str, str]], name: str, value: str) -> Headers:
+    """Headers with one that is put in the place of those of its name."""
+    return [*without(headers, name), (name, value)]
+
+
+def shown(answer: HttpAnswer) -> str:
+    """An answer, short enough for a sentence."""
+    body = answer.body[:200].decode("utf-8", "backslashreplace")
+    return f"HTTP {answer.status}, {answer.media_type or 'no content type'}{', ' if body else ''}{body}"
+
+
+def _message(answer: HttpAnswer) -> JsonObject:
+    try:
+        value: JsonValue = strict_json(answer.body)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+def error_code(answer: HttpAnswer) -> JsonValue:
+    """The code of the error in the body; `None` where there is none."""
+    error = _message(answer).get("error")
+    return error.get("code") if isinstance(error, dict) else None
+
+
+def error_id(answer: HttpAnswer) -> JsonValue:
+    """The id of the message in the body."""
+    return _message(answer).get("id")
+
+
+def succeeded(answer: HttpAnswer) -> bool:
+    """Whether it is 2xx, and no error stands in its body."""
+    return 200 <= answer.status < 300 and error_code(answer) is None
+
+
+def require(answer: HttpAnswer, statuses: Collection[int], what: str, *, code: int | None = None) -> None:
+    """Holds an answer against what it has to be.
+
+    Args:
+        answer: It.
+        statuses: One of these.
+        what: For what.
+        code: The code of the error in its body; `None`: whatever.
+
+    Raises:
+        Deviation: It is not that.
+    """
+    wanted = f"HTTP {brief([*sorted(statuses)])[1:-1]}" if len(statuses) < 10 else f"HTTP {min(statuses)} or above"
+    if answer.status not in statuses or (code is not None and error_code(answer) != code):
+        raise Deviation(f"{wanted}{'' if code is None else f' with error {code}'} for {what}", shown(answer))
+
+
+async def control(peer: HttpPeer, message: JsonObject | None = None) -> JsonObject:
+    """Sends a request as it should be; what is sent next differs from it in one thing.
+
+    Raises:
+        NotTestable: It does not succeed.
+    """
+    request = probe(peer) if message is None else message
+    try:
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+    except Deviation as deviation:
+        raise NotTestable(f"the control failed: {deviation}") from deviation
+    if not succeeded(answer):
+        raise NotTestable(f"the control failed: {shown(answer)}")
+    return {**request, "id": peer.next_id()}
+
+
+def progress_call(server: ServerUnderTest, peer: HttpPeer, token: str) -> JsonObject:
+    """A call that tells its progress by a token.
+
+    Raises:
+        NotTestable: There is no tool for it.
+    """
+    name, arguments = server.tool("test_tool_with_progress")
+    return peer.message("tools/call", {"name": name, "arguments": arguments, "_meta": {"progressToken": token}})
+
+
+@attrs.frozen(kw_only=True)
+class Streamed:
+    """An answer that is a stream."""
+
+    headers: tuple[tuple[str, str], ...]
+    """Its headers, names in lower case."""
+    events: tuple[Event, ...]
+    """What came in it."""
+    ended: bool
+    """Whether it ended, as HTTP ends an answer."""
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        """The messages in it; those of an array one by one."""
+        found: list[JsonObject] = []
+        for event in self.events:
+            try:
+                value = strict_json(event.data) if event.data else None
+            except ValueError:
+                continue
+            found += [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+        return found
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its events."""
+        return [event.id for event in self.events if event.id]
+
+
+async def read_stream(
+    peer: HttpPeer, message: JsonObject | None, *, last_event_id: str | None = None, deviant: str = ""
+) -> Streamed:
+    """Reads a stream to its end: the answer to a request, or to a GET.
+
+    Raises:
+        NotApplicable: The answer is no stream.
+        Deviation: There is none.
+    """
+    events: list[Event] = []
+    ended = False
+    if message is None:
+        headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+    else:
+        headers = peer.headers(message)
+    if last_event_id is not None:
+        headers.append(("Last-Event-ID", last_event_id))
+    body = None if message is None else encoded(message)
+    method = "GET" if message is None else "POST"
+    found: tuple[tuple[str, str], ...] = ()
+    with trio.move_on_after(peer.settings.patience):
+        try:
+            async with peer.endpoint.exchange(peer.transcript, method, headers, body, deviant=deviant) as exchange:
+                found = exchange.headers
+                if exchange.media_type != "text/event-stream" or exchange.status != 200:
+                    raise NotApplicable(f"{method} is answered by HTTP {exchange.status}, and by no stream")
+                while (event := await exchange.next_event()) is not None:
+                    events.append(event)
+                    if event.data:
+                        peer.transcript.message(event.data, sent=False)
+                ended = True
+        except HttpEnded as broken:
+            peer.transcript.note(f"the stream broke: {broken}")
+            if not found:
+                raise Deviation(f"an answer to {method}", str(broken)) from broken
+    if not found:
+        raise Deviation(f"an answer to {method}", f"nothing within {peer.settings.patience:g} seconds")
+    return Streamed(headers=found, events=tuple(events), ended=ended)
+
+
+async def serves_legacy(server: ServerUnderTest, revision: str) -> bool:
+    """Whether the server also speaks a revision with `initialize`."""
+    try:
+        async with session(server, revision=revision):
+            return True
+    except Deviation:
+        return False
+
+
+async def require_local(endpoint: Endpoint) -> None:
+    """Holds when a server at a name of this machine cannot be reached at an address that others can reach.
+
+    Raises:
+        Deviation: It can.
+        NotApplicable: It is at no name of this machine.
+        NotTestable: There is no such address.
+    """
+    if endpoint.host != "localhost" and not _is_loopback(endpoint.host):
+        raise NotApplicable(f"{endpoint.host} is no name of this machine")
+    address = _outward()
+    if address is None:
+        raise NotTestable("this machine has no address but that of itself")
+    try:
+        stream = await trio.open_tcp_stream(address, endpoint.port)
+    except OSError:
+        return
+    await trio.aclose_forcefully(stream)
+    raise Deviation("the server to listen at addresses of this machine alone", f"it listens at {address} too")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _outward() -> str | None:
+    """An address at which others reach this machine. Nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
+        try:
+            probing.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address: str = probing.getsockname()[0]
+    return None if _is_loopback(address) else address
+
+
+def require_credentials(settings: Settings) -> None:
+    """Raises `NotApplicable` when the suite was given no credentials for the server."""
+    if not any(name.lower() in _CREDENTIALS for name, _ in settings.headers):
+        raise NotApplicable("there are no credentials: the server is tried without")
+
+
+async def with_credentials(peer: HttpPeer) -> JsonObject:
+    """As `control`, where there are credentials."""
+    require_credentials(peer.settings)
+    return await control(peer)

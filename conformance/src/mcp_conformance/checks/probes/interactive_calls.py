@@ -1,0 +1,192 @@
+"""A call whose tool asks the client on its way: by requests, or in rounds, as the revision has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.model.verdict import Deviation
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.server.peer import Reply, ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["REPLIES", "Conversation", "Question", "converse", "questions_of", "retried"]
+
+_ROUNDS: Final = 60
+"""How often a server may ask again."""
+_CONTENT: Final[JsonObject] = {"type": "text", "text": "A text."}
+
+
+def _fill_in(params: JsonObject) -> JsonObject:
+    """Accepts a form, with something that fits in each field."""
+    if params.get("mode") == "url":
+        return {"action": "accept"}
+    schema = params.get("requestedSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    fields = properties if isinstance(properties, dict) else {}
+    return {"action": "accept", "content": {name: _value(field) for name, field in fields.items()}}
+
+
+def _value(field: JsonValue) -> JsonValue:
+    if not isinstance(field, dict):
+        return "text"
+    kind = field.get("type")
+    if kind == "array":
+        return [_choice(field.get("items"))]
+    if "enum" in field or "oneOf" in field:
+        return _choice(field)
+    if kind in ("integer", "number"):
+        return field.get("minimum", 1)
+    texts: JsonObject = {"email": "test@example.com", "uri": "https://example.com/", "date": "2026-01-01"}
+    known = texts | {"date-time": "2026-01-01T00:00:00Z"}
+    return True if kind == "boolean" else known.get(str(field.get("format")), "text")
+
+
+def _choice(field: JsonValue) -> JsonValue:
+    if not isinstance(field, dict):
+        return "text"
+    enum = field.get("enum")
+    if isinstance(enum, list) and enum:
+        return enum[0]
+    titled = field.get("oneOf", field.get("anyOf"))
+    first = titled[0] if isinstance(titled, list) and titled else None
+    return first.get("const") if isinstance(first, dict) else "text"
+
+
+REPLIES: Final[Mapping[str, Reply]] = {
+    "elicitation/create": _fill_in,
+    "sampling/createMessage": lambda _: {"role": "assistant", "content": _CONTENT, "model": "test-model"},
+    "roots/list": lambda _: {"roots": [{"uri": "file:///test/root"}]},
+}
+"""What is answered unless a check says otherwise."""
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """What the server asked."""
+
+    key: str
+    """Its key or id."""
+    method: str
+    """What."""
+    params: JsonObject
+    """Its params."""
+    whole: JsonObject
+    """As it was on the wire."""
+
+
+@attrs.frozen(kw_only=True)
+class Conversation:
+    """A call from its beginning to its end."""
+
+    rounds: tuple[Answer, ...]
+    """The answers to the calls; in the revisions with requests there is one."""
+    questions: tuple[Question, ...]
+    """What was asked on the way, in order."""
+
+    @property
+    def answer(self) -> Answer:
+        """The last answer."""
+        return self.rounds[-1]
+
+    def asked(self, method: str) -> list[Question]:
+        """What was asked of one method."""
+        return [each for each in self.questions if each.method == method]
+
+
+def _params(whole: JsonObject) -> JsonObject:
+    params = whole.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def questions_of(answer: Answer) -> list[Question]:
+    """What a result asks for; nothing, when it is another result."""
+    result = answer.message.get("result")
+    asked = result.get("inputRequests") if isinstance(result, dict) else None
+    return [
+        Question(key=key, method=str(each.get("method")), params=_params(each), whole=each)
+        for key, each in (asked.items() if isinstance(asked, dict) else ())
+        if isinstance(each, dict)
+    ]
+
+
+def retried(params: JsonObject, answer: Answer, responses: JsonObject) -> JsonObject:
+    """The params of the next round."""
+    again = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+    again["inputResponses"] = responses
+    state = answer.result().get("requestState")
+    return again if state is None else {**again, "requestState": state}
+
+
+async def converse(
+    server: ServerUnderTest,
+    fixture: str,
+    arguments: JsonObject | None = None,
+    *,
+    replies: Mapping[str, Reply] = REPLIES,
+    peer: ServerPeer | None = None,
+    deviant: str = "",
+) -> Conversation:
+    """Calls a tool, and answers what it asks.
+
+    Args:
+        server: The server.
+        fixture: The tool.
+        arguments: What it is called with.
+        replies: What is answered, by method; what is asked besides gets an error, or no answer.
+        peer: The connection; `None`: that of the check.
+        deviant: Which rule the replies break on purpose.
+
+    Raises:
+        NotTestable: The server does not have the tool.
+        Deviation: It asks for ever.
+    """
+    name, given = server.tool(fixture, arguments)
+    spoken = peer or server.peer
+    params: JsonObject = {"name": name, "arguments": given}
+    if spoken.revision.era is Era.LEGACY:
+        return await _by_requests(spoken, params, replies, deviant)
+    return await _in_rounds(spoken, params, replies, deviant)
+
+
+async def _in_rounds(peer: ServerPeer, params: JsonObject, replies: Mapping[str, Reply], deviant: str) -> Conversation:
+    rounds: list[Answer] = []
+    questions: list[Question] = []
+    for _ in range(_ROUNDS):
+        rounds.append(await peer.request("tools/call", params, deviant=deviant if rounds else ""))
+        result = rounds[-1].message.get("result")
+        if not isinstance(result, dict) or result.get("resultType") != "input_required":
+            return Conversation(rounds=tuple(rounds), questions=tuple(questions))
+        now = questions_of(rounds[-1])
+        questions += now
+        responses: JsonObject = {each.key: replies[each.method](each.params) for each in now if each.method in replies}
+        params = retried(params, rounds[-1], responses)
+    raise Deviation(f"an end of the questions within {_ROUNDS} rounds", str(rounds[-1]))
+
+
+async def _by_requests(
+    peer: ServerPeer, params: JsonObject, replies: Mapping[str, Reply], deviant: str
+) -> Conversation:
+    before = dict(peer.replies)
+    since = len(peer.inbox)
+    peer.replies.clear()
+    peer.replies.update({"ping": lambda _: {}, **replies})
+    peer.deviance = deviant
+    try:
+        answer = await peer.request("tools/call", params)
+    finally:
+        peer.deviance = ""
+        peer.replies.clear()
+        peer.replies.update(before)
+    asked = [each for each in peer.inbox[since:] if "id" in each and each.get("method") in REPLIES]
+    questions = [
+        Question(key=str(each["id"]), method=str(each["method"]), params=_params(each), whole=each) for each in asked
+    ]
+    return Conversation(rounds=(answer,), questions=tuple(questions))

@@ -1,0 +1,78 @@
+"""What went over the wire, put together again: which answer belongs to which request, and what the server said besides."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from mcp_conformance.wire.transcript import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.transcript import Entry, Transcript
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["answered", "asked", "key_of", "notified", "objects"]
+
+
+def key_of(id: JsonValue) -> str:
+    """An id, such that 1, "1" and 1.0 differ."""
+    return json.dumps(id)
+
+
+def objects(entry: Entry) -> Iterator[JsonObject]:
+    """The messages of one entry."""
+    if entry.kind is Kind.MESSAGE:
+        for each in entry.value if isinstance(entry.value, list) else [entry.value]:
+            if isinstance(each, dict):
+                yield each
+
+
+def answered(server: ServerUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Each request of the suite that kept the rules, with its response."""
+    for transcript in server.evidence:
+        yield from _answered(transcript)
+
+
+def _answered(transcript: Transcript) -> Iterator[tuple[JsonObject, JsonObject]]:
+    waiting: dict[str, JsonObject] = {}
+    for entry in transcript:
+        for message in objects(entry):
+            if entry.sent and "method" in message and "id" in message and not entry.deviant:
+                waiting[key_of(message["id"])] = message
+            elif not entry.sent and "method" not in message:
+                request = waiting.pop(key_of(message.get("id")), None)
+                if request is not None:
+                    yield request, message
+
+
+def notified(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
+    """The params of each notification of a method that the server sent."""
+    for transcript in server.evidence:
+        for message in transcript.messages(sent=False):
+            if isinstance(message, dict) and message.get("method") == method and "id" not in message:
+                params = message.get("params")
+                yield params if isinstance(params, dict) else {}
+
+
+def asked(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
+    """The params of each question of a method that the server put: by a request, or in a result that requires input."""
+    for transcript in server.evidence:
+        for message in transcript.messages(sent=False):
+            if isinstance(message, dict):
+                for question in [message] if "id" in message else []:
+                    if question.get("method") == method:
+                        params = question.get("params")
+                        yield params if isinstance(params, dict) else {}
+                yield from _in_result(message, method)
+
+
+def _in_result(message: JsonObject, method: str) -> Iterator[JsonObject]:
+    result = message.get("result")
+    requests = result.get("inputRequests") if isinstance(result, dict) else None
+    for question in requests.values() if isinstance(requests, dict) else ():
+        if isinstance(question, dict) and question.get("method") == method:
+            params = question.get("params")
+            yield params if isinstance(params, dict) else {}

@@ -1,0 +1,137 @@
+"""Listening: `subscriptions/listen` for a block, and what is heard."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.checks.probes.message_pairs import key_of
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.types.meta import SUBSCRIPTION_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["ACKNOWLEDGED", "LISTEN", "Heard", "is_tagged", "listening", "tag_of"]
+
+LISTEN: Final = "subscriptions/listen"
+"""The request."""
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+"""What comes first."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Heard:
+    """One subscription, as far as it was heard."""
+
+    id: JsonValue
+    """The id of the request."""
+    peer: ServerPeer
+    """The connection."""
+    since: int
+    """How much had come before it."""
+    answer: Answer | None = None
+    """What it was answered by; `None` while it goes on."""
+    failed: Deviation | None = None
+    """What became of it instead."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has an answer, or failed."""
+        return self.answer is not None or self.failed is not None
+
+    def is_mine(self, message: JsonObject) -> bool:
+        """Whether a notification has the id of this subscription."""
+        return key_of(tag_of(message)) == key_of(self.id)
+
+    def is_of_another(self, message: JsonObject) -> bool:
+        """Whether it has the id of another subscription of the connection: that such a one goes on is another matter."""
+        return not self.is_mine(message) and is_tagged(self.peer, message)
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        """All notifications that came since it began, of this one or not."""
+        return self.peer.inbox[self.since :]
+
+    def mine(self, method: str | None = None) -> list[JsonObject]:
+        """Its notifications, of one method or all."""
+        return [each for each in self.messages if self.is_mine(each) and method in (None, each.get("method"))]
+
+    async def wait(self, method: str, *, count: int = 1) -> list[JsonObject]:
+        """Waits for notifications.
+
+        Raises:
+            Deviation: They did not come.
+        """
+        await self.until(lambda: len(self.mine(method)) >= count, f"{method} on the stream of {LISTEN}")
+        return self.mine(method)
+
+    async def until(self, true: Callable[[], object], what: str) -> None:
+        """Waits until something is true that follows from what is heard.
+
+        Raises:
+            Deviation: It is not in time, or not before the end of the subscription.
+        """
+        await self.peer.until(lambda: bool(true()) or self.ended, what)
+        if not true():
+            raise Deviation(what, str(self.answer or self.failed))
+
+    async def acknowledged(self) -> JsonObject:
+        """Waits for the first thing that is to come; gives the filter that is acknowledged."""
+        params = (await self.wait(ACKNOWLEDGED))[0].get("params")
+        found = params.get("notifications") if isinstance(params, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+def tag_of(message: JsonObject) -> JsonValue:
+    """The id of the subscription that a notification belongs to; "no tag" where it has none."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta.get(SUBSCRIPTION_ID, "no tag") if isinstance(meta, dict) else "no tag"
+
+
+def is_tagged(peer: ServerPeer, message: JsonObject) -> bool:
+    """Whether a notification has the id of a subscription that this connection has, or had."""
+    sent = peer.transcript.messages(sent=True)
+    listens = [each for each in sent if isinstance(each, dict) and each.get("method") == LISTEN]
+    return key_of(tag_of(message)) in {key_of(each.get("id")) for each in listens}
+
+
+@asynccontextmanager
+async def listening(peer: ServerPeer, wanted: JsonObject, *, id: JsonValue = None) -> AsyncIterator[Heard]:
+    """Listens for a block, and cancels at its end.
+
+    Args:
+        peer: The connection.
+        wanted: The filter.
+        id: The id of the request; `None`: the next one.
+    """
+    message = peer.message(LISTEN, {"notifications": wanted}, id=id)
+    heard = Heard(id=message["id"], peer=peer, since=len(peer.inbox))
+
+    async def listen() -> None:
+        try:
+            heard.answer = await peer.exchange(message)
+        except Deviation as deviation:
+            heard.failed = deviation
+        peer.wake()
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(listen)
+        await trio.lowlevel.checkpoint()
+        try:
+            yield heard
+        finally:
+            nursery.cancel_scope.cancel()
+            if peer.transport is Transport.STDIO and not heard.ended:
+                with trio.CancelScope(shield=True):
+                    await peer.notify("notifications/cancelled", {"requestId": message["id"]})

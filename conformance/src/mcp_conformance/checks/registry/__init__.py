@@ -1,0 +1,1 @@
+"""Where the checks of each side are kept."""

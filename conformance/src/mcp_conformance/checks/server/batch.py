@@ -1,0 +1,162 @@
+"""Batches: several messages in an array, in 2025-03-26 and nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_peer import HttpPeer, messages_of
+from mcp_conformance.drivers.server.peer import encoded, within
+from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Kind
+from mcp_core.revisions import REVISIONS, Era
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+# Legacy revisions say what clients may send, and nothing of a server that bears more: JSON-RPC itself has batches.
+_WITHOUT: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.MODERN)
+_NOTICE: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+_REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
+
+
+async def _say(peer: ServerPeer, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
+    """Sends a batch; the responses that come for it, when there are as many as expected or no more come."""
+    if isinstance(peer, HttpPeer):
+        answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)
+        found = messages_of(answer)
+    else:
+        known = len(peer.strays)
+        await peer.post(batch, deviant=deviant)
+        found = []
+        async with within(peer.settings.patience, f"{answers} responses to a batch"):
+            while len(peer.strays) - known < answers and not _ended(peer):
+                await peer.fence()
+        # Whatever else was to come for it came before this answer.
+        await peer.fence()
+        found = peer.strays[known:]
+    return [each for each in found if "method" not in each]
+
+
+def _ended(peer: ServerPeer) -> bool:
+    return isinstance(peer, StdioPeer) and peer.ended
+
+
+def _ping(peer: ServerPeer, id: str) -> JsonObject:
+    return peer.message("ping", id=id)
+
+
+@check(
+    "batch.requests",
+    proves=("batch.receive", "batch.responses-match-requests", "batch.stdio", "batch.http-requests-response"),
+    subject=Subject.RECOVERING,
+)
+async def requests(server: ServerUnderTest) -> None:
+    """Each request of a batch is answered once, and a notification in it is not."""
+    peer = server.peer
+    await peer.fence()
+    answers = await _say(peer, [_ping(peer, "first"), _NOTICE, _ping(peer, "second")], 2)
+    if sorted(str(each.get("id")) for each in answers) != ["first", "second"]:
+        raise Deviation("one response for 'first' and one for 'second'", brief(list(answers)))
+    for each in answers:
+        if "result" not in each:
+            raise Deviation("a result for each request", brief(each))
+
+
+@check("batch.one", proves=("batch.receive",), subject=Subject.RECOVERING)
+async def one(server: ServerUnderTest) -> None:
+    """A batch may have a single request."""
+    answers = await _say(server.peer, [_ping(server.peer, "alone")], 1)
+    if [each.get("id") for each in answers] != ["alone"]:
+        raise Deviation("one response for 'alone'", brief(list(answers)))
+
+
+@check("batch.element-kinds", proves=("batch.element-kinds",), subject=Subject.EVIDENCE)
+async def element_kinds(server: ServerUnderTest) -> None:
+    """An array of the server holds responses alone, or requests and notifications alone."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            if not entry.sent and entry.kind is Kind.MESSAGE and isinstance(entry.value, list):
+                kinds = {isinstance(each, dict) and "method" in each for each in entry.value}
+                if len(kinds) != 1:
+                    raise Deviation("an array of messages of one kind", brief(entry.value))
+
+
+@check("batch.empty", proves=("batch.empty-array",), subject=Subject.CONNECTION)
+async def empty(server: ServerUnderTest) -> None:
+    """An empty array is answered by one error -32600, which is no array; over HTTP by a 4xx status."""
+    peer = server.peer
+    await peer.fence()
+    if isinstance(peer, HttpPeer):
+        answer = await peer.send(b"[]", headers=peer.headers([]), deviant="an empty array")
+        if not 400 <= answer.status < 500:
+            raise Deviation("HTTP 4xx for an empty array", f"HTTP {answer.status}: {answer.body[:200]!r}")
+        return
+    refused = await peer.malformed(b"[]", deviant="an empty array")
+    if refused is None:
+        await peer.fence()
+        raise NotApplicable("nothing was said, and no error of this revision could be: each has the id of a request")
+    refused.error(-32600, what="an empty array")
+    arrays = [entry for entry in peer.transcript if not entry.sent and isinstance(entry.value, list)]
+    if arrays:
+        raise Deviation("one error, and no array", str(arrays[0]))
+
+
+@check("batch.http-202", proves=("batch.http-202",), subject=Subject.RECOVERING)
+async def http_202(server: ServerUnderTest) -> None:
+    """A batch without requests is answered by HTTP 202 without a body."""
+    peer = server.peer
+    if not isinstance(peer, HttpPeer):
+        raise TypeError("the requirement is one of HTTP")
+    for batch, deviant in (([_NOTICE, _NOTICE], ""), ([_REPLY], "a response that nobody asked for")):
+        answer = await peer.send(encoded(list(batch)), headers=peer.headers(list(batch)), deviant=deviant)
+        if answer.status != 202 or answer.body:
+            raise Deviation("HTTP 202 without a body", f"HTTP {answer.status}: {answer.body[:200]!r}")
+
+
+@check(
+    "batch.refused",
+    proves=("jsonrpc.invalid-request-code",),
+    revisions=_WITHOUT,
+    transports=(Transport.STDIO, Transport.HTTP),
+    subject=Subject.RECOVERING,
+)
+async def refused(server: ServerUnderTest) -> None:
+    """An array of messages is refused, and nothing in it is answered by a result."""
+    peer = server.peer
+    await peer.fence()
+    batch: list[JsonValue] = [peer.message("tools/list", id="in a batch")]
+    if isinstance(peer, HttpPeer):
+        answer = await peer.send(encoded(batch), headers=peer.headers(batch[0]), deviant="a batch")
+        answers = messages_of(answer)
+        if not 400 <= answer.status < 500:
+            raise Deviation("HTTP 4xx for a batch", f"HTTP {answer.status}: {answer.body[:200]!r}")
+    else:
+        refusal = await peer.malformed(encoded(batch), deviant="a batch")
+        if refusal is None:
+            raise Deviation("error -32600 for a batch", "no error at all")
+        refusal.error(-32600, what="a batch")
+        answers = peer.strays
+    for each in answers:
+        if member(each, "result") is not None:
+            raise Deviation("no result for what stands in a batch", brief(each))
+    await peer.fence()
+
+
+@check(
+    "stdio.no-batch",
+    proves=("stdio.no-batch", "stdio.individual-messages"),
+    subject=Subject.EVIDENCE,
+)
+async def no_batch(server: ServerUnderTest) -> None:
+    """No line of the server is an array."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            if not entry.sent and isinstance(entry.value, list):
+                raise Deviation("one message in each line", str(entry))

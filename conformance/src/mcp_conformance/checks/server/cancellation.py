@@ -1,0 +1,223 @@
+"""Cancellation, and pings: what keeps a connection in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
+from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.revisions import REVISIONS, Era
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_CANCELLED: Final = "notifications/cancelled"
+_PROGRESS: Final = "notifications/progress"
+_SLOW: Final = "conformance_slow"
+_BETWEEN: Final = "test_tool_with_progress"
+_NEEDS: Final = ("capability:tools",)
+_LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
+_MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
+
+
+@check("ping.empty-result", proves=("ping.respond",))
+async def ping(server: ServerUnderTest) -> None:
+    """A ping is answered by an empty result."""
+    result = (await server.peer.request("ping")).result()
+    if set(result) - {"_meta"}:
+        raise Deviation("an empty result", brief(result))
+
+
+# --- a call that is cancelled on its way -----------------------------------------------------------------------------
+
+
+async def _cancelled(server: ServerUnderTest) -> tuple[int, int, int]:
+    """Cancels a slow call.
+
+    Returns:
+        How much progress of it had come after a fence behind the cancellation, how much after a while of other work,
+        and how many answers to it came.
+    """
+    if server.revision.era is Era.MODERN and server.transport is Transport.HTTP:
+        raise NotApplicable("closing the stream cancels, so that nothing more could come on it")
+    name, arguments = server.tool(_SLOW)
+    peer = server.peer
+    token = f"conformance-slow-{peer.next_id()}"
+    params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
+    message = peer.message("tools/call", params)
+
+    async def call() -> None:
+        try:
+            await peer.exchange(message)
+        except Deviation:
+            return  # no answer is what is wanted
+
+    def progress() -> int:
+        return sum(1 for each in peer.inbox if each.get("method") == _PROGRESS and _token(each) == token)
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(call)
+        await peer.until(lambda: progress() > 0, f"progress of {_SLOW}")
+        await peer.notify(_CANCELLED, {"requestId": message["id"], "reason": "a check"})
+        await peer.fence()
+        at_once = progress()
+        other, given = server.tool(_BETWEEN)
+        for _ in range(2):
+            await peer.request("tools/call", {"name": other, "arguments": given})
+        later = progress()
+        nursery.cancel_scope.cancel()
+    answers = sum(
+        1
+        for entry in peer.transcript
+        for each in objects(entry)
+        if not entry.sent and "method" not in each and key_of(each.get("id")) == key_of(message["id"])
+    )
+    return at_once, later, answers
+
+
+def _token(message: JsonObject) -> object:
+    params = message.get("params")
+    return params.get("progressToken") if isinstance(params, dict) else None
+
+
+@check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=Subject.CONNECTION)
+async def stops(server: ServerUnderTest) -> None:
+    """A call that is cancelled goes on no further."""
+
+    async def more() -> str | None:
+        at_once, later, _ = await _cancelled(server)
+        return f"{later - at_once} more" if later > at_once else None
+
+    if (told := await each_time(more)) is not None:
+        raise Deviation("no more progress of a call that was cancelled", told)
+
+
+@check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=Subject.CONNECTION)
+async def no_answer(server: ServerUnderTest) -> None:
+    """A call that is cancelled is not answered."""
+
+    async def answered() -> str | None:
+        _, _, answers = await _cancelled(server)
+        return f"{answers} of them" if answers else None
+
+    if (told := await each_time(answered)) is not None:
+        raise Deviation("no answer to a call that was cancelled", told)
+
+
+# --- cancellations of nothing ----------------------------------------------------------------------------------------
+
+
+async def _harmless(server: ServerUnderTest, params: JsonObject, deviant: str) -> None:
+    peer = server.peer
+    since = len(peer.strays)
+    await peer.notify(_CANCELLED, params, deviant=deviant)
+    await peer.fence()
+    if len(peer.strays) > since:
+        raise Deviation("nothing, for a cancellation of nothing", brief(peer.strays[since]))
+
+
+_MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"requestId": None, "reason": 7})
+
+
+@check(
+    "cancellation.of-the-past",
+    proves=("cancellation.races", "cancellation.race-tolerated"),
+    subject=Subject.RECOVERING,
+    transports=(Transport.STDIO,),
+)
+async def of_the_past(server: ServerUnderTest) -> None:
+    """A cancellation that comes after the answer does no harm."""
+    answer = await server.peer.fence()
+    await _harmless(server, {"requestId": answer.message.get("id")}, "")
+
+
+@check(
+    "cancellation.of-the-past-over-http",
+    proves=("cancellation.races",),
+    subject=Subject.RECOVERING,
+    transports=(Transport.HTTP, Transport.HTTP_SSE),
+)
+async def of_the_past_over_http(server: ServerUnderTest) -> None:
+    """A cancellation that comes after the answer does no harm, over HTTP."""
+    await of_the_past(server)
+
+
+@check(
+    "cancellation.of-the-unknown",
+    proves=("cancellation.invalid-ignored", "cancellation.unknown-id-ignored"),
+    subject=Subject.RECOVERING,
+    transports=(Transport.STDIO,),
+)
+async def of_the_unknown(server: ServerUnderTest) -> None:
+    """A cancellation of a request that never was is ignored."""
+    await _harmless(server, {"requestId": "conformance-never-sent"}, "a cancellation of nothing")
+
+
+@check(
+    "cancellation.malformed",
+    proves=("cancellation.invalid-ignored", "cancellation.malformed-ignored"),
+    subject=Subject.RECOVERING,
+    transports=(Transport.STDIO,),
+)
+async def malformed(server: ServerUnderTest) -> None:
+    """A cancellation that is malformed is ignored."""
+    for params in _MALFORMED:
+        await _harmless(server, params, "a malformed cancellation")
+
+
+# --- cancellations by the server -------------------------------------------------------------------------------------
+
+
+@check(
+    "cancellation.of-own-requests",
+    proves=("cancellation.same-direction", "cancellation.request-id-given"),
+    subject=Subject.EVIDENCE,
+    revisions=_LEGACY,
+)
+async def of_own_requests(server: ServerUnderTest) -> None:
+    """The server cancels only what it asked itself. That the answer is on its way already it cannot know."""
+    seen = 0
+    for transcript in server.evidence:
+        asked: set[str] = set()
+        for entry in transcript:
+            for each in objects(entry):
+                if not entry.sent and "method" in each and "id" in each:
+                    asked.add(key_of(each["id"]))
+                elif not entry.sent and each.get("method") == _CANCELLED:
+                    seen += 1
+                    params = each.get("params")
+                    id = params.get("requestId") if isinstance(params, dict) else None
+                    if key_of(id) not in asked:
+                        raise Deviation("the id of a request of the server", brief(each))
+    if not seen:
+        raise NotTestable("the server cancelled nothing")
+
+
+@check(
+    "cancellation.by-server",
+    proves=(
+        "cancellation.server-only-for-listen",
+        "cancellation.server-references-listen",
+        "cancellation.request-id-required",
+    ),
+    subject=Subject.EVIDENCE,
+    revisions=_MODERN,
+)
+async def by_server(server: ServerUnderTest) -> None:
+    """The server cancels nothing but what it was asked to listen for."""
+    listening = {
+        key_of(each["id"])
+        for transcript in server.evidence
+        for entry in transcript
+        for each in objects(entry)
+        if entry.sent and each.get("method") == "subscriptions/listen"
+    }
+    for params in notified(server, _CANCELLED):
+        if key_of(params.get("requestId")) not in listening:
+            raise Deviation("the id of a subscriptions/listen", brief(params))

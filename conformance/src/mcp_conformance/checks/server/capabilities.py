@@ -1,0 +1,236 @@
+"""Capabilities: what is declared is served, what is not is not, and what a client lacks is not asked of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.schema_check import VALID, look
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.settings import ALL_CAPABILITIES
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import R2025_03_26, between
+from mcp_core.types.meta import CLIENT_CAPABILITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+_GATED: Final[Mapping[str, tuple[str, JsonObject]]] = {
+    "tools": ("tools/list", {}),
+    "resources": ("resources/list", {}),
+    "prompts": ("prompts/list", {}),
+    "completions": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "none"}, "argument": {"name": "none", "value": ""}},
+    ),
+    "logging": ("logging/setLevel", {"level": "info"}),
+}
+"""A request that stands for each feature."""
+
+_ASKED: Final[Mapping[str, str]] = {
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+    "elicitation/create": "elicitation",
+}
+_CHANGES: Final[Mapping[str, str]] = {
+    f"notifications/{feature}/list_changed": f"{feature}.listChanged" for feature in ("tools", "resources", "prompts")
+}
+_LABEL: Final = r"[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_EXTENSION: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def _gates(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
+    for feature, (method, params) in _GATED.items():
+        # Completion had no capability in the first revision; the log level is no request in the modern one.
+        known = revision in between(R2025_03_26) if feature == "completions" else True
+        if known and (feature != "logging" or revision.session_log_level):
+            yield feature, method, params
+
+
+@check(
+    "capability.undeclared-not-served",
+    proves=(
+        "capability.advertise-implemented",
+        "capability.server-declares-implemented",
+        "capability.unadvertised-method-not-found",
+    ),
+)
+async def undeclared_not_served(server: ServerUnderTest) -> None:
+    """A feature that the server does not declare is not there: its method is answered by -32601."""
+    missing = [gate for gate in _gates(server.revision) if not server.survey.has(gate[0])]
+    if not missing:
+        raise NotApplicable("the server declares every feature that there is")
+    for feature, method, params in missing:
+        answer = await server.peer.request(method, params)
+        answer.error(-32601, what=f"{method} of a server that does not declare {feature}")
+
+
+@check(
+    "capability.declared-served",
+    proves=("capability.respect-throughout", "capability.server-declares-implemented"),
+)
+async def declared_served(server: ServerUnderTest) -> None:
+    """A feature that the server declares is there, also when the connection is older."""
+    for feature, method, params in _gates(server.revision):
+        if server.survey.has(feature):
+            answer = await server.peer.request(method, params)
+            if answer.is_error and answer.error().get("code") == -32601:
+                raise Deviation(f"{method} to be served, as {feature} is declared", str(answer))
+
+
+@check(
+    "capability.bare-client",
+    proves=("jsonrpc.optional-components", "jsonrpc.components-optional", "capability.empty-object-no-optional"),
+)
+async def bare_client(server: ServerUnderTest) -> None:
+    """A client that declares no capability at all is served."""
+    async with server.share(capabilities={}) as peer:
+        (await peer.fence()).result()
+        for feature, method, params in _gates(server.revision):
+            if server.survey.has(feature) and feature != "completions":
+                (await peer.request(method, params)).result()
+
+
+@check(
+    "capability.unknown",
+    proves=("capability.open-set", "capability.unknown-tolerated"),
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
+    subject=Subject.PROCESS,
+)
+async def unknown(server: ServerUnderTest) -> None:
+    """A client may declare capabilities that the server does not know."""
+    declared: JsonObject = {
+        **ALL_CAPABILITIES,
+        "conformanceUnknown": {"deep": [1, None]},
+        "experimental": {"com.example/conformance": {}},
+    }
+    async with server.open(capabilities=declared) as peer:
+        (await peer.fence()).result()
+
+
+@check(
+    "capability.undeclared-not-asked",
+    proves=(
+        "capability.only-negotiated",
+        "capability.only-negotiated-should",
+        "capability.client-not-relied-undeclared",
+    ),
+)
+async def undeclared_not_asked(server: ServerUnderTest) -> None:
+    """A client that did not declare sampling, roots or elicitation is not asked for them."""
+    calls = [
+        server.tool("test_sampling", {"prompt": "Say yes."}),
+        server.tool("test_elicitation", {"message": "Who are you?"}),
+    ]
+    async with server.share(capabilities={}) as peer:
+        for name, arguments in calls:
+            answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
+            asked = member(answer.message, "result", "inputRequests")
+            for request in (*peer.inbox, *(asked.values() if isinstance(asked, dict) else ())):
+                if member(request, "method") in _ASKED:
+                    raise Deviation("nothing to be asked of a client without capabilities", brief(request))
+
+
+@check(
+    "capability.list-changed-declared",
+    proves=("capability.only-negotiated", "capability.only-negotiated-should"),
+    subject=Subject.EVIDENCE,
+)
+async def list_changed_declared(server: ServerUnderTest) -> None:
+    """That a list has changed is told only by a server that declares listChanged for it."""
+    for message in Seen(server.evidence).spoken:
+        needed = _CHANGES.get(str(message.get("method")))
+        if needed is not None and not server.survey.has(needed):
+            raise Deviation(f"no such notification of a server that does not declare {needed}", brief(message))
+
+
+async def _without_sampling(server: ServerUnderTest, peer: ServerPeer) -> Answer:
+    name, arguments = server.tool("test_missing_capability")
+    call: JsonObject = {"name": name, "arguments": arguments}
+    control = await peer.request("tools/call", call)
+    if control.is_error:
+        raise Deviation("no error for a client that has the capability", str(control))
+    return await peer.request("tools/call", {**call, "_meta": {CLIENT_CAPABILITIES: {}}})
+
+
+@check(
+    "capability.missing-required",
+    proves=("capability.missing-required-error", "capability.missing-required-data"),
+)
+async def missing_required(server: ServerUnderTest) -> None:
+    """What needs a capability that the client lacks is refused with -32021, which names it as an object."""
+    answer = await _without_sampling(server, server.peer)
+    error = answer.error(-32021, what="a capability that the client lacks")
+    if not isinstance(member(error, "data", "requiredCapabilities", "sampling"), dict):
+        raise Deviation("data.requiredCapabilities with an object for sampling", str(answer))
+
+
+look(
+    "capability.experimental",
+    "experimental maps names to objects.",
+    "capability.experimental-object",
+    "schema.server-capabilities",
+    at=lambda seen: seen.having(seen.capabilities(), "experimental"),
+    by=lambda value, _: (
+        None
+        if isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
+        else "it is no map of objects"
+    ),
+    what="experimental",
+)
+
+
+def _extensions(value: JsonValue, _: Revision) -> str | None:
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        return "it is no map of objects"
+    return None
+
+
+look(
+    "capability.extensions",
+    "extensions maps identifiers to settings, which are objects.",
+    "capability.extension-negotiation-field",
+    VALID,
+    at=lambda seen: seen.having(seen.capabilities(), "extensions"),
+    by=_extensions,
+    what="extensions",
+)
+look(
+    "capability.extension-id",
+    "The identifier of an extension is a prefix of labels, a slash and a name.",
+    "capability.extension-id-format",
+    at=lambda seen: (
+        name for each in seen.having(seen.capabilities(), "extensions") if isinstance(each, dict) for name in each
+    ),
+    by=lambda value, _: None if _EXTENSION.fullmatch(str(value)) else "it is no such identifier",
+    what="extension",
+)
+
+# --- what a revision does not have yet -------------------------------------------------------------------------------
+
+# Requests and notifications that a revision lacks have checks of their own: schema.server-requests, schema.server-notifications.
+# Members that it lacks are no matter: its schemas are open, and a client ignores what it does not know.
+
+
+@check(
+    "version.respect-negotiated",
+    proves=("version.respect-negotiated", "version.respect-negotiated-should"),
+    subject=Subject.EVIDENCE,
+)
+async def respect_negotiated(server: ServerUnderTest) -> None:
+    """The server answers by no kind of result that the negotiated version lacks: a question, or a task in its place."""
+    for each in Seen(server.evidence).exchanges:
+        result = each.result if isinstance(each.result, dict) else {}
+        if "inputRequests" in result or result.get("resultType") in ("input_required", "task"):
+            raise Deviation("no result that only 2026-07-28 has", brief(result))
+        if each.method == "tools/call" and isinstance(result.get("task"), dict) and not server.revision.core_tasks:
+            raise Deviation("no task, which only 2025-11-25 has", brief(result))

@@ -1,0 +1,131 @@
+"""Changes: what a legacy client is told of lists and resources that change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.message_pairs import notified
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_UPDATED: Final = "notifications/resources/updated"
+_WATCHED: Final = "test://watched-resource"
+_OTHER: Final = "test://static-text"
+_LISTS: Final = {
+    "tools": "test_trigger_tool_change",
+    "prompts": "test_trigger_prompt_change",
+    "resources": "conformance_change_resources",
+}
+"""The tool that changes a list, by the capability of the list."""
+_SUBSCRIBE: Final = ("capability:tools", "capability:resources.subscribe")
+
+
+def _register() -> None:
+    for kind, fixture in _LISTS.items():
+
+        async def run(server: ServerUnderTest, *, kind: str = kind, fixture: str = fixture) -> None:
+            method = f"notifications/{kind}/list_changed"
+            before = _count(server, method)
+            (await server.call(fixture)).result()
+            await _until(server, method, before)
+
+        SERVER_CHECKS.add(
+            f"{kind}.list-changed",
+            run,
+            title=f"When the list of {kind} changes, the client is told.",
+            proves=(f"{kind}.list-changed",),
+            needs=("capability:tools", f"capability:{kind}.listChanged"),
+        )
+
+
+_register()
+
+
+def _count(server: ServerUnderTest, method: str) -> int:
+    return sum(1 for each in server.peer.inbox if each.get("method") == method)
+
+
+async def _until(server: ServerUnderTest, method: str, before: int) -> None:
+    """Waits until there is one more.
+
+    Raises:
+        Deviation: There is none.
+    """
+    await server.peer.until(lambda: _count(server, method) > before, method)
+
+
+async def _touch(server: ServerUnderTest, uri: str) -> None:
+    (await server.call("conformance_touch_resource", {"uri": uri})).result()
+
+
+def _uris(server: ServerUnderTest, since: int) -> list[object]:
+    found: list[object] = []
+    for each in server.peer.inbox[since:]:
+        params = each.get("params")
+        if each.get("method") == _UPDATED:
+            found.append(params.get("uri") if isinstance(params, dict) else None)
+    return found
+
+
+async def _subscribe(server: ServerUnderTest, verb: str = "subscribe") -> JsonObject:
+    uri = _watched(server)
+    return (await server.peer.request(f"resources/{verb}", {"uri": uri})).result()
+
+
+def _watched(server: ServerUnderTest) -> str:
+    return server.require("resources", _WATCHED)
+
+
+@check(
+    "resources.updated",
+    proves=("resources.subscription-updates",),
+    needs=_SUBSCRIBE,
+    subject=Subject.CONNECTION,
+)
+async def updated(server: ServerUnderTest) -> None:
+    """Who subscribed to a resource is told that it changed."""
+    if set(result := await _subscribe(server)) - {"_meta"}:
+        raise Deviation("an empty result of resources/subscribe", brief(result))
+    await _touch(server, _watched(server))
+    await _until(server, _UPDATED, 0)
+
+
+@check(
+    "resources.updated-only-if-subscribed",
+    proves=("resources.updated-only-if-subscribed",),
+    needs=_SUBSCRIBE,
+    subject=Subject.CONNECTION,
+)
+async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
+    """Who did not subscribe, or no longer does, is told nothing of a resource."""
+    await _subscribe(server)
+    await _touch(server, server.require("resources", _OTHER))
+    await _touch(server, _watched(server))
+    # What was told of the other resource would have come before this.
+    await _until(server, _UPDATED, 0)
+    if server.require("resources", _OTHER) in _uris(server, 0):
+        raise Deviation(f"nothing of {_OTHER}, as nobody subscribed to it", str(_uris(server, 0)))
+    await _subscribe(server, "unsubscribe")
+    await server.peer.fence()
+    since = len(server.peer.inbox)
+    await _touch(server, _watched(server))
+    for _ in range(2):
+        await server.peer.fence()
+    if _uris(server, since):
+        raise Deviation("nothing after resources/unsubscribe", str(_uris(server, since)))
+
+
+@check("resources.updated-needs-capability", proves=("resources.updated-needs-capability",), subject=Subject.EVIDENCE)
+async def updated_needs_capability(server: ServerUnderTest) -> None:
+    """Only a server that declares resources.subscribe tells of resources that changed."""
+    seen = list(notified(server, _UPDATED))
+    if not seen:
+        raise NotTestable("the server told of no resource that changed")
+    if not server.survey.has("resources.subscribe"):
+        raise Deviation("the capability resources.subscribe, as changes are told of", brief(seen[0]))

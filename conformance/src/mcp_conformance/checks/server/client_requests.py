@@ -1,0 +1,271 @@
+"""What the server asks of the client: nothing that the client did not declare, and in the shape that it has to have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.checks.probes.interactive_calls import Conversation, Question
+    from mcp_conformance.drivers.server.peer import Reply
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_NEEDS: Final = ("capability:tools",)
+_ROOTS: Final = "test_input_required_result_list_roots"
+_SAMPLES: Final = "conformance_sample_with_tools"
+_WITH_TOOLS: Final[JsonObject] = {"sampling": {"tools": {}}}
+_LOOPS: Final = 40
+"""How often the model of the suite calls a tool."""
+
+
+async def _asked(
+    server: ServerUnderTest,
+    fixture: str,
+    method: str,
+    *,
+    arguments: JsonObject | None = None,
+    replies: Mapping[str, Reply] = REPLIES,
+) -> list[Question]:
+    """What a tool asks.
+
+    Raises:
+        NotTestable: Nothing.
+    """
+    found = (await converse(server, fixture, arguments, replies=replies)).asked(method)
+    if not found:
+        raise NotTestable(f"the control failed: {fixture} asks for no {method}")
+    return found
+
+
+async def _with(
+    server: ServerUnderTest, capabilities: JsonObject, fixture: str, replies: Mapping[str, Reply] = REPLIES
+) -> Conversation:
+    """Calls a tool as a client with other capabilities."""
+    server.tool(fixture)
+    async with server.share(capabilities=capabilities, evident=True) as peer:
+        return await converse(server, fixture, replies=replies, peer=peer)
+
+
+def _objects(value: JsonValue) -> list[JsonObject]:
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+
+
+# --- roots -----------------------------------------------------------------------------------------------------------
+
+
+@check("roots.request-shape", proves=("roots.request-shape",), needs=_NEEDS)
+async def roots_request_shape(server: ServerUnderTest) -> None:
+    """Who asks for the roots says nothing but that."""
+    for each in await _asked(server, _ROOTS, "roots/list"):
+        if set(each.whole) - {"method", "params"} or set(each.params) - {"_meta"}:
+            raise Deviation('{"method": "roots/list"}', brief(each.whole))
+
+
+@check(
+    "roots.not-without-capability",
+    proves=("roots.server-check-capability", "roots.server-checks-capability"),
+    needs=_NEEDS,
+)
+async def roots_not_without_capability(server: ServerUnderTest) -> None:
+    """A client that does not declare roots is not asked for them."""
+    if not (await _with(server, {"roots": {}}, _ROOTS)).asked("roots/list"):
+        raise NotTestable(f"the control failed: {_ROOTS} asks for no roots")
+    found = (await _with(server, {}, _ROOTS)).asked("roots/list")
+    if found:
+        raise Deviation("nothing to be asked of a client without roots", brief(found[0].whole))
+
+
+# --- sampling --------------------------------------------------------------------------------------------------------
+
+
+@check("sampling.shape", proves=("sampling.request-shape", "sampling.message-shape"), needs=_NEEDS)
+async def sampling_shape(server: ServerUnderTest) -> None:
+    """A sampling has messages, each with role and content, and maxTokens."""
+    for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
+        wrong = flaw(each.params, "CreateMessageRequestParams", server.revision)
+        if wrong is not None:
+            raise Deviation("params of sampling/createMessage", wrong)
+
+
+@check(
+    "sampling.no-context",
+    proves=(
+        "sampling.avoid-include-context",
+        "sampling.include-context-needs-capability",
+        "sampling.include-context-deprecated",
+    ),
+    needs=_NEEDS,
+)
+async def no_context(server: ServerUnderTest) -> None:
+    """A sampling does not ask for the context of servers, by a client that does not declare it least of all."""
+    for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
+        if each.params.get("includeContext") not in (None, "none"):
+            raise Deviation("no includeContext", brief(each.params))
+
+
+@check("sampling.validates", proves=("sampling.validate-content",), needs=_NEEDS)
+async def sampling_validates(server: ServerUnderTest) -> None:
+    """A sampled message that is none is not taken for one: the call fails, or asks again, and the server lives on."""
+    await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"})
+    bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _: {"role": "nobody", "content": 7}}
+    await _taken_for_none(server, "test_sampling", {"prompt": "Hello"}, bad, "a message of nobody")
+
+
+async def _taken_for_none(
+    server: ServerUnderTest, fixture: str, arguments: JsonObject, replies: Mapping[str, Reply], what: str
+) -> None:
+    answer = (await converse(server, fixture, arguments, replies=replies, deviant=what)).answer
+    if not answer.is_error and answer.result().get("isError") is not True:
+        raise Deviation(f"a failure for {what}", str(answer))
+    await server.peer.fence()
+
+
+def _model(loops: int) -> Mapping[str, Reply]:
+    """A model that calls a tool a number of times, and answers then."""
+    left = loops
+
+    def sample(_: JsonObject) -> JsonObject:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return {"role": "assistant", "content": {"type": "text", "text": "Done."}, "model": "test-model"}
+        call: JsonObject = {
+            "type": "tool_use",
+            "id": f"call-{left}",
+            "name": "conformance_lookup",
+            "input": {},
+            "_meta": {"com.example/kept": left},
+        }
+        return {"role": "assistant", "content": [call], "model": "test-model", "stopReason": "toolUse"}
+
+    return {**REPLIES, "sampling/createMessage": sample}
+
+
+async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
+    """What is asked of a model that calls tools."""
+    asked = (await _with(server, _WITH_TOOLS, _SAMPLES, _model(loops))).asked("sampling/createMessage")
+    if not asked or "tools" not in asked[0].params:
+        raise NotTestable(f"the control failed: {_SAMPLES} offers no tools to the model")
+    return asked
+
+
+@check(
+    "sampling.no-tools-without-capability",
+    proves=("sampling.no-tools-without-capability", "sampling.tools-only-if-declared"),
+    needs=_NEEDS,
+)
+async def no_tools_without_capability(server: ServerUnderTest) -> None:
+    """A client that does not declare sampling.tools is asked for nothing with tools."""
+    await _loop(server)
+    for each in (await _with(server, {"sampling": {}}, _SAMPLES)).asked("sampling/createMessage"):
+        if "tools" in each.params or "toolChoice" in each.params:
+            raise Deviation("no tools and no toolChoice", brief(each.params))
+
+
+@check("sampling.tool-choice", proves=("sampling.tool-choice-modes",), needs=_NEEDS)
+async def tool_choice(server: ServerUnderTest) -> None:
+    """The toolChoice is auto, required or none."""
+    for each in await _loop(server):
+        choice = each.params.get("toolChoice")
+        if choice is not None and (not isinstance(choice, dict) or choice.get("mode", "auto") not in _MODES):
+            raise Deviation("auto, required or none", brief(choice))
+
+
+_MODES: Final = ("auto", "required", "none")
+
+
+@check("sampling.priorities", proves=("sampling.priorities-range",), needs=_NEEDS)
+async def priorities(server: ServerUnderTest) -> None:
+    """What matters when a model is chosen is told by numbers from 0 to 1."""
+    seen = 0
+    for each in await _loop(server):
+        preferences = each.params.get("modelPreferences")
+        for name, value in (preferences if isinstance(preferences, dict) else {}).items():
+            if name.endswith("Priority"):
+                seen += 1
+                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                    raise Deviation(f"{name} from 0 to 1", brief(value))
+    if not seen:
+        raise NotTestable(f"{_SAMPLES} tells no priorities")
+
+
+async def _history(server: ServerUnderTest) -> list[JsonObject]:
+    """The messages of the last question, in which calls of tools and their results stand."""
+    messages = _objects((await _loop(server))[-1].params.get("messages"))
+    if not any(block.get("type") == "tool_use" for each in messages for block in _objects(each.get("content"))):
+        raise NotTestable(f"{_SAMPLES} does not tell the model what it called")
+    return messages
+
+
+def _kinds(message: JsonObject) -> list[object]:
+    return [block.get("type") for block in _objects(message.get("content"))]
+
+
+@check(
+    "sampling.results-alone",
+    proves=("sampling.tool-results-only", "sampling.tool-result-only"),
+    needs=_NEEDS,
+)
+async def results_alone(server: ServerUnderTest) -> None:
+    """A message with results of tools has nothing else."""
+    for message in await _history(server):
+        if "tool_result" in _kinds(message) and set(_kinds(message)) != {"tool_result"}:
+            raise Deviation("nothing but results of tools", brief(message))
+
+
+@check(
+    "sampling.calls-and-results",
+    proves=("sampling.tool-use-balance", "sampling.tool-result-id-match"),
+    needs=_NEEDS,
+)
+async def calls_and_results(server: ServerUnderTest) -> None:
+    """Calls of tools are followed by the results of all of them."""
+    messages = await _history(server)
+    for message, following in zip(messages, [*messages[1:], {}], strict=True):
+        calls = {str(block.get("id")) for block in _objects(message.get("content")) if block.get("type") == "tool_use"}
+        blocks = _objects(following.get("content"))
+        results = {str(block.get("toolUseId")) for block in blocks if block.get("type") == "tool_result"}
+        if calls != results:
+            raise Deviation(f"results of the calls {brief([*sorted(calls)])}", brief([*sorted(results)]))
+
+
+@check("sampling.roles", proves=("sampling.tool-content-roles",), needs=_NEEDS)
+async def roles(server: ServerUnderTest) -> None:
+    """Calls of tools are the assistant's, results are the user's."""
+    for message in await _history(server):
+        for kind, role in (("tool_use", "assistant"), ("tool_result", "user")):
+            if kind in _kinds(message) and message.get("role") != role:
+                raise Deviation(f"{kind} by the {role}", brief(message))
+
+
+@check("sampling.keeps-meta", proves=("sampling.preserve-meta",), needs=_NEEDS)
+async def keeps_meta(server: ServerUnderTest) -> None:
+    """The `_meta` of a call is kept where the call stands in a later question."""
+    for message in await _history(server):
+        for block in _objects(message.get("content")):
+            meta = block.get("_meta")
+            if block.get("type") == "tool_use" and (not isinstance(meta, dict) or "com.example/kept" not in meta):
+                raise Deviation("the _meta of the call", brief(block))
+
+
+@check(
+    "sampling.ends",
+    proves=("sampling.iteration-limit", "sampling.iteration-limits"),
+    needs=_NEEDS,
+)
+async def ends(server: ServerUnderTest) -> None:
+    """A model that calls tools without end is not asked without end."""
+    try:
+        asked = await _loop(server, _LOOPS)
+    except Deviation as deviation:
+        raise Deviation("an end of the loop", deviation.observed) from deviation
+    if len(asked) >= _LOOPS:
+        raise Deviation(f"an end of the loop before the model calls for the {_LOOPS}th time", f"{len(asked)} questions")

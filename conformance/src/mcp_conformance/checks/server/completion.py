@@ -1,0 +1,137 @@
+"""Completion: what is suggested for the arguments of prompts and templates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_result
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_MOST: Final = 100
+_METHOD: Final = "completion/complete"
+_NEEDS: Final = ("capability:completions",)
+
+
+def _params(prompt: str, argument: str = "arg1", value: str = "t") -> JsonObject:
+    return {"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": argument, "value": value}}
+
+
+async def _control(server: ServerUnderTest) -> tuple[JsonObject, Answer]:
+    """A completion that can be had."""
+    params = _params(server.require("prompts", "test_prompt_with_arguments"))
+    answer = await server.peer.request(_METHOD, params)
+    if answer.is_error:
+        raise NotTestable(f"the control failed: {answer}")
+    return params, answer
+
+
+@check("completion.declared", proves=("completion.declare-capability", "completion.capability"))
+async def declared(server: ServerUnderTest) -> None:
+    """A server that completes declares the capability `completions`."""
+    if server.survey.has("completions"):
+        return
+    name = server.require("prompts", "test_prompt_with_arguments")
+    answer = await server.peer.request(_METHOD, _params(name), deviant="a method of a capability that is not declared")
+    if not answer.is_error:
+        raise Deviation("the capability 'completions', as there is completion", str(answer))
+
+
+@check("completion.undeclared", proves=("completion.unsupported-error", "completion.unsupported-32601"))
+async def undeclared(server: ServerUnderTest) -> None:
+    """Without the capability `completions`, `completion/complete` is answered by -32601."""
+    if server.survey.has("completions"):
+        raise NotApplicable("the server declares completions")
+    answer = await server.peer.request(
+        _METHOD, _params("conformance"), deviant="a method of a capability that is not declared"
+    )
+    answer.error(-32601, what="completion/complete without the capability")
+
+
+@check("completion.result", proves=("completion.result-shape",), needs=_NEEDS)
+async def result(server: ServerUnderTest) -> None:
+    """A completion has `values`, an array of strings."""
+    _, answer = await _control(server)
+    wrong = flaw_of_result(_METHOD, answer.result(), server.revision)
+    if wrong is not None:
+        raise Deviation("a CompleteResult", wrong)
+
+
+@check("completion.at-most-100", proves=("completion.max-100", "completion.values-limit"))
+async def at_most_100(server: ServerUnderTest) -> None:
+    """A completion has 100 values at most, however many there are."""
+    name = server.require("prompts", "conformance_prompt_with_many_completions")
+    answer = await server.peer.request(_METHOD, _params(name, "word", ""))
+    completion = answer.member("completion", dict)
+    values = completion.get("values") if isinstance(completion, dict) else None
+    if not isinstance(values, list) or not values:
+        raise NotTestable(f"the control failed: {answer}")
+    if len(values) > _MOST:
+        raise Deviation("100 values at most", f"{len(values)} values")
+
+
+@check("completion.context", proves=("completion.context-accepted",), needs=_NEEDS)
+async def context(server: ServerUnderTest) -> None:
+    """A request with the values of other arguments in `context` is served."""
+    params, _ = await _control(server)
+    answer = await server.peer.request(_METHOD, {**params, "context": {"arguments": {"arg2": "two"}}})
+    answer.member("completion", dict)
+
+
+@check(
+    "completion.unknown-reference",
+    proves=("completion.invalid-prompt-error", "completion.invalid-prompt-32602"),
+    needs=_NEEDS,
+)
+async def unknown_reference(server: ServerUnderTest) -> None:
+    """A prompt or template that does not exist is answered by the error -32602."""
+    await _control(server)
+    answer = await server.peer.request(_METHOD, _params("conformance-does-not-exist"))
+    answer.error(-32602, what="a prompt that does not exist")
+
+
+@check(
+    "completion.missing-argument",
+    proves=("completion.missing-argument-error", "completion.missing-argument-32602"),
+    needs=_NEEDS,
+)
+async def missing_argument(server: ServerUnderTest) -> None:
+    """A request without `argument`, or without `ref`, is answered by the error -32602."""
+    params, _ = await _control(server)
+    for left in ("ref", "argument"):
+        answer = await server.peer.request(
+            _METHOD, {key: value for key, value in params.items() if key == left}, deviant=f"nothing but {left}"
+        )
+        answer.error(-32602, what=f"{_METHOD} with nothing but {left}")
+
+
+@check(
+    "completion.validates",
+    proves=("completion.server-validate", "completion.validate", "completion.security-validate"),
+)
+async def validates(server: ServerUnderTest) -> None:
+    """What does not fit `completion/complete` is refused."""
+    params, _ = await _control(server)
+    wrong: dict[str, JsonObject] = {
+        "a value that is no text": {**params, "argument": {"name": "arg1", "value": ["t"]}},
+        "a reference of an unknown type": {**params, "ref": {"type": "ref/conformance", "name": "x"}},
+        "a reference that is no object": {**params, "ref": "test_prompt_with_arguments"},
+    }
+    for what, broken in wrong.items():
+        answer = await server.peer.request(_METHOD, broken, deviant=what)
+        if not answer.is_error:
+            raise Deviation(f"an error for {what}", brief(answer.message))
+
+
+@check("completion.internal-error", proves=("completion.internal-error",), needs=_NEEDS)
+async def internal_error(server: ServerUnderTest) -> None:
+    """A completion that fails inside is answered by the error -32603."""
+    name = server.require("prompts", "conformance_failing_prompt")
+    answer = await server.peer.request(_METHOD, _params(name, "word"))
+    answer.error(-32603, what="a completion that fails")

@@ -1,0 +1,78 @@
+"""A tour of all that a server offers, for the checks that only look at what came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_MOST: Final = 10
+"""How many resources are read, and prompts are got."""
+
+_CALLS: Final[Mapping[str, JsonObject]] = {
+    "test_simple_text": {},
+    "test_image_content": {},
+    "test_audio_content": {},
+    "test_embedded_resource": {},
+    "test_multiple_content_types": {},
+    "test_tool_with_logging": {},
+    "test_tool_with_progress": {},
+    "test_error_handling": {},
+    "test_sampling": {"prompt": "Say yes."},
+    "test_elicitation": {"message": "Who are you?"},
+    "test_elicitation_sep1034_defaults": {},
+    "test_elicitation_sep1330_enums": {},
+    "test_input_required_result_elicitation": {},
+    "test_input_required_result_multiple_inputs": {},
+}
+"""The tools of the fixture contract that may be called at any time, with their arguments."""
+
+
+@check(
+    "schema.tour",
+    proves=("jsonrpc.response-result-or-error", "jsonrpc.schema-valid-messages"),
+    subject=Subject.CONNECTION,
+)
+async def tour(server: ServerUnderTest) -> None:
+    """Whatever the server offers can be asked for, and is answered."""
+    peer = server.peer
+    peer.replies["sampling/createMessage"] = lambda _: {
+        "role": "assistant",
+        "content": {"type": "text", "text": "Yes."},
+        "model": "suite",
+    }
+    peer.replies["elicitation/create"] = lambda _: {"action": "decline"}
+    meta: JsonObject = {"progressToken": "tour"}
+    if peer.revision.era is Era.MODERN:
+        meta["io.modelcontextprotocol/logLevel"] = "debug"
+    for fixture, arguments in _CALLS.items():
+        found = server.manifest.find("tools", fixture)
+        if server.survey.find("tools", found.name) is not None:
+            name, given = server.tool(fixture, arguments)
+            await peer.request("tools/call", {"name": name, "arguments": given, "_meta": meta})
+    for resource in server.survey.lists.get("resources", ())[:_MOST]:
+        await peer.request("resources/read", {"uri": str(resource.get("uri"))})
+    for prompt in server.survey.lists.get("prompts", ())[:_MOST]:
+        named = prompt.get("arguments")
+        texts: JsonObject = {
+            str(each.get("name")): "test://static-text"
+            for each in (named if isinstance(named, list) else ())
+            if isinstance(each, dict)
+        }
+        await peer.request("prompts/get", {"name": str(prompt.get("name")), "arguments": texts})
+        if texts and server.survey.has("completions"):
+            await peer.request(
+                "completion/complete",
+                {
+                    "ref": {"type": "ref/prompt", "name": str(prompt.get("name"))},
+                    "argument": {"name": next(iter(texts)), "value": "t"},
+                },
+            )

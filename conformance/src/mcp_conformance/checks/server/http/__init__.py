@@ -1,0 +1,1 @@
+"""The checks of servers about Streamable HTTP and HTTP+SSE."""

@@ -1,0 +1,126 @@
+"""HTTP and who is at the other end: several clients, clients that go, where a server listens, and whom it knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.checks.probes.http_requests import (
+    control,
+    http_peer,
+    probe,
+    require,
+    require_local,
+    with_credentials,
+    without,
+)
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.wire.http_client import HttpEnded
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+
+_SUCCESSES: Final = frozenset(range(200, 300))
+
+
+@check("http.same-ids", proves=("http.multiple-clients",))
+async def same_ids(server: ServerUnderTest) -> None:
+    """Requests of the same id that come at once over several connections get each its own answer."""
+    peer = http_peer(server)
+    methods = [
+        "server/discover",
+        *(f"{each}/list" for each in ("tools", "resources", "prompts") if server.survey.has(each)),
+    ]
+    members = {"server/discover": "supportedVersions"}
+    wrong: list[str] = []
+
+    async def ask(method: str) -> None:
+        request = peer.message(method, id="conformance-same")
+        answer = await peer.exchange(request)
+        if members.get(method, method.partition("/")[0]) not in answer.result():
+            wrong.append(f"{method} answered by {answer}")
+
+    async with trio.open_nursery() as nursery:
+        for method in methods * 3:
+            nursery.start_soon(ask, method)
+    if wrong:
+        raise Deviation("each request to get its own answer", wrong[0])
+
+
+@check(
+    "http.slow-client",
+    proves=("http.multiple-clients", "sse.disconnect-any-time"),
+)
+async def slow_client(server: ServerUnderTest) -> None:
+    """While one client has sent half of a request, and when it goes, the others are answered."""
+    peer = http_peer(server)
+    request = await control(peer)
+    body = encoded(request)
+    lines = [("Host", peer.endpoint.authority), *peer.headers(request), ("Content-Length", str(len(body)))]
+    head = f"POST {peer.endpoint.target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines)
+    for portion in (
+        head.encode("latin-1"),
+        f"{head}\r\n".encode("latin-1"),
+        f"{head}\r\n".encode("latin-1") + body[:20],
+    ):
+        try:
+            stream = await peer.endpoint.connect()
+        except HttpEnded as ended:
+            raise Deviation("a connection", str(ended)) from ended
+        try:
+            await stream.send_all(portion)
+            peer.transcript.note(f"another connection sent {len(portion)} bytes of a request, and is silent")
+            await _served(peer, "while another client is silent")
+        finally:
+            await trio.aclose_forcefully(stream)
+        await _served(peer, "after another client has gone")
+
+
+async def _served(peer: HttpPeer, when: str) -> None:
+    request = probe(peer)
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+    require(answer, _SUCCESSES, f"a request {when}")
+
+
+# --- where it listens, and whom it knows -------------------------------------------------------------------------------
+
+
+@check("http.bind-localhost", proves=("http.bind-localhost",))
+async def bind_localhost(server: ServerUnderTest) -> None:
+    """A server at a name of this machine cannot be reached at an address that others can reach."""
+    await require_local(http_peer(server).endpoint)
+
+
+@check("http.authentication", proves=("http.authentication", "security.verify-all-requests"))
+async def authentication(server: ServerUnderTest) -> None:
+    """A request without credentials is refused by 401 or 403."""
+    peer = http_peer(server)
+    request = await with_credentials(peer)
+    if peer.revision.era is Era.LEGACY:
+        request = peer.message(
+            "initialize",
+            {"protocolVersion": peer.revision.name, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+        )
+    own = {name for name, _ in peer.settings.headers}
+    headers = without(peer.headers(request), *own, "Mcp-Session-Id")
+    answer = await peer.look(headers=headers, body=encoded(request), deviant="no credentials")
+    require(answer, {401, 403}, "a request without credentials")
+
+
+@check("http.session-no-credentials", proves=("security.no-session-authentication", "security.verify-all-requests"))
+async def session_no_credentials(server: ServerUnderTest) -> None:
+    """The id of a session does not stand for credentials: without them a request is refused by 401 or 403."""
+    peer = http_peer(server)
+    request = await with_credentials(peer)
+    if peer.session_id is None:
+        raise NotApplicable("there are no sessions")
+    own = {name for name, _ in peer.settings.headers}
+    answer = await peer.look(
+        headers=without(peer.headers(request), *own), body=encoded(request), deviant="no credentials"
+    )
+    require(answer, {401, 403}, "a request with a session id and without credentials")

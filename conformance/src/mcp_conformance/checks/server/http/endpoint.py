@@ -1,0 +1,305 @@
+"""HTTP: the endpoint, statuses, content types and what is sent along with a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.checks.probes.http_requests import (
+    ACCEPT_STREAM,
+    control,
+    http_peer,
+    probe,
+    require,
+    serves_legacy,
+    session,
+    shown,
+    with_header,
+    without,
+)
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_UNKNOWN: Final = "1900-01-01"
+_SUCCESSES: Final = frozenset(range(200, 300))
+_CLIENT_ERRORS: Final = frozenset(range(400, 500))
+_REMOVED: Final[Mapping[str, JsonObject]] = {
+    "ping": {},
+    "logging/setLevel": {"level": "info"},
+    "resources/subscribe": {"uri": "test://static-text"},
+    "resources/unsubscribe": {"uri": "test://static-text"},
+}
+_TYPES: Final = ("application/json", "text/event-stream")
+
+
+@check(
+    "http.post",
+    proves=("http.single-endpoint", "http.single-endpoint-post", "http.success-status-200", "http.origin-absent-ok"),
+)
+async def post(server: ServerUnderTest) -> None:
+    """A POSTed request of what is no browser is answered with status 200."""
+    peer = http_peer(server)
+    request = probe(peer)
+    require(await peer.look(headers=peer.headers(request), body=encoded(request)), {200}, "a request")
+
+
+@check("http.get", proves=("http.single-endpoint", "http.get-response"))
+async def get(server: ServerUnderTest) -> None:
+    """A GET at the endpoint is answered by a stream of events, or by 405."""
+    async with session(server) as peer:
+        answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()])
+        require(answer, {200, 405}, "GET")
+        if answer.status == 200 and answer.media_type != "text/event-stream":
+            raise Deviation("a GET answered with text/event-stream", shown(answer))
+
+
+@check("http.response-type", proves=("http.request-response-type", "http.request-response-content-type"))
+async def response_type(server: ServerUnderTest) -> None:
+    """A POSTed request is answered with application/json or text/event-stream."""
+    peer = http_peer(server)
+    requests = [probe(peer)]
+    if server.survey.has("tools"):
+        requests.append(peer.message("tools/list"))
+    for request in requests:
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+        if answer.media_type not in _TYPES:
+            raise Deviation(f"{request['method']} answered with {' or '.join(_TYPES)}", shown(answer))
+
+
+# --- notifications ---------------------------------------------------------------------------------------------------
+
+
+@check("http.notification", proves=("http.notification-202",))
+async def notification(server: ServerUnderTest) -> None:
+    """`notifications/initialized` is answered by 202, with an empty body."""
+    async with server.open(handshake=False) as peer:
+        plain = attrs.evolve(server, connected=peer)
+        await _initialized(http_peer(plain))
+
+
+async def _initialized(peer: HttpPeer) -> None:
+    capabilities: JsonObject = {}
+    params: JsonObject = {
+        "protocolVersion": peer.revision.name,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "mcp-conformance", "version": "0.1.0"},
+    }
+    peer.handshake = await peer.request("initialize", params)
+    await _accepted(peer, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+async def _accepted(peer: HttpPeer, message: JsonObject, *, refusals: frozenset[int] = frozenset()) -> None:
+    answer = await peer.look(headers=peer.headers(message), body=encoded(message))
+    require(answer, {202} | refusals, f"{message['method']}")
+    if answer.status == 202 and answer.body:
+        raise Deviation("HTTP 202 with an empty body", shown(answer))
+
+
+@check("http.notification-accepted", proves=("http.notification-accepted-202",))
+async def notification_accepted(server: ServerUnderTest) -> None:
+    """A notification is answered by 202 with an empty body, if it is not refused."""
+    peer = http_peer(server)
+    params: JsonObject = {"requestId": "conformance-none", "reason": "nobody asked"}
+    message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    await _accepted(peer, message, refusals=_CLIENT_ERRORS)
+
+
+# --- the version in a header -------------------------------------------------------------------------------------------
+
+
+@check("http.version-absent", proves=("http.protocol-version-assume",))
+async def version_absent(server: ServerUnderTest) -> None:
+    """A request without MCP-Protocol-Version is answered nevertheless."""
+    peer = http_peer(server)
+    request = await control(peer)
+    answer = await peer.look(
+        headers=without(peer.headers(request), "MCP-Protocol-Version"),
+        body=encoded(request),
+        deviant="no MCP-Protocol-Version",
+    )
+    require(answer, {200}, "a request without MCP-Protocol-Version")
+
+
+@check("http.version-unknown", proves=("http.protocol-version-400",))
+async def version_unknown(server: ServerUnderTest) -> None:
+    """A request with an MCP-Protocol-Version that nobody speaks is answered by 400."""
+    peer = http_peer(server)
+    for version in (_UNKNOWN, "no version"):
+        request = await control(peer)
+        answer = await peer.look(
+            headers=with_header(peer.headers(request), "MCP-Protocol-Version", version),
+            body=encoded(request),
+            deviant="a version that nobody speaks",
+        )
+        require(answer, {400}, f"MCP-Protocol-Version: {version}")
+
+
+@check("http.unsupported-version", proves=("http.unsupported-version-400",))
+async def unsupported_version(server: ServerUnderTest) -> None:
+    """Error -32022 has the status 400."""
+    peer = http_peer(server)
+    request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: _UNKNOWN}}}
+    answer = await peer.look(
+        headers=peer.headers(request), body=encoded(request), deviant="a version that nobody speaks"
+    )
+    require(answer, {400}, "a version that is not supported")
+
+
+@check("http.meta-missing", proves=("meta.missing-field-http-400",))
+async def meta_missing(server: ServerUnderTest) -> None:
+    """A request that lacks a field of `_meta` which is required has the status 400."""
+    peer = http_peer(server)
+    for field in ("protocolVersion", "clientCapabilities"):
+        meta = {key: value for key, value in peer.meta().items() if not key.endswith(f"/{field}")}
+        request: JsonObject = {**await control(peer), "params": {"_meta": meta}}
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant=f"no {field}")
+        require(answer, {400}, f"a request without {field}")
+
+
+# --- methods -----------------------------------------------------------------------------------------------------------
+
+
+@check("http.method-not-found", proves=("http.method-not-found-404",))
+async def method_not_found(server: ServerUnderTest) -> None:
+    """A method that does not exist is answered by 404 with error -32601."""
+    await _not_found(http_peer(server), "conformance/does-not-exist")
+
+
+@check("http.removed-methods", proves=("http.removed-methods-404",))
+async def removed_methods(server: ServerUnderTest) -> None:
+    """The methods that older revisions had are answered by 404 with error -32601."""
+    for method, params in _REMOVED.items():
+        await _not_found(http_peer(server), method, params)
+
+
+@check("http.removed-initialize", proves=("http.removed-methods-404",))
+async def removed_initialize(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers `initialize` by 404 with error -32601."""
+    await _modern_only(server)
+    await _not_found(http_peer(server), "initialize")
+
+
+async def _not_found(peer: HttpPeer, method: str, params: JsonObject | None = None) -> None:
+    await control(peer)
+    request = peer.message(method, params)
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="there is no such method")
+    require(answer, {404}, method, code=-32601)
+
+
+async def _modern_only(server: ServerUnderTest) -> None:
+    for revision in ("2025-11-25", "2025-06-18", "2025-03-26"):
+        if await serves_legacy(server, revision):
+            raise NotApplicable(f"the server speaks {revision} too")
+
+
+@check("http.legacy-initialize", proves=("compat.server-modern-initialize-error-http",))
+async def legacy_initialize(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers the `initialize` of an older client by 400."""
+    await _modern_only(server)
+    peer = http_peer(server)
+    await control(peer)
+    request: JsonObject = {
+        "jsonrpc": "2.0",
+        "id": peer.next_id(),
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}},
+    }
+    headers = without(peer.headers(request), "MCP-Protocol-Version", "Mcp-Method")
+    answer = await peer.look(headers=headers, body=encoded(request), deviant="the handshake of an older revision")
+    require(answer, {400}, "the handshake of an older revision")
+
+
+@check("http.get-refused", proves=("http.get-405",))
+async def get_refused(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers GET by 405."""
+    await _modern_only(server)
+    peer = http_peer(server)
+    answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM], deviant="a GET")
+    require(answer, {405}, "GET")
+
+
+@check("http.delete-refused", proves=("http.delete-405",))
+async def delete_refused(server: ServerUnderTest) -> None:
+    """A server that speaks no older revision answers DELETE by 405."""
+    await _modern_only(server)
+    peer = http_peer(server)
+    answer = await peer.look("DELETE", headers=peer.settings.headers, deviant="a DELETE")
+    require(answer, {405}, "DELETE")
+
+
+@check("http.missing-capability", proves=("http.missing-capability-400",))
+async def missing_capability(server: ServerUnderTest) -> None:
+    """Error -32021 has the status 400."""
+    name, arguments = server.tool("test_missing_capability")
+    async with server.open(capabilities={}) as opened:
+        peer = http_peer(attrs.evolve(server, connected=opened))
+        await control(peer)
+        request = peer.message("tools/call", {"name": name, "arguments": arguments})
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+        require(answer, {400}, "a capability that the client does not have", code=-32021)
+
+
+@check("http.array", proves=("http.batch-rejected",))
+async def array(server: ServerUnderTest) -> None:
+    """A POSTed array is refused by a status 4xx."""
+    peer = http_peer(server)
+    request = await control(peer)
+    answer = await peer.look(headers=peer.headers(request), body=encoded([request]), deviant="an array of messages")
+    require(answer, _CLIENT_ERRORS, "an array")
+
+
+@check("http.response-posted", proves=("http.batch-rejected",))
+async def response_posted(server: ServerUnderTest) -> None:
+    """A POSTed response is refused by a status 4xx."""
+    peer = http_peer(server)
+    headers = peer.headers(await control(peer))
+    response: JsonObject = {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete"}}
+    answer = await peer.look(headers=headers, body=encoded(response), deviant="a response, and nobody asked")
+    require(answer, _CLIENT_ERRORS, "a response")
+
+
+# --- what older revisions had in headers -----------------------------------------------------------------------------
+
+
+@check("http.session-ignored", proves=("http.session-id-ignored",))
+async def session_ignored(server: ServerUnderTest) -> None:
+    """A header Mcp-Session-Id changes nothing."""
+    await _ignored(http_peer(server), "Mcp-Session-Id", "conformance-none")
+
+
+@check("http.last-event-id-ignored", proves=("http.last-event-id-ignored",))
+async def last_event_id_ignored(server: ServerUnderTest) -> None:
+    """A header Last-Event-ID changes nothing."""
+    await _ignored(http_peer(server), "Last-Event-ID", "1")
+
+
+async def _ignored(peer: HttpPeer, name: str, value: str) -> None:
+    request = await control(peer)
+    headers = with_header(peer.headers(request), name, value)
+    answer = await peer.look(headers=headers, body=encoded(request), deviant=f"a header {name}")
+    require(answer, _SUCCESSES, f"a request with {name}")
+
+
+@check("http.no-session", proves=("http.session-id-not-minted",))
+async def no_session(server: ServerUnderTest) -> None:
+    """No answer has a header Mcp-Session-Id."""
+    peer = http_peer(server)
+    requests = [probe(peer), peer.message("conformance/does-not-exist")]
+    if server.survey.has("tools"):
+        requests.append(peer.message("tools/list"))
+    for request in requests:
+        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+        if answer.header("mcp-session-id") is not None:
+            raise Deviation(
+                f"no Mcp-Session-Id with the answer to {request['method']}", str(answer.header("mcp-session-id"))
+            )

@@ -1,0 +1,187 @@
+"""Streams of events in the revision without sessions: what stands in them, how they end, and what their end means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.checks.probes.http_requests import (
+    ACCEPT_STREAM,
+    http_peer,
+    progress_call,
+    read_stream,
+    with_header,
+)
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded, within
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
+from mcp_core.types.meta import LOG_LEVEL
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS: Final = ("capability:tools",)
+_LOOKS: Final = 20
+_PAUSE: Final = 0.01
+"""Seconds between two looks."""
+
+
+@check("http.accel-buffering", proves=("http.sse-x-accel-buffering",), needs=_NEEDS)
+async def accel_buffering(server: ServerUnderTest) -> None:
+    """A stream has the header X-Accel-Buffering: no."""
+    peer = http_peer(server)
+    stream = await read_stream(peer, progress_call(server, peer, "buffering"))
+    values = [value for name, value in stream.headers if name == "x-accel-buffering"]
+    if [value.strip().lower() for value in values] != ["no"]:
+        raise Deviation("X-Accel-Buffering: no", brief([*values]))
+
+
+@check("http.stream-no-requests", proves=("http.sse-no-requests",), needs=_NEEDS)
+async def stream_no_requests(server: ServerUnderTest) -> None:
+    """No request comes in a stream, not even where the server wants to ask something."""
+    name, arguments = server.tool("test_streaming_elicitation")
+    async with server.open(capabilities={"elicitation": {"form": {}}}) as opened:
+        peer = http_peer(attrs.evolve(server, connected=opened))
+        answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
+    asked = [each for each in answer.before if "id" in each and "method" in each]
+    if asked:
+        raise Deviation("no request in a stream", brief(asked[0]))
+
+
+@check("http.no-resumption", proves=("http.sse-no-resumption",), needs=_NEEDS)
+async def no_resumption(server: ServerUnderTest) -> None:
+    """A stream cannot be taken up again by GET with Last-Event-ID."""
+    peer = http_peer(server)
+    request = progress_call(server, peer, "again")
+    stream = await read_stream(peer, request)
+    last = stream.ids[0] if stream.ids else "1"
+    headers = with_header(_without_body(peer.headers(request)), *ACCEPT_STREAM)
+    answer = await peer.look("GET", headers=[*headers, ("Last-Event-ID", last)], deviant="a stream is taken up again")
+    if answer.status == 200 and answer.media_type == "text/event-stream":
+        raise Deviation("no stream for a GET with Last-Event-ID", f"HTTP {answer.status}, {answer.media_type}")
+
+
+def _without_body(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The headers that a GET can have."""
+    return [(name, value) for name, value in headers if name.lower() not in ("content-type", "mcp-method", "mcp-name")]
+
+
+@check(
+    "http.listen-apart",
+    proves=("http.listen-not-request-scoped", "subscription.http-sse"),
+    needs=("capability:tools.listChanged",),
+)
+async def listen_apart(server: ServerUnderTest) -> None:
+    """On a stream of `subscriptions/listen` there is no progress and no log message of other requests."""
+    name, arguments = server.tool("test_trigger_tool_change")
+    peer = http_peer(server)
+    listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    headers = peer.headers(listen)
+    with trio.move_on_after(peer.settings.patience * 2):
+        async with peer.endpoint.exchange(peer.transcript, "POST", headers, encoded(listen)) as exchange:
+            if exchange.media_type != "text/event-stream":
+                raise Deviation("a stream for subscriptions/listen", f"HTTP {exchange.status}, {exchange.media_type}")
+            await exchange.next_event()
+            call = progress_call(server, peer, "elsewhere")
+            params = call["params"]
+            if isinstance(params, dict) and isinstance(params["_meta"], dict):
+                params["_meta"] = {**params["_meta"], LOG_LEVEL: "debug"}
+            (await peer.exchange(call)).result()
+            (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
+            while (event := await exchange.next_event()) is not None:
+                message = peer.transcript.message(event.data, sent=False) if event.data else None
+                method = message.get("method") if isinstance(message, dict) else None
+                if method in ("notifications/progress", "notifications/message"):
+                    raise Deviation("no progress and no log message on this stream", brief(message))
+                if method == "notifications/tools/list_changed":
+                    return
+            raise Deviation("notifications/tools/list_changed on the stream", "the end of the stream")
+    raise Deviation("notifications/tools/list_changed on the stream", "nothing")
+
+
+# --- a client that goes ------------------------------------------------------------------------------------------------
+
+
+async def _outcome(server: ServerUnderTest, key: str) -> str:
+    answer = await server.call("conformance_outcome", {"key": key})
+    content = answer.member("content", list)
+    first = content[0] if isinstance(content, list) and content else None
+    return str(first.get("text")) if isinstance(first, dict) else ""
+
+
+async def _gone(server: ServerUnderTest, key: str) -> None:
+    """Begins a call that waits, and closes its connection when it has begun."""
+    peer = http_peer(server)
+    name, _ = server.tool("conformance_wait")
+    server.tool("conformance_outcome")
+    meta: JsonObject = {"progressToken": key}
+    request = peer.message("tools/call", {"name": name, "arguments": {"key": key}, "_meta": meta})
+    async with peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), encoded(request)) as exchange:
+        if exchange.media_type != "text/event-stream":
+            raise NotApplicable("the answer is no stream")
+        while (event := await exchange.next_event()) is not None and b"notifications/progress" not in event.data:
+            pass
+    peer.transcript.note("the stream is closed before the response")
+
+
+async def _settled(server: ServerUnderTest, key: str) -> str:
+    """What became of a call, as soon as it is known; `running` when it goes on and on."""
+    with trio.move_on_after(server.settings.patience):
+        # Only asking tells what happens there.
+        while (outcome := await _outcome(server, key)) == "running":  # noqa: ASYNC110
+            await trio.sleep(_PAUSE)
+        return outcome
+    return "running"
+
+
+@check("http.cancel-by-disconnect", proves=("http.cancel-on-disconnect", "http.cancel-server-stops"), needs=_NEEDS)
+async def cancel_by_disconnect(server: ServerUnderTest) -> None:
+    """A request is cancelled when its client closes the stream."""
+    key = f"gone-{http_peer(server).next_id()}"
+    await _gone(server, key)
+    outcome = await _settled(server, key)
+    if outcome != "cancelled":
+        raise Deviation("the request to be cancelled", f"it is {outcome}")
+
+
+@check("sse.disconnect-no-cancel", proves=("sse.disconnect-not-cancel",), needs=_NEEDS)
+async def disconnect_no_cancel(server: ServerUnderTest) -> None:
+    """A request goes on when its connection is lost."""
+    key = f"lost-{http_peer(server).next_id()}"
+    await _gone(server, key)
+    # A server that takes it for a cancellation needs a moment to see it. No verdict hangs on how long that is.
+    for _ in range(_LOOKS):
+        if await _outcome(server, key) == "cancelled":
+            raise Deviation("the request to go on", "it is cancelled")
+        await trio.sleep(_PAUSE)
+    (await server.call("conformance_release", {"key": key})).result()
+    outcome = await _settled(server, key)
+    if outcome != "finished":
+        raise Deviation("the request to go on to its end", f"it is {outcome}")
+
+
+@check("http.cancel-silent", proves=("http.cancel-no-more-messages",), needs=("capability:tools.listChanged",))
+async def cancel_silent(server: ServerUnderTest) -> None:
+    """After its client has gone, nothing more is said of a request, not on other streams either."""
+    peer = http_peer(server)
+    key = f"silent-{peer.next_id()}"
+    name, arguments = server.tool("test_trigger_tool_change")
+    listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    async with (
+        within(peer.settings.patience * 2, "notifications/tools/list_changed on the stream"),
+        peer.endpoint.exchange(peer.transcript, "POST", peer.headers(listen), encoded(listen)) as exchange,
+    ):
+        await exchange.next_event()
+        await _gone(server, key)
+        await _settled(server, key)
+        (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
+        while (event := await exchange.next_event()) is not None:
+            message = peer.transcript.message(event.data, sent=False) if event.data else None
+            if isinstance(message, dict) and key in brief(message):
+                raise Deviation("nothing more of a request whose client has gone", brief(message))
+            if isinstance(message, dict) and message.get("method") == "notifications/tools/list_changed":
+                return

@@ -1,0 +1,104 @@
+"""Streams that are taken up again after a break: by GET with Last-Event-ID."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_conformance.checks.probes.http_requests import Streamed, http_peer, progress_call, read_stream, session
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS = ("capability:tools",)
+
+
+async def _streams(server: ServerUnderTest, peer: HttpPeer, *tokens: str) -> list[tuple[JsonObject, Streamed]]:
+    """Calls whose streams have events with ids, one after another."""
+    found: list[tuple[JsonObject, Streamed]] = []
+    for token in tokens:
+        request = progress_call(server, peer, token)
+        stream = await read_stream(peer, request)
+        if not stream.ids:
+            raise NotApplicable("the events have no ids")
+        found.append((request, stream))
+    return found
+
+
+def _belongs(message: JsonObject, request: JsonObject, token: str) -> bool:
+    params = message.get("params")
+    if "method" in message:
+        return isinstance(params, dict) and params.get("progressToken") == token
+    return encoded(message.get("id")) == encoded(request["id"])
+
+
+@check("resume.unique", proves=("resume.event-id-unique",), needs=_NEEDS)
+async def unique(server: ServerUnderTest) -> None:
+    """No two events of a session have the same id, in whatever stream they came."""
+    peer = http_peer(server)
+    ids = [each for _, stream in await _streams(server, peer, "one", "two") for each in stream.ids]
+    twice = sorted({each for each in ids if ids.count(each) > 1})
+    if twice:
+        raise Deviation("ids that are unique in the session", f"{brief(twice[0])} twice")
+
+
+@check(
+    "resume.own-stream",
+    proves=("resume.no-cross-stream", "resume.event-id-encodes-stream", "resume.event-id-per-stream"),
+    needs=_NEEDS,
+)
+async def own_stream(server: ServerUnderTest) -> None:
+    """Of two streams, the one that is taken up again is fetched, and nothing of the other."""
+    peer = http_peer(server)
+    (request, first), _ = await _streams(server, peer, "mine", "other")
+    again = await read_stream(peer, None, last_event_id=first.ids[0])
+    for message in again.messages:
+        if not _belongs(message, request, "mine"):
+            raise Deviation("what belongs to the stream that is taken up, and nothing else", brief(message))
+    if not again.messages:
+        raise NotTestable("nothing is replayed")
+
+
+@check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)
+async def foreign_session(server: ServerUnderTest) -> None:
+    """With an id of another session's stream, nothing of that session comes."""
+    peer = http_peer(server)
+    ((_, stream),) = await _streams(server, peer, "foreign")
+    if peer.session_id is None:
+        raise NotApplicable("there are no sessions")
+    async with session(server) as other:
+        headers = [*other.settings.headers, ("Accept", "text/event-stream"), *other.session_headers()]
+        headers.append(("Last-Event-ID", stream.ids[0]))
+        async with other.endpoint.exchange(
+            other.transcript, "GET", headers, deviant="an event id of another session"
+        ) as exchange:
+            if exchange.status != 200:
+                return
+            # A stream that stands open holds nothing when the session ends that it belongs to.
+            await other.end()
+            while (event := await exchange.next_event()) is not None:
+                if event.data:
+                    raise Deviation("nothing of another session", repr(event.data[:200]))
+
+
+@check("resume.by-get", proves=("resume.always-get", "sse.retry-before-close"), needs=_NEEDS)
+async def by_get(server: ServerUnderTest) -> None:
+    """A stream that the server closed early said when to come back, and GET with Last-Event-ID has the rest."""
+    peer = http_peer(server)
+    name, arguments = server.tool("test_reconnection")
+    request = peer.message("tools/call", {"name": name, "arguments": arguments})
+    stream = await read_stream(peer, request)
+    if any("method" not in each for each in stream.messages):
+        raise NotTestable("the fixture did not close its stream before the response")
+    if not stream.ids:
+        raise Deviation("an event id before the connection is closed", "none")
+    if not any(event.retry is not None for event in stream.events):
+        raise Deviation("an event with retry before the connection is closed", "none")
+    again = await read_stream(peer, None, last_event_id=stream.ids[-1])
+    if not any(_belongs(each, request, "") for each in again.messages):
+        raise Deviation("the response on a GET with Last-Event-ID", f"{len(again.messages)} messages, and no response")

@@ -1,0 +1,229 @@
+"""Streams of events in the revisions with sessions: what stands in them, and how they end."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from mcp_conformance.checks.probes.http_requests import (
+    Streamed,
+    http_peer,
+    probe,
+    progress_call,
+    read_stream,
+    require,
+    session,
+)
+from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import strict_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS = ("capability:tools",)
+
+
+def _is_response(message: JsonObject, request: JsonObject) -> bool:
+    return "method" not in message and encoded(message.get("id")) == encoded(request["id"])
+
+
+@check("sse.priming", proves=("sse.priming-event",), needs=_NEEDS)
+async def priming(server: ServerUnderTest) -> None:
+    """The stream that answers a request begins with an event that has an id and no data."""
+    peer = http_peer(server)
+    stream = await read_stream(peer, progress_call(server, peer, "priming"))
+    first = stream.events[0] if stream.events else None
+    if first is None or not first.id or first.data:
+        raise Deviation("a first event with an id and without data", "no event" if first is None else repr(first))
+
+
+@check("sse.response", proves=("sse.response-eventually",), needs=_NEEDS)
+async def response(server: ServerUnderTest) -> None:
+    """The stream that answers a request has its response, in the end."""
+    peer = http_peer(server)
+    request = progress_call(server, peer, "response")
+    stream = await read_stream(peer, request)
+    messages = list(stream.messages)
+    if stream.ids and not any(_is_response(each, request) for each in messages):
+        # Its connection may have been closed before.
+        messages += (await read_stream(peer, None, last_event_id=stream.ids[-1])).messages
+    if not any(_is_response(each, request) for each in messages):
+        raise Deviation("the response in the stream", f"{len(messages)} messages, and no response")
+
+
+@check("sse.unbroken", proves=("sse.not-close-before-response",), needs=_NEEDS)
+async def unbroken(server: ServerUnderTest) -> None:
+    """The stream that answers a request does not end before the response."""
+    peer = http_peer(server)
+    request = progress_call(server, peer, "unbroken")
+    stream = await read_stream(peer, request)
+    if stream.ended and not any(_is_response(each, request) for each in stream.messages):
+        raise Deviation("the response before the end of the stream", f"{len(stream.messages)} messages, and the end")
+
+
+@check("sse.end", proves=("sse.end-after-response", "http.sse-final-response-ends-stream"), needs=_NEEDS)
+async def end(server: ServerUnderTest) -> None:
+    """The stream that answers a request ends after the response."""
+    peer = http_peer(server)
+    request = progress_call(server, peer, "end")
+    stream = await read_stream(peer, request)
+    if any(_is_response(each, request) for each in stream.messages) and not stream.ended:
+        raise Deviation("the end of the stream after the response", "it stays open, or was cut off")
+
+
+@check("sse.data", proves=("sse.data-is-json-rpc",), needs=_NEEDS)
+async def data(server: ServerUnderTest) -> None:
+    """The data of every event is the JSON of one JSON-RPC message."""
+    peer = http_peer(server)
+    stream = await read_stream(peer, progress_call(server, peer, "data"))
+    for event in stream.events:
+        if not event.data:
+            continue
+        try:
+            value = strict_json(event.data)
+        except ValueError as error:
+            raise Deviation("JSON as the data of an event", repr(event.data[:200])) from error
+        each = value if isinstance(value, list) and value and peer.revision.name == "2025-03-26" else [value]
+        if not all(isinstance(one, dict) and one.get("jsonrpc") == "2.0" for one in each):
+            raise Deviation("a JSON-RPC message as the data of an event", brief(value))
+
+
+@check(
+    "sse.related",
+    proves=("sse.related-messages", "http.sse-notifications-related", "progress.on-request-stream"),
+    needs=_NEEDS,
+)
+async def related(server: ServerUnderTest) -> None:
+    """Of two requests at a time, each one's stream has its own notifications."""
+    peer = http_peer(server)
+    tokens = ("related-one", "related-two")
+    streams: dict[str, Streamed] = {}
+
+    async def call(token: str) -> None:
+        streams[token] = await read_stream(peer, calls[token])
+
+    calls = {token: progress_call(server, peer, token) for token in tokens}
+    try:
+        async with trio.open_nursery() as nursery:
+            for token in tokens:
+                nursery.start_soon(call, token)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    for token, stream in streams.items():
+        found = [_token(each) for each in stream.messages if each.get("method") == "notifications/progress"]
+        if not found:
+            raise Deviation(f"the progress of {token} in the stream of its request", "none")
+        if any(each != token for each in found):
+            raise Deviation(f"the progress of {token} alone in its stream", brief([*map(str, found)]))
+
+
+def _token(message: JsonObject) -> object:
+    params = message.get("params")
+    return params.get("progressToken") if isinstance(params, dict) else None
+
+
+# --- the server's own stream -------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _standing(peer: HttpPeer, count: int) -> AsyncIterator[list[list[JsonObject]]]:
+    """Streams by GET for the block; behind it the session is ended, and with it the streams.
+
+    Raises:
+        NotApplicable: They are not to be had, or not so many.
+    """
+    came: list[list[JsonObject]] = [[] for _ in range(count)]
+
+    async def read(number: int, task_status: trio.TaskStatus[None]) -> None:
+        headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
+        async with peer.endpoint.exchange(peer.transcript, "GET", headers) as exchange:
+            if exchange.status != 200 or exchange.media_type != "text/event-stream":
+                raise NotApplicable(f"stream {number + 1} by GET is answered by HTTP {exchange.status}")
+            task_status.started()
+            while (event := await exchange.next_event()) is not None:
+                value = peer.transcript.message(event.data, sent=False) if event.data else None
+                for each in value if isinstance(value, list) else [value]:
+                    if isinstance(each, dict):
+                        came[number].append(each)
+
+    with trio.CancelScope() as scope:
+        try:
+            async with trio.open_nursery() as nursery:
+                for number in range(count):
+                    await nursery.start(read, number)
+                yield came
+                # What was written before is read before: the end of the session ends the streams.
+                await peer.end()
+                scope.deadline = trio.current_time() + peer.settings.patience
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+
+@check("sse.get-no-response", proves=("sse.get-no-response", "sse.get-unrelated"), needs=_NEEDS)
+async def get_no_response(server: ServerUnderTest) -> None:
+    """On a stream by GET there is no response, and no notification of a request in flight."""
+    async with session(server) as peer:
+        if peer.session_id is None:
+            raise NotApplicable("there are no sessions")
+        async with _standing(peer, 1) as came:
+            await read_stream(peer, progress_call(server, peer, "not on GET"))
+            await peer.fence()
+    for message in came[0]:
+        if "method" not in message:
+            raise Deviation("no response on a stream by GET", brief(message))
+        if _token(message) == "not on GET":
+            raise Deviation("no progress of a request in flight on a stream by GET", brief(message))
+
+
+@check("sse.no-broadcast", proves=("sse.no-broadcast",), needs=_NEEDS)
+async def no_broadcast(server: ServerUnderTest) -> None:
+    """A notification goes out on one of two streams by GET, and not on both."""
+    name, arguments = server.tool("test_trigger_tool_change")
+
+    async def twice() -> str | None:
+        async with session(server) as peer:
+            if peer.session_id is None:
+                raise NotApplicable("there are no sessions")
+            async with _standing(peer, 2) as came:
+                (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
+                await peer.fence()
+        found = [[each for each in one if each.get("method") == "notifications/tools/list_changed"] for one in came]
+        return "it came on both" if all(found) else None
+
+    # Somebody else may have changed the tools at the same time, and then there were two notifications.
+    if (told := await each_time(twice)) is not None:
+        raise Deviation("a notification on one of the streams", told)
+
+
+@check("sse.disconnect", proves=("sse.disconnect-any-time",), needs=_NEEDS)
+async def disconnect(server: ServerUnderTest) -> None:
+    """A client that goes while its answer streams harms nobody."""
+    peer = http_peer(server)
+    request = progress_call(server, peer, "gone")
+    async with peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), encoded(request)):
+        peer.transcript.note("the connection is closed before the answer was read")
+    again = probe(peer)
+    answer = await peer.look(headers=peer.headers(again), body=encoded(again))
+    require(answer, {200}, "a request after another one's connection broke")
+
+
+@check("sse.get-closed", proves=("sse.get-close-any-time",))
+async def get_closed(server: ServerUnderTest) -> None:
+    """A client may close its stream by GET: it is served on, and gets another one."""
+    async with session(server) as peer:
+        headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
+        first = await peer.look("GET", headers=headers)
+        if first.status != 200:
+            raise NotApplicable(f"GET is answered by HTTP {first.status}")
+        await peer.fence()
+        require(await peer.look("GET", headers=headers), {200}, "another GET after the first stream was closed")

@@ -1,0 +1,142 @@
+"""HTTP+SSE, the transport of 2024-11-05: a stream of the server's messages, and a place to post to.
+
+Spec: basic/transports#http-with-sse (2024-11-05)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.http_requests import EVIL, require_credentials, require_local
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.sse_peer import SsePeer
+from mcp_conformance.drivers.server.targets import UrlTarget
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_CLIENT_ERRORS: Final = range(400, 500)
+_FOREIGN: Final = (("Origin", f"https://{EVIL}"),)
+_PAGE: Final = "a request that a foreign page makes a browser send"
+
+
+def _peer(server: ServerUnderTest) -> SsePeer:
+    if not isinstance(server.peer, SsePeer):
+        raise AssertionError("this check runs over HTTP+SSE")  # noqa: TRY004  the suite's own mistake
+    return server.peer
+
+
+def _ping(peer: SsePeer) -> JsonObject:
+    return peer.message("ping")
+
+
+@check("http-sse.stream", proves=("http-sse.two-endpoints",))
+async def stream(server: ServerUnderTest) -> None:
+    """A GET of one endpoint is answered by a stream of events, and a POST to the other is taken."""
+    peer = _peer(server)
+    if (peer.status, peer.media_type) != (200, "text/event-stream"):
+        raise Deviation("HTTP 200 with text/event-stream", f"HTTP {peer.status} with {peer.media_type}")
+    posted = await peer.send(encoded(_ping(peer)))
+    if not 200 <= posted.status < 300:
+        raise Deviation("a POST to be taken", f"HTTP {posted.status}")
+
+
+@check("http-sse.endpoint-event", proves=("http-sse.endpoint-event",))
+async def endpoint_event(server: ServerUnderTest) -> None:
+    """The stream begins with an event `endpoint` whose data is the URI to post to."""
+    peer = _peer(server)
+    await peer.opened()
+    first = peer.events[0]
+    if first.event != "endpoint" or not first.data:
+        raise Deviation("a first event `endpoint` with a URI", repr(first))
+    others = [event for event in peer.events[1:] if event.event == "endpoint"]
+    if others:
+        raise Deviation("one event `endpoint`", f"{len(others) + 1} of them")
+
+
+@check("http-sse.message-events", proves=("http-sse.message-events",))
+async def message_events(server: ServerUnderTest) -> None:
+    """The messages of the server are events of type `message`, one message each."""
+    peer = _peer(server)
+    await peer.fence()
+    for event in peer.events:
+        if event.event != "endpoint" and event.data and event.event != "message":
+            raise Deviation("events of type `message`", repr(event))
+        if event.event == "message" and not event.data.strip().startswith(b"{"):
+            raise Deviation("one message for each event", repr(event))
+
+
+@check("http-sse.answers-apart", proves=("http-sse.multiple-clients",), subject=Subject.CONNECTION)
+async def answers_apart(server: ServerUnderTest) -> None:
+    """Of two clients that ask with the same ids, each gets its own answers on its own stream alone."""
+    peer = _peer(server)
+    async with server.open() as other:
+        for id in ("conformance-1", "conformance-2"):
+            (await peer.exchange({**_ping(peer), "id": id})).result()
+            (await other.exchange({**_ping(peer), "id": f"other-{id}"})).result()
+            (await other.exchange({**_ping(peer), "id": id})).result()
+        await peer.fence()
+        await other.fence()
+        for each in (peer, other):
+            if each.strays:
+                raise Deviation("no answer for another client", brief(each.strays[0]))
+
+
+@check("http-sse.origin-stream", proves=("http-sse.origin-validate",))
+async def origin_stream(server: ServerUnderTest) -> None:
+    """A GET of the stream with the Origin of a foreign site is refused."""
+    peer = _peer(server)
+    headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *_FOREIGN]
+    async with peer.endpoint.exchange(peer.transcript, "GET", headers, deviant=_PAGE) as exchange:
+        if exchange.status not in _CLIENT_ERRORS:
+            raise Deviation("HTTP 4xx for a foreign Origin", f"HTTP {exchange.status}")
+
+
+@check("http-sse.origin-post", proves=("http-sse.origin-validate",))
+async def origin_post(server: ServerUnderTest) -> None:
+    """A POST with the Origin of a foreign site is refused, also when Host is of that site."""
+    peer = _peer(server)
+    if not 200 <= (await peer.send(encoded(_ping(peer)))).status < 300:
+        raise NotTestable("the control failed: a POST is refused")
+    at = f"{EVIL}:{peer.endpoint.port}"
+    for headers, host in ((_FOREIGN, None), ((("Origin", f"http://{at}"),), at)):
+        answer = await peer.send(encoded(_ping(peer)), headers=headers, host=host, deviant=_PAGE)
+        if answer.status not in _CLIENT_ERRORS:
+            raise Deviation("HTTP 4xx for a foreign Origin", f"HTTP {answer.status}")
+
+
+@check("http-sse.bind-localhost", proves=("http-sse.bind-localhost",))
+async def bind_localhost(server: ServerUnderTest) -> None:
+    """A server at a name of this machine cannot be reached at an address that others can reach."""
+    await require_local(_peer(server).endpoint)
+
+
+@check("http-sse.authentication", proves=("http-sse.authentication",))
+async def authentication(server: ServerUnderTest) -> None:
+    """A GET of the stream without credentials is refused by 401 or 403."""
+    peer = _peer(server)
+    require_credentials(peer.settings)
+    headers = [("Accept", "text/event-stream")]
+    async with peer.endpoint.exchange(peer.transcript, "GET", headers, deviant="no credentials") as exchange:
+        if exchange.status not in (401, 403):
+            raise Deviation("HTTP 401 or 403 without credentials", f"HTTP {exchange.status}")
+
+
+@check(
+    "http-sse.beside",
+    proves=("http-sse.compat-server-both",),
+    transports=(Transport.HTTP,),
+    subject=Subject.PROCESS,
+)
+async def beside(server: ServerUnderTest) -> None:
+    """A server that serves clients of 2024-11-05 too still has the two endpoints for them."""
+    if not isinstance(server.target, UrlTarget) or server.target.sse is None:
+        raise NotApplicable("the server is not said to offer HTTP+SSE")
+    async with server.target.open(REVISIONS["2024-11-05"], Transport.HTTP_SSE) as peer:
+        await peer.fence()

@@ -1,0 +1,213 @@
+"""What the headers of a modern request repeat of its body: a server believes them only when they agree."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mcp_conformance.checks.probes.http_requests import (
+    control,
+    error_code,
+    error_id,
+    http_peer,
+    probe,
+    require,
+    serves_legacy,
+    shown,
+    succeeded,
+    with_header,
+    without,
+)
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_MISMATCH: Final = -32020
+_UNSUPPORTED: Final = -32022
+_CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
+_TOOLS: Final = ("capability:tools",)
+
+_Headers: TypeAlias = list[tuple[str, str]]
+_Change: TypeAlias = "Callable[[_Headers], _Headers]"
+
+
+async def _sent(peer: HttpPeer, message: JsonObject, headers: _Headers, deviant: str) -> HttpAnswer:
+    return await peer.look(headers=headers, body=encoded(message), deviant=deviant)
+
+
+async def _rejected(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> HttpAnswer:
+    """A request is rejected for its headers; the same with the headers as they should be is not."""
+    request = await control(peer, message)
+    answer = await _sent(peer, request, change(peer.headers(request)), what)
+    require(answer, {400}, what, code=_MISMATCH)
+    return answer
+
+
+async def _borne(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> None:
+    """A request succeeds although its headers are written in another way."""
+    request = await control(peer, message)
+    answer = await peer.look(headers=change(peer.headers(request)), body=encoded(request))
+    if not succeeded(answer):
+        raise Deviation(f"a result for {what}", shown(answer))
+
+
+def _put(name: str, value: str) -> _Change:
+    return lambda headers: with_header(headers, name, value)
+
+
+def _drop(name: str) -> _Change:
+    return lambda headers: without(headers, name)
+
+
+def _call(server: ServerUnderTest, peer: HttpPeer) -> JsonObject:
+    name, arguments = server.tool("test_simple_text")
+    return peer.message("tools/call", {"name": name, "arguments": arguments})
+
+
+def _named(server: ServerUnderTest, peer: HttpPeer) -> list[JsonObject]:
+    """A request of each kind that has an Mcp-Name, as far as the server offers it."""
+    found: list[JsonObject] = []
+    if server.survey.has("tools"):
+        found.append(_call(server, peer))
+    resources = server.survey.lists.get("resources", ())[:1]
+    found += [peer.message("resources/read", {"uri": resource["uri"]}) for resource in resources]
+    for prompt in server.survey.lists.get("prompts", ()):
+        if not prompt.get("arguments"):
+            found.append(peer.message("prompts/get", {"name": prompt["name"]}))
+            break
+    if not found:
+        raise NotApplicable("the server offers no tools, resources or prompts")
+    return found
+
+
+# --- the version -------------------------------------------------------------------------------------------------------
+
+
+@check("header.version-mismatch", proves=("header.protocol-version-mismatch-rejected",))
+async def version_mismatch(server: ServerUnderTest) -> None:
+    """A request whose body says another version than MCP-Protocol-Version is rejected with 400."""
+    peer = http_peer(server)
+    request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: "1900-01-01"}}}
+    headers = with_header(peer.headers(request), "MCP-Protocol-Version", peer.revision.name)
+    answer = await _sent(peer, request, headers, "another version in the body")
+    # It is a mismatch and a version that nobody speaks: what is looked at first is not defined.
+    require(answer, {400}, "another version in the body")
+    if error_code(answer) not in (_MISMATCH, _UNSUPPORTED):
+        raise Deviation(f"error {_MISMATCH}, or {_UNSUPPORTED}", shown(answer))
+
+
+@check("header.version-missing", proves=("header.protocol-version-missing-rejected",))
+async def version_missing(server: ServerUnderTest) -> None:
+    """A server that speaks nothing older than 2025-06-18 rejects a request without MCP-Protocol-Version."""
+    for revision in ("2025-03-26", "2024-11-05"):
+        if await serves_legacy(server, revision):
+            raise NotApplicable(f"the server speaks {revision} too")
+    peer = http_peer(server)
+    await _rejected(peer, probe(peer), _drop("MCP-Protocol-Version"), "a request without MCP-Protocol-Version")
+
+
+# --- method and name ---------------------------------------------------------------------------------------------------
+
+
+@check("header.method-missing", proves=("header.mcp-method-missing-rejected", *_CODE))
+async def method_missing(server: ServerUnderTest) -> None:
+    """A request without Mcp-Method is rejected with 400 and -32020."""
+    peer = http_peer(server)
+    await _rejected(peer, probe(peer), _drop("Mcp-Method"), "a request without Mcp-Method")
+
+
+@check("header.method-mismatch", proves=("header.mcp-method-mismatch-rejected", *_CODE))
+async def method_mismatch(server: ServerUnderTest) -> None:
+    """A request whose Mcp-Method names another method is rejected with 400 and -32020."""
+    peer = http_peer(server)
+    await _rejected(peer, probe(peer), _put("Mcp-Method", "tools/list"), "another Mcp-Method")
+
+
+@check("header.method-case", proves=("header.value-case-sensitive",))
+async def method_case(server: ServerUnderTest) -> None:
+    """A request whose Mcp-Method is written in other letters, upper for lower, is rejected with 400 and -32020."""
+    peer = http_peer(server)
+    await _rejected(peer, probe(peer), _put("Mcp-Method", "SERVER/DISCOVER"), "an Mcp-Method in upper case")
+
+
+@check("header.name-missing", proves=("header.mcp-name-missing-rejected", *_CODE))
+async def name_missing(server: ServerUnderTest) -> None:
+    """A call, a read and a prompt without Mcp-Name are rejected with 400 and -32020."""
+    peer = http_peer(server)
+    for message in _named(server, peer):
+        await _rejected(peer, message, _drop("Mcp-Name"), f"{message['method']} without Mcp-Name")
+
+
+@check("header.name-mismatch", proves=("header.mcp-name-mismatch-rejected", *_CODE))
+async def name_mismatch(server: ServerUnderTest) -> None:
+    """A call, a read and a prompt with another Mcp-Name are rejected with 400 and -32020."""
+    peer = http_peer(server)
+    for message in _named(server, peer):
+        await _rejected(
+            peer, message, _put("Mcp-Name", "conformance-other"), f"another Mcp-Name of {message['method']}"
+        )
+
+
+@check("header.error-id", proves=("header.mismatch-error-id",))
+async def mismatch_id(server: ServerUnderTest) -> None:
+    """The error for headers that do not agree with the body has the id of the request."""
+    peer = http_peer(server)
+    request = {**await control(peer), "id": "conformance-id"}
+    answer = await _sent(
+        peer, request, with_header(peer.headers(request), "Mcp-Method", "tools/list"), "another method"
+    )
+    if answer.status == 400 and error_id(answer) != "conformance-id":
+        raise Deviation('the id "conformance-id"', shown(answer))
+
+
+@check("header.invalid-characters", proves=("header.invalid-characters-rejected",), needs=_TOOLS)
+async def invalid_characters(server: ServerUnderTest) -> None:
+    """A request whose Mcp-Name has characters that no header may have is rejected with 400 and -32020."""
+    peer = http_peer(server)
+    await control(peer, _call(server, peer))
+    request = peer.message("tools/call", {"name": "caf\u00e9", "arguments": {}})
+    answer = await _sent(
+        peer, request, with_header(peer.headers(request), "Mcp-Name", "caf\u00e9"), "no ASCII in a header"
+    )
+    require(answer, {400}, "an Mcp-Name that is no ASCII", code=_MISMATCH)
+
+
+@check("header.names-case", proves=("header.name-case-insensitive",))
+async def names_case(server: ServerUnderTest) -> None:
+    """The names of headers may be written in any letters."""
+    peer = http_peer(server)
+    await _borne(peer, probe(peer), lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
+    await _borne(peer, probe(peer), lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
+
+
+@check("header.spaces", proves=("header.value-ows-trimmed",))
+async def spaces(server: ServerUnderTest) -> None:
+    """White space around the value of a header does not count."""
+    peer = http_peer(server)
+    await _borne(peer, probe(peer), _put("Mcp-Method", "  server/discover \t"), "white space around Mcp-Method")
+
+
+@check(
+    "header.name-base64",
+    proves=("header.base64-mcp-name-accepted", "header.base64-decoded-before-compare"),
+    needs=_TOOLS,
+)
+async def name_base64(server: ServerUnderTest) -> None:
+    """An Mcp-Name in base64 is read as what it stands for."""
+    peer = http_peer(server)
+    call = _call(server, peer)
+    name, _ = server.tool("test_simple_text")
+    await _borne(peer, call, _put("Mcp-Name", _base64(name)), "an Mcp-Name in base64")
+
+
+def _base64(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="

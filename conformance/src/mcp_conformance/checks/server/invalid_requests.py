@@ -1,0 +1,194 @@
+"""JSON-RPC: what a server says to what is no request, and to several at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.malformed_messages import refuses
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.types.meta import CLIENT_CAPABILITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_DEPTH: Final = 100_000
+_MANY: Final = 8
+
+_ODD: Final = 77_001
+"""The id of a request that only a lenient parser finds."""
+_NO_JSON: Final[tuple[tuple[str, str, bytes, int | None], ...]] = (
+    ("bad-utf8", "bytes that are no UTF-8", b'{"jsonrpc":"2.0","id":%d,"method":"\xff\xfe"}' % _ODD, _ODD),
+    (
+        "nan",
+        "a number that JSON does not have",
+        b'{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"x":NaN}}' % _ODD,
+        _ODD,
+    ),
+    (
+        "two-values",
+        "two values where one belongs",
+        b'{"jsonrpc":"2.0","method":"a"} {"jsonrpc":"2.0","method":"b"}',
+        None,
+    ),
+    ("deep", "a hundred thousand open brackets", b"[" * _DEPTH, None),
+    ("cut", "a message that was cut off", b'{"jsonrpc":"2.0","id":1,"method":', None),
+)
+_NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
+    ("string", "a string", b'"a string"'),
+    ("number", "a number", b"42"),
+    ("object", "an object that is no message", b'{"conformance":true}'),
+)
+
+
+def _refused(
+    data: bytes, what: str, code: int, lenient_id: int | None = None
+) -> Callable[[ServerUnderTest], Awaitable[None]]:
+    async def run(server: ServerUnderTest) -> None:
+        await refuses(server, data, code, what, lenient_id=lenient_id)
+
+    return run
+
+
+for _name, _what, _data, _found in _NO_JSON:
+    SERVER_CHECKS.add(
+        f"jsonrpc.no-json-{_name}",
+        _refused(_data, _what, -32700, _found),
+        title=f"{_what[0].upper()}{_what[1:]}: answered by -32700, and the connection lives on.",
+        proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"),
+        subject=Subject.RECOVERING,
+    )
+for _name, _what, _data in _NO_REQUEST:
+    SERVER_CHECKS.add(
+        f"jsonrpc.no-request-{_name}",
+        _refused(_data, _what, -32600),
+        title=f"{_what[0].upper()}{_what[1:]}: answered by -32600, and the connection lives on.",
+        proves=("jsonrpc.invalid-request-code", "jsonrpc.invalid-request-error"),
+        subject=Subject.RECOVERING,
+    )
+
+_LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
+
+
+def _listing(server: ServerUnderTest) -> str:
+    """A list that the server has; asking for it changes nothing."""
+    method = next((method for capability, method in _LISTS if server.survey.has(capability)), None)
+    if method is None:
+        raise NotApplicable("the server declares no tools, resources or prompts")
+    return method
+
+
+@check("jsonrpc.invalid-params", proves=("jsonrpc.invalid-params-code", "jsonrpc.invalid-params-error"))
+async def invalid_params(server: ServerUnderTest) -> None:
+    """Params of the wrong shape are answered by -32602."""
+    method = _listing(server)
+    (await server.peer.request(method)).result()
+    answer = await server.peer.request(method, {"cursor": 5}, deviant="a cursor that is a number")
+    answer.error(-32602, what="a cursor that is a number")
+
+
+@check(
+    "jsonrpc.concurrent-requests",
+    proves=("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving"),
+    subject=Subject.RECOVERING,
+)
+async def concurrent_requests(server: ServerUnderTest) -> None:
+    """Several requests at a time are all answered, each by its own answer."""
+    method = _listing(server)
+    answers: list[Answer] = []
+
+    async def ask(number: int) -> None:
+        answers.append(await server.peer.request(method if number % 2 else "server/discover", id=f"at once {number}"))
+
+    async with open_nursery() as nursery:
+        for number in range(_MANY):
+            nursery.start_soon(ask, number)
+    for answer in answers:
+        if ("supportedVersions" in answer.result()) != (answer.method == "server/discover"):
+            raise Deviation(f"the result of {answer.method}", str(answer))
+    if server.peer.strays:
+        raise Deviation("one answer for each request", brief(server.peer.strays[0]))
+
+
+@check(
+    "jsonrpc.stateless",
+    proves=("jsonrpc.stateless-no-prior-context",),
+    subject=Subject.RECOVERING,
+)
+async def stateless(server: ServerUnderTest) -> None:
+    """A request without _meta is refused with -32602, right after one that had it."""
+    await server.peer.fence()
+    message: JsonObject = {"jsonrpc": "2.0", "id": server.peer.next_id(), "method": "server/discover", "params": {}}
+    answer = await server.peer.exchange(message, deviant="no _meta")
+    answer.error(-32602, what="a request without _meta")
+
+
+@check(
+    "jsonrpc.stateless-capabilities",
+    proves=("jsonrpc.stateless-capability-not-remembered",),
+    subject=Subject.RECOVERING,
+)
+async def stateless_capabilities(server: ServerUnderTest) -> None:
+    """A capability that one request declares does not count for the next one."""
+    name, arguments = server.tool("test_missing_capability")
+    params: JsonObject = {"name": name, "arguments": arguments}
+    first = await server.peer.request("tools/call", params)
+    if first.is_error:
+        raise Deviation("no error for a client with all capabilities", str(first))
+    bare: JsonObject = {**params, "_meta": {CLIENT_CAPABILITIES: {}}}
+    answer = await server.peer.request("tools/call", bare)
+    if not answer.is_error:
+        raise Deviation("an error for a request without capabilities, whatever the one before declared", str(answer))
+
+
+@check(
+    "jsonrpc.stateless-connections",
+    proves=("jsonrpc.stateless-no-connection-affinity",),
+    subject=Subject.PROCESS,
+    transports=(Transport.HTTP,),
+)
+async def stateless_connections(server: ServerUnderTest) -> None:
+    """What one connection was asked for can be answered over another one."""
+    name, arguments = server.tool("test_input_required_result_elicitation")
+    params: JsonObject = {"name": name, "arguments": arguments}
+    async with server.open() as first:
+        asked = (await first.request("tools/call", params)).result()
+    requests = asked.get("inputRequests")
+    if not isinstance(requests, dict):
+        raise Deviation("inputRequests in the result", brief(asked))
+    answered: JsonObject = {
+        "inputResponses": {key: {"action": "accept", "content": {"name": "Alice"}} for key in requests},
+        **({"requestState": asked["requestState"]} if "requestState" in asked else {}),
+    }
+    async with server.open() as second:
+        answer = await second.request("tools/call", {**params, **answered})
+    if answer.member("resultType", str) != "complete":
+        raise Deviation("the result, over another connection", str(answer))
+
+
+@check(
+    "jsonrpc.unknown-members",
+    proves=("jsonrpc.result-any-object", "schema.result-open"),
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"),
+    subject=Subject.RECOVERING,
+)
+async def unknown_members(server: ServerUnderTest) -> None:
+    """A result of the client may have members that the server does not know."""
+    sampled: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "Yes."}, "model": "suite"}
+    name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
+    server.peer.replies["sampling/createMessage"] = lambda _: sampled
+    call: JsonObject = {"name": name, "arguments": arguments}
+    control = await server.peer.request("tools/call", call)
+    if control.is_error or control.result().get("isError") is True:
+        raise NotTestable(f"the control failed: {control}")
+    server.peer.replies["sampling/createMessage"] = lambda _: {**sampled, "conformanceUnknown": {"deep": [1]}}
+    answer = await server.peer.request("tools/call", call)
+    if answer.is_error or answer.result().get("isError") is True:
+        raise Deviation("the unknown member to be ignored", str(answer))

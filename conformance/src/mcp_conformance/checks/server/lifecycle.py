@@ -1,0 +1,243 @@
+"""How a connection is opened: `initialize`, `server/discover`, and the revisions that are agreed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import items, member
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.settings import CLIENT_INFO
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import R2026_07_28, REVISIONS, Era, between
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_INFO
+from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
+_UNKNOWN: Final = ("1900-01-01", "9999-12-31", "latest")
+"""Versions that nobody speaks."""
+
+
+@check(
+    "lifecycle.initialize-result",
+    proves=(
+        "lifecycle.server-initialize-result",
+        "schema.initialize-result",
+        "jsonrpc.base-and-lifecycle-support",
+    ),
+    subject=Subject.RECOVERING,
+)
+async def initialize_result(server: ServerUnderTest) -> None:
+    """`initialize` is answered by a result with protocolVersion, capabilities and serverInfo."""
+    handshake = server.peer.handshake
+    if handshake is None:
+        raise AssertionError("a legacy connection is open only after its handshake")
+    for name, kind in (("protocolVersion", str), ("capabilities", dict), ("serverInfo", dict)):
+        handshake.member(name, kind)
+    if not isinstance(handshake.result().get("instructions", ""), str):
+        raise Deviation("instructions to be a string", str(handshake))
+
+
+@check("version.echo", proves=("version.server-echo",), subject=Subject.PROCESS)
+async def version_echo(server: ServerUnderTest) -> None:
+    """A version that the server speaks is answered by the same version."""
+    async with server.open(handshake=False) as peer:
+        answer = await peer.request("initialize", _initialize(server.revision.name))
+        if answer.member("protocolVersion", str) != server.revision.name:
+            raise Deviation(f"protocolVersion {server.revision.name}", str(answer))
+
+
+@check(
+    "version.alternative",
+    proves=("version.server-alternative", "lifecycle.handle-version-mismatch"),
+    subject=Subject.PROCESS,
+)
+async def version_alternative(server: ServerUnderTest) -> None:
+    """A version that the server does not speak is answered by a result that names another one, which it speaks."""
+    spoken: set[str] = set()
+    for unknown in _UNKNOWN:
+        async with server.open(handshake=False) as peer:
+            answer = await peer.request("initialize", _initialize(unknown))
+            offered = answer.member("protocolVersion", str)
+        if offered == unknown:
+            raise Deviation("a version that the server speaks", brief(offered))
+        if str(offered) in spoken:
+            continue
+        async with server.open(handshake=False) as peer:
+            answer = await peer.request("initialize", _initialize(str(offered)))
+            if answer.member("protocolVersion", str) != offered:
+                raise Deviation(f"{offered}, which was offered as the alternative to {unknown}", str(answer))
+        spoken.add(str(offered))
+
+
+@check("version.latest", proves=("version.server-latest",), subject=Subject.PROCESS)
+async def version_latest(server: ServerUnderTest) -> None:
+    """The alternative is the newest version that the server speaks."""
+    async with server.open(handshake=False) as peer:
+        answer = await peer.request("initialize", _initialize(_UNKNOWN[0]))
+        offered = REVISIONS.get(str(answer.member("protocolVersion", str)))
+    if offered is None:
+        raise NotTestable(f"the server offers a version that the suite does not know: {answer}")
+    for newer in between(offered) - {offered}:
+        if newer.era is Era.LEGACY:
+            async with server.open(handshake=False) as peer:
+                answer = await peer.request("initialize", _initialize(newer.name))
+                if answer.member("protocolVersion", str) == newer.name:
+                    raise Deviation(f"{newer}, which the server speaks, as the alternative", offered.name)
+
+
+def _initialize(version: str) -> JsonObject:
+    return {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT_INFO}
+
+
+@check(
+    "discover.result",
+    proves=(
+        "discover.implemented",
+        "discover.capabilities",
+        "discover.result-type",
+        "discover.cache-fields",
+    ),
+)
+async def discover_result(server: ServerUnderTest) -> None:
+    """`server/discover` is answered by a DiscoverResult."""
+    answer = await server.peer.request("server/discover")
+    if answer.member("resultType", str) != "complete":
+        raise Deviation("resultType 'complete'", str(answer))
+    answer.member("capabilities", dict)
+    ttl = answer.member("ttlMs", int)
+    if not isinstance(ttl, int) or ttl < 0:
+        raise Deviation("ttlMs to be an integer from 0", str(answer))
+    if answer.member("cacheScope", str) not in ("public", "private"):
+        raise Deviation("cacheScope to be public or private", str(answer))
+    if not isinstance(answer.result().get("instructions", ""), str):
+        raise Deviation("instructions to be a string", str(answer))
+
+
+@check("discover.server-info", proves=("discover.server-info-in-meta",))
+async def discover_server_info(server: ServerUnderTest) -> None:
+    """The result of `server/discover` names the server in `_meta`."""
+    answer = await server.peer.request("server/discover")
+    info = member(answer.result(), "_meta", SERVER_INFO)
+    if not isinstance(member(info, "name"), str) or not isinstance(member(info, "version"), str):
+        raise Deviation(f"_meta.{SERVER_INFO} with a name and a version", str(answer))
+
+
+@check("discover.supported-versions", proves=("discover.supported-versions",))
+async def discover_versions(server: ServerUnderTest) -> None:
+    """`supportedVersions` is a list of strings with the version of the request in it."""
+    answer = await server.peer.request("server/discover")
+    versions = answer.member("supportedVersions", list)
+    if not isinstance(versions, list) or not all(isinstance(each, str) for each in versions):
+        raise Deviation("supportedVersions to be a list of strings", brief(versions))
+    if server.revision.name not in versions:
+        raise Deviation(f"{server.revision.name} among supportedVersions", brief(versions))
+
+
+@check(
+    "version.unsupported",
+    proves=(
+        "version.unsupported-error",
+        "version.unsupported-data-supported",
+        "version.unsupported-data-requested",
+        "version.unsupported-applies-to-discover",
+    ),
+)
+async def version_unsupported(server: ServerUnderTest) -> None:
+    """A request with a version that the server does not speak is refused with -32022 and what it does speak."""
+    await server.peer.fence()  # the control: the same request with the right version
+    answer = await _with_version(server.peer, "server/discover")
+    data = answer.error(-32022, what=f"version {_UNKNOWN[0]}").get("data")
+    if not isinstance(data, dict) or not isinstance(data.get("supported"), list):
+        raise Deviation("data.supported to be a list of versions", str(answer))
+    if data.get("requested") != _UNKNOWN[0]:
+        raise Deviation(f"data.requested {_UNKNOWN[0]}", str(answer))
+
+
+@check("version.unsupported-every-method", proves=("version.unsupported-every-method",))
+async def version_unsupported_every_method(server: ServerUnderTest) -> None:
+    """A version that the server does not speak is refused for each method."""
+    for capability, method in _LISTS:
+        if server.survey.has(capability):
+            (await server.peer.request(method)).result()
+            (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN[0]}")
+
+
+async def _with_version(peer: ServerPeer, method: str) -> Answer:
+    message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN[0]}})
+    return await peer.exchange(message, deviant="a version that nobody speaks")
+
+
+@check("discover.consistent", proves=("discover.supported-versions-consistent",))
+async def discover_consistent(server: ServerUnderTest) -> None:
+    """`server/discover` names the same versions as the error for a version that is not spoken."""
+    versions = (await server.peer.request("server/discover")).member("supportedVersions", list)
+    supported = member((await _with_version(server.peer, "server/discover")).error(), "data", "supported")
+    if sorted(map(str, items(versions))) != sorted(map(str, items(supported))):
+        raise Deviation(f"data.supported {brief(versions)}", brief(supported))
+
+
+@check("lifecycle.initialize-first", proves=("lifecycle.initialize-first",), subject=Subject.PROCESS)
+async def initialize_first(server: ServerUnderTest) -> None:
+    """Nothing comes from the server before it has answered `initialize`."""
+    async with server.open(handshake=False) as peer:
+        answer = await peer.request("initialize", _initialize(server.revision.name))
+        for early in (*answer.before, *peer.inbox):
+            raise Deviation("nothing before the answer to initialize", brief(early))
+
+
+@check("lifecycle.no-early-requests", proves=("lifecycle.server-no-early-requests",), subject=Subject.PROCESS)
+async def no_early_requests(server: ServerUnderTest) -> None:
+    """Before notifications/initialized the server sends no request but ping."""
+    async with server.open(handshake=False) as peer:
+        peer.handshake = await peer.request("initialize", _initialize(server.revision.name))
+        await peer.fence()
+        for message in peer.inbox:
+            if "id" in message and message.get("method") != "ping":
+                raise Deviation("no request before notifications/initialized", brief(message))
+
+
+@check(
+    "lifecycle.missing-capability",
+    proves=("lifecycle.handle-missing-capabilities", "capability.client-not-relied-undeclared"),
+)
+async def missing_capability(server: ServerUnderTest) -> None:
+    """What needs a capability that the client lacks is answered, and the connection lives on."""
+    name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
+    async with server.share(capabilities={}) as peer:
+        await peer.request("tools/call", {"name": name, "arguments": arguments})
+        await peer.fence()
+
+
+@check(
+    "lifecycle.foreign-era",
+    proves=("lifecycle.handle-version-mismatch",),
+    subject=Subject.PROCESS,
+    transports=(Transport.STDIO,),
+)
+async def foreign_era(server: ServerUnderTest) -> None:
+    """A request of the modern era is answered by something, and `initialize` behind it as ever."""
+    async with server.open(handshake=False) as peer:
+        meta: JsonObject = {
+            PROTOCOL_VERSION: R2026_07_28.name,
+            CLIENT_CAPABILITIES: {},
+            CLIENT_INFO_KEY: CLIENT_INFO,
+        }
+        probe: JsonObject = {
+            "jsonrpc": "2.0",
+            "id": peer.next_id(),
+            "method": "server/discover",
+            "params": {"_meta": meta},
+        }
+        probed = await peer.exchange(probe, deviant="a request of another era")
+        if not probed.is_error:
+            raise NotApplicable("the server speaks both eras, and the process may be of the one that it was opened in")
+        answer = await peer.request("initialize", _initialize(server.revision.name))
+        answer.member("protocolVersion", str)

@@ -1,0 +1,201 @@
+"""Lists: what is common to those of tools, resources, templates and prompts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.checks.registry.server import SERVER_CHECKS
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.message_schema import flaw_of_result
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["LISTS", "List", "entries", "walk"]
+
+_PAGES: Final = 100
+
+
+@attrs.frozen(kw_only=True)
+class List:
+    """One kind of list."""
+
+    kind: str
+    """What is listed, as in the survey."""
+    capability: str
+    """The capability that it belongs to."""
+    method: str
+    """How it is asked for."""
+    member: str
+    """Where the entries are in the result."""
+    key: str
+    """What tells the entries apart."""
+
+
+LISTS: Final = (
+    List(kind="tools", capability="tools", method="tools/list", member="tools", key="name"),
+    List(kind="resources", capability="resources", method="resources/list", member="resources", key="uri"),
+    List(
+        kind="templates",
+        capability="resources",
+        method="resources/templates/list",
+        member="resourceTemplates",
+        key="uriTemplate",
+    ),
+    List(kind="prompts", capability="prompts", method="prompts/list", member="prompts", key="name"),
+)
+"""All lists."""
+
+
+def entries(page: JsonObject, row: List) -> list[JsonObject]:
+    """The entries of one page, those that are objects."""
+    listed = page.get(row.member)
+    return [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+
+
+async def walk(peer: ServerPeer, row: List) -> list[JsonObject]:
+    """All pages of a list, each as the result is.
+
+    Raises:
+        Deviation: A page is refused, or there is no end of them.
+    """
+    pages: list[JsonObject] = []
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        answer = await peer.request(row.method, None if cursor is None else {"cursor": cursor})
+        pages.append(answer.result())
+        onward = pages[-1].get("nextCursor")
+        if onward is None:
+            return pages
+        if not isinstance(onward, str):
+            raise Deviation("nextCursor to be a string", brief(onward))
+        cursor = onward
+    raise Deviation(f"the end of {row.method} within {_PAGES} pages", "a nextCursor on each of them")
+
+
+async def _result(server: ServerUnderTest, row: List) -> None:
+    for page in await walk(server.peer, row):
+        wrong = flaw_of_result(row.method, page, server.revision)
+        if wrong is not None:
+            raise Deviation(f"a result of {row.method} as the schema has it", wrong)
+
+
+async def _unique(server: ServerUnderTest, row: List) -> None:
+    seen: set[str] = set()
+    for page in await walk(server.peer, row):
+        for entry in entries(page, row):
+            name = str(entry.get(row.key))
+            if name in seen:
+                raise Deviation(f"each {row.key} of {row.method} once", f"{name!r} twice")
+            seen.add(name)
+
+
+async def _same_everywhere(server: ServerUnderTest, row: List) -> None:
+    first = await _names(server.peer, row)
+    for other in LISTS:
+        if server.survey.has(other.capability):
+            await server.peer.request(other.method)
+    for peer in (server.peer, None):
+        if peer is None:
+            async with server.open() as fresh:
+                now = await _names(fresh, row)
+        else:
+            now = await _names(peer, row)
+        if sorted(now) != sorted(first):
+            where = "on another connection" if peer is None else "after other requests"
+            raise Deviation(f"the same list {where}: {brief([*sorted(first)])}", brief([*sorted(now)]))
+
+
+async def _names(peer: ServerPeer, row: List) -> list[str]:
+    return [str(entry.get(row.key)) for page in await walk(peer, row) for entry in entries(page, row)]
+
+
+async def _declared(server: ServerUnderTest, row: List) -> None:
+    if server.survey.has(row.capability):
+        return
+    answer = await server.peer.request(row.method, deviant="a method of a capability that is not declared")
+    listed = entries(answer.result(), row) if not answer.is_error else []
+    if listed:
+        raise Deviation(f"the capability {row.capability!r}, as there are {row.kind}", f"{len(listed)} without it")
+
+
+async def _undeclared(server: ServerUnderTest, row: List) -> None:
+    if server.survey.has(row.capability):
+        raise NotApplicable(f"the server declares {row.capability}")
+    answer = await server.peer.request(row.method, deviant="a method of a capability that is not declared")
+    answer.error(-32601, what=f"{row.method} without the capability {row.capability}")
+
+
+_PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "tools": {
+        "result": ("tools.list-served", "tools.tool-shape", "schema.list-tools-result"),
+        "unique": ("tools.name-unique-identifier", "tools.name-unique"),
+        "same": ("tools.list-not-per-connection",),
+        "declared": ("tools.declare-capability", "tools.capability"),
+        "undeclared": ("tools.unadvertised-32601",),
+    },
+    "resources": {
+        "result": ("resources.list-served", "resources.resource-shape"),
+        "unique": ("resources.uri-unique", "resources.uris-distinct"),
+        "same": ("resources.list-not-per-connection",),
+        "declared": ("resources.declare-capability", "resources.capability"),
+        "undeclared": ("resources.unadvertised-32601",),
+    },
+    "templates": {"result": ("resources.templates-list",)},
+    "prompts": {
+        "result": ("prompts.list-served", "prompts.prompt-shape"),
+        "unique": ("prompts.name-unique", "prompts.names-distinct"),
+        "same": ("prompts.list-not-per-connection",),
+        "declared": ("prompts.declare-capability", "prompts.capability", "prompts.respect-capability"),
+        "undeclared": ("prompts.unadvertised-32601",),
+    },
+}
+"""Which requirements are proved, by what is listed and by rule."""
+
+_RULES: Final = {
+    "result": ("list-schema", _result, "`{method}` is answered by a list as the schema has it, on every page."),
+    "unique": ("unique", _unique, "No two {kind} have the same {key}, over all pages of `{method}`."),
+    "same": ("same-everywhere", _same_everywhere, "`{method}` does not vary by connection, nor after other requests."),
+    "declared": ("declared", _declared, "A server with {kind} declares the capability `{capability}`."),
+    "undeclared": (
+        "undeclared",
+        _undeclared,
+        "Without the capability `{capability}`, `{method}` is answered by -32601.",
+    ),
+}
+"""What is checked of a list: the words of the id, the check, and its title."""
+
+
+def _register() -> None:
+    for row in LISTS:
+        area = "resources" if row.kind == "templates" else row.kind
+        for rule, proves in _PROOFS[row.kind].items():
+            words, run, title = _RULES[rule]
+
+            async def check(server: ServerUnderTest, *, run: _Rule = run, row: List = row) -> None:
+                await run(server, row)
+
+            SERVER_CHECKS.add(
+                f"{area}.templates-{words}" if row.kind == "templates" else f"{area}.{words}",
+                check,
+                title=title.format(**attrs.asdict(row)),
+                proves=proves,
+                needs=() if rule in ("declared", "undeclared") else (f"capability:{row.capability}",),
+                subject=Subject.SHARED,
+            )
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    _Rule = Callable[[ServerUnderTest, List], Awaitable[None]]
+
+_register()

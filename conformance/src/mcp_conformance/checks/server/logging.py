@@ -1,0 +1,176 @@
+"""Logging: `notifications/message`, and who gets which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.message_pairs import notified
+from mcp_conformance.checks.probes.subscription_stream import listening
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import Era
+from mcp_core.types.meta import LOG_LEVEL
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_MESSAGE: Final = "notifications/message"
+_FIXTURE: Final = "conformance_logging"
+_NEEDS: Final = ("capability:logging", "capability:tools")
+_SECRET: Final = "conformance-4c1d-secret"
+
+
+async def _call(server: ServerUnderTest, level: str | None, fixture: str = _FIXTURE) -> Answer:
+    """Calls a tool that logs, with a level: for the session, or for the request, as the revision has it."""
+    if server.revision.era is Era.LEGACY and level is not None:
+        (await server.peer.request("logging/setLevel", {"level": level})).result()
+    name, arguments = server.tool(fixture, {"secret": _SECRET} if fixture == _FIXTURE else None)
+    params: JsonObject = {"name": name, "arguments": arguments}
+    if server.revision.era is Era.MODERN and level is not None:
+        params["_meta"] = {LOG_LEVEL: level}
+    answer = await server.peer.request("tools/call", params)
+    answer.result()
+    return answer
+
+
+async def _logged(server: ServerUnderTest, level: str | None, fixture: str = _FIXTURE) -> list[JsonObject]:
+    """The params of what was logged for a call, wherever it came: with the answer, or on another stream."""
+    since = len(server.peer.inbox)
+    await _call(server, level, fixture)
+    await server.peer.fence()
+    found: list[JsonObject] = []
+    for message in server.peer.inbox[since:]:
+        params = message.get("params")
+        if message.get("method") == _MESSAGE:
+            found.append(params if isinstance(params, dict) else {})
+    return found
+
+
+async def _some(server: ServerUnderTest, level: str, fixture: str = _FIXTURE) -> list[JsonObject]:
+    found = await _logged(server, level, fixture)
+    if not found:
+        raise NotTestable(f"the control failed: {fixture} logs nothing at the level {level}")
+    return found
+
+
+@check("logging.declared", proves=("logging.declare-capability", "logging.capability"), subject=Subject.EVIDENCE)
+async def declared(server: ServerUnderTest) -> None:
+    """A server that logs declares the capability `logging`."""
+    seen = list(notified(server, _MESSAGE))
+    if not seen:
+        raise NotTestable("the server sent no log message")
+    if not server.survey.has("logging"):
+        raise Deviation("the capability 'logging', as there are log messages", brief(seen[0]))
+
+
+@check("logging.level", proves=("logging.level-filter", "logging.threshold"), needs=_NEEDS)
+async def level(server: ServerUnderTest) -> None:
+    """What is less grave than the level that was set is not sent, and the rest is."""
+    await _some(server, "debug")
+    for chosen in ("warning", "emergency"):
+        wanted = _LEVELS[_LEVELS.index(chosen) :]
+        got = {str(params.get("level")) for params in await _logged(server, chosen)}
+        if not got <= set(wanted):
+            raise Deviation(f"nothing below {chosen}", brief([*sorted(got)]))
+
+
+@check("logging.level-is-served", proves=("logging.level-filter",), needs=_NEEDS)
+async def level_is_served(server: ServerUnderTest) -> None:
+    """What is as grave as the level that was set, or graver, is sent."""
+    await _some(server, "debug")
+    got = {str(params.get("level")) for params in await _logged(server, "error")}
+    missing = set(_LEVELS[_LEVELS.index("error") :]) - got
+    if missing:
+        raise Deviation("log messages of error and all that is graver", f"none of {brief([*sorted(missing)])}")
+
+
+@check("logging.unknown-level", proves=("logging.invalid-level-error", "logging.invalid-level-32602"), needs=_NEEDS[:1])
+async def unknown_level(server: ServerUnderTest) -> None:
+    """A level that does not exist is answered by the error -32602."""
+    if server.revision.era is Era.LEGACY:
+        (await server.peer.request("logging/setLevel", {"level": "debug"})).result()
+        answer = await server.peer.request("logging/setLevel", {"level": "loud"}, deviant="no level")
+    else:
+        (await server.peer.request("server/discover", {"_meta": {LOG_LEVEL: "debug"}})).result()
+        answer = await server.peer.request("server/discover", {"_meta": {LOG_LEVEL: "loud"}}, deviant="no level")
+    answer.error(-32602, what="a log level that does not exist")
+
+
+@check("logging.logger", proves=("logging.logger-names",), needs=_NEEDS)
+async def logger(server: ServerUnderTest) -> None:
+    """The same source logs under the same name."""
+    names = [{brief(params.get("logger")) for params in await _some(server, "debug")} for _ in range(2)]
+    if names[0] != names[1]:
+        raise Deviation(f"the logger {' and '.join(sorted(names[0]))}", " and ".join(sorted(names[1])))
+
+
+@check("logging.no-secrets", proves=("logging.no-credentials", "logging.no-secrets"), needs=_NEEDS)
+async def no_secrets(server: ServerUnderTest) -> None:
+    """A secret that a tool was given does not stand in what it logs."""
+    for params in await _some(server, "debug"):
+        if _SECRET in brief(params.get("data")):
+            raise Deviation("log messages without the secret that the tool was given", brief(params))
+
+
+@check("logging.shape", proves=("logging.message-shape",), needs=_NEEDS)
+async def shape(server: ServerUnderTest) -> None:
+    """A log message has a level, data, and perhaps a logger."""
+    for params in await _some(server, "debug"):
+        wrong = flaw_of_params(_MESSAGE, params, server.revision)
+        if wrong is not None:
+            raise Deviation("a log message as the schema has it", wrong)
+
+
+@check("logging.not-without-level", proves=("logging.no-level-no-messages",), needs=_NEEDS[1:])
+async def not_without_level(server: ServerUnderTest) -> None:
+    """Who asks for no level gets no log messages."""
+    if server.survey.has("logging"):
+        await _some(server, "debug", "test_logging_tool")
+    got = await _logged(server, None, "test_logging_tool")
+    if got:
+        raise Deviation("no log messages, as no level was asked for", brief(got[0]))
+
+
+@check("logging.level-is-forgotten", proves=("logging.level-not-remembered",), needs=_NEEDS)
+async def level_is_forgotten(server: ServerUnderTest) -> None:
+    """The level of one request is not that of the next."""
+    await _some(server, "debug", "test_logging_tool")
+    got = await _logged(server, None, "test_logging_tool")
+    if got:
+        raise Deviation("no log messages for the request after one with a level", brief(got[0]))
+
+
+@check("logging.before-answer", proves=("logging.before-response",), needs=_NEEDS)
+async def before_answer(server: ServerUnderTest) -> None:
+    """Log messages of a request come before its answer."""
+    await _some(server, "debug", "test_logging_tool")
+    answer = await _call(server, "debug", "test_logging_tool")
+    since = len(server.peer.inbox)
+    await server.peer.fence()
+    late = [message for message in server.peer.inbox[since:] if message.get("method") == _MESSAGE]
+    if late:
+        raise Deviation(f"all log messages before {answer}", brief(late[0]))
+
+
+@check("logging.on-own-stream", proves=("logging.request-scoped",), needs=_NEEDS)
+async def on_own_stream(server: ServerUnderTest) -> None:
+    """Log messages come on the stream of the request that asked for them, and on no other."""
+    if not any(server.survey.has(f"{kind}.listChanged") for kind in ("tools", "prompts", "resources")):
+        raise NotApplicable("the server offers nothing to listen to")
+    async with listening(server.peer, {"toolsListChanged": True}) as heard:
+        await heard.acknowledged()
+        answer = await _call(server, "debug", "test_logging_tool")
+        await server.peer.fence()
+        own = [each for each in answer.before if each.get("method") == _MESSAGE]
+        elsewhere = [each for each in server.peer.inbox if each.get("method") == _MESSAGE and each not in answer.before]
+        tagged = [each for each in own if heard.is_mine(each)]
+    if not own and not elsewhere:
+        raise NotTestable("the control failed: nothing was logged")
+    if tagged:
+        raise Deviation("log messages that belong to no subscription", brief(tagged[0]))

@@ -1,0 +1,198 @@
+"""JSON-RPC: what the requests, results and errors of a server never are. All that came is looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.schema_check import look
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import REVISIONS, Era
+from mcp_core.types.meta import CLIENT_CAPABILITIES, TASKS_EXTENSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.checks.probes.schema_check import Flaw
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.revisions import Revision
+
+_LEGACY: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.LEGACY)
+_CONCISE: Final = 300
+"""Characters of a sentence that is still short."""
+
+
+def _requests(seen: Seen) -> Iterator[JsonValue]:
+    # A notification with an id is the matter of a check of its own.
+    return (each for each in seen.spoken if "id" in each and not _is_notice(each))
+
+
+look(
+    "jsonrpc.request-id-type",
+    "A request of the server has an id that is a string or an integer.",
+    "jsonrpc.request-id-type",
+    "jsonrpc.request-id-not-null",
+    at=lambda seen: (member(each, "id") for each in _requests(seen)),
+    by=lambda value, _: (
+        None if isinstance(value, str | int) and not isinstance(value, bool) else "it is neither string nor integer"
+    ),
+    what="request",
+    revisions=_LEGACY,
+)
+
+
+def _is_notice(message: JsonValue) -> bool:
+    return str(member(message, "method")).startswith("notifications/")
+
+
+look(
+    "jsonrpc.notification-no-id",
+    "A notification of the server has no id.",
+    "jsonrpc.notification-no-id",
+    at=lambda seen: (each for each in seen.spoken if _is_notice(each)),
+    by=lambda value, _: "it has an id" if isinstance(value, dict) and "id" in value else None,
+    what="notification",
+)
+look(
+    "jsonrpc.error-message-concise",
+    "The message of an error is one short sentence.",
+    "jsonrpc.error-message-concise",
+    at=lambda seen: (member(each, "message") for each in seen.errors()),
+    by=lambda value, _: "it is long" if isinstance(value, str) and ("\n" in value or len(value) > _CONCISE) else None,
+    what="error",
+)
+
+
+@check("jsonrpc.request-id-unique", proves=("jsonrpc.request-id-unique",), revisions=_LEGACY, subject=Subject.EVIDENCE)
+async def request_id_unique(server: ServerUnderTest) -> None:
+    """The server does not use the id of a request twice on a connection."""
+    for transcript in server.evidence:
+        used: set[bytes] = set()
+        for request in _requests(Seen([transcript])):
+            id = encoded(member(request, "id"))
+            if id in used:
+                raise Deviation("an id that was not used before", brief(request))
+            used.add(id)
+
+
+@check(
+    "jsonrpc.server-no-requests",
+    proves=("jsonrpc.server-no-requests", "stdio.server-no-requests"),
+    subject=Subject.EVIDENCE,
+)
+async def server_no_requests(server: ServerUnderTest) -> None:
+    """The server sends no requests: what it wants to know, it asks in a result."""
+    for request in _requests(Seen(server.evidence)):
+        raise Deviation("no request of the server", brief(request))
+
+
+look(
+    "jsonrpc.result-type",
+    "Every result has a resultType that is a string.",
+    "jsonrpc.result-type-present",
+    at=lambda seen: (each.result for each in seen.exchanges if isinstance(each.result, dict)),
+    by=lambda value, _: None if isinstance(member(value, "resultType"), str) else "resultType is missing or no string",
+    what="result",
+)
+
+
+def _unknown_kind(value: JsonValue, _: Revision) -> str | None:
+    known = ("complete", "input_required", "task")
+    kind = member(value, "resultType")
+    return None if kind in known or not isinstance(kind, str) else f"{brief(kind)} is none of {', '.join(known)}"
+
+
+look(
+    "jsonrpc.result-type-complete",
+    "The resultType of a result is complete, unless it asks for input or belongs to an extension.",
+    "jsonrpc.result-type-complete",
+    at=lambda seen: (each.result for each in seen.exchanges if isinstance(each.result, dict)),
+    by=_unknown_kind,
+    what="result",
+)
+
+
+@check(
+    "jsonrpc.result-type-not-unadvertised",
+    proves=(
+        "jsonrpc.result-type-not-unadvertised",
+        "tasks.not-to-undeclaring",
+        "capability.extension-not-active-by-default",
+    ),
+    subject=Subject.EVIDENCE,
+)
+async def result_type_not_unadvertised(server: ServerUnderTest) -> None:
+    """A client that did not declare the extension of tasks in a request gets no task for it."""
+    for each in Seen(server.evidence).exchanges:
+        declared = member(each.request, "params", "_meta", CLIENT_CAPABILITIES, "extensions", TASKS_EXTENSION)
+        if declared is None and member(each.result, "resultType") == "task":
+            raise Deviation("no task for a client that did not declare them", brief(each.response))
+
+
+# --- error codes -----------------------------------------------------------------------------------------------------
+
+
+def _codes(seen: Seen) -> Iterator[JsonValue]:
+    return (member(each, "code") for each in seen.errors())
+
+
+def _outside(lowest: int, highest: int, *allowed: int) -> Flaw:
+    """Whether a code is none of a range, but for some."""
+
+    def wrong(value: JsonValue, _: Revision) -> str | None:
+        code = value if isinstance(value, int) else 0
+        return f"{code} is reserved" if lowest <= code <= highest and code not in allowed else None
+
+    return wrong
+
+
+look(
+    "error.reserved-range",
+    "Of the codes from -32099 to -32020 only the three that are defined are used.",
+    "error.reserved-range-only-defined",
+    "error.no-32042",
+    at=_codes,
+    by=_outside(-32099, -32020, -32020, -32021, -32022),
+    what="error",
+)
+look(
+    "error.legacy-range",
+    "The codes from -32019 to -32000 are not used, nor is -32002.",
+    "error.legacy-range-avoid",
+    "error.no-32002",
+    at=_codes,
+    by=_outside(-32019, -32000),
+    what="error",
+)
+look(
+    "error.application-codes",
+    "Codes of the application lie outside of -32768 to -32000.",
+    "error.app-codes-outside-reserved",
+    at=_codes,
+    by=_outside(-32768, -32100, -32700, -32600, -32601, -32602, -32603),
+    what="error",
+)
+
+
+def _meant(value: JsonValue, _: Revision) -> str | None:
+    code, data = member(value, "code"), member(value, "data")
+    if code == -32021 and not isinstance(member(data, "requiredCapabilities"), dict):
+        return "-32021 without the capabilities that are required"
+    if code == -32022 and not isinstance(member(data, "supported"), list):
+        return "-32022 without the versions that are supported"
+    return None
+
+
+look(
+    "error.reserved-codes-meaning",
+    "-32021 is used for a missing capability alone, and -32022 for a version that is not spoken.",
+    "error.reserved-codes-meaning",
+    at=lambda seen: seen.errors(),
+    by=_meant,
+    what="error",
+)

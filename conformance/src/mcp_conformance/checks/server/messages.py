@@ -1,0 +1,136 @@
+"""JSON-RPC: what every message has to be, whatever it is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_conformance.checks.probes.malformed_messages import refuses
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Kind
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+
+
+@check(
+    "jsonrpc.version-member", proves=("jsonrpc.version-member", "jsonrpc.messages-conform"), subject=Subject.EVIDENCE
+)
+async def version_member(server: ServerUnderTest) -> None:
+    """Every message of the server is an object with "jsonrpc": "2.0"."""
+    for transcript in server.evidence:
+        for message in transcript.messages(sent=False):
+            if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+                raise Deviation('"jsonrpc": "2.0"', brief(message))
+
+
+@check(
+    "jsonrpc.response-shape",
+    proves=(
+        "jsonrpc.result-xor-error",
+        "jsonrpc.response-not-both",
+        "jsonrpc.response-result-or-error",
+        "jsonrpc.result-member",
+        "schema.result-object",
+    ),
+    subject=Subject.EVIDENCE,
+)
+async def response_shape(server: ServerUnderTest) -> None:
+    """Every response has a result or an error, and not both; a result is an object."""
+    for transcript in server.evidence:
+        for message in transcript.messages(sent=False):
+            if isinstance(message, dict) and "method" not in message:
+                if ("result" in message) == ("error" in message):
+                    raise Deviation("either a result or an error", brief(message))
+                if "result" in message and not isinstance(message["result"], dict):
+                    raise Deviation("a result that is an object", brief(message))
+
+
+@check(
+    "jsonrpc.error-shape",
+    proves=(
+        "jsonrpc.error-object-shape",
+        "jsonrpc.error-code-integer",
+        "jsonrpc.error-code-message",
+        "schema.error-object",
+    ),
+    subject=Subject.EVIDENCE,
+)
+async def error_shape(server: ServerUnderTest) -> None:
+    """Every error has an integer code and a message."""
+    for transcript in server.evidence:
+        for message in transcript.messages(sent=False):
+            if not isinstance(message, dict) or "error" not in message:
+                continue
+            error = message["error"]
+            code = error.get("code") if isinstance(error, dict) else None
+            if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+                raise Deviation("an error object with a message", brief(message))
+            if not isinstance(code, int) or isinstance(code, bool):
+                raise Deviation("an error whose code is an integer", brief(message))
+
+
+@check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=Subject.EVIDENCE)
+async def utf8(server: ServerUnderTest) -> None:
+    """Everything that the server sends is in UTF-8."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            if entry.kind is Kind.BYTES and not entry.sent and not _is_utf8(entry.raw):
+                raise Deviation("UTF-8", str(entry))
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@check(
+    "jsonrpc.id-echo",
+    proves=(
+        "jsonrpc.result-id-echo",
+        "jsonrpc.result-response-id",
+        "jsonrpc.error-id-echo",
+        "jsonrpc.error-response-id",
+    ),
+)
+async def id_echo(server: ServerUnderTest) -> None:
+    """A response has the id of its request, of the same type: a number stays a number, a string a string."""
+    for id in (4711, "4712", "an id with spaces"):
+        answer = await server.peer.request("tools/list" if server.survey.has("tools") else "nothing/known", id=id)
+        if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
+            raise Deviation(f"the id {brief(id)}", str(answer))
+
+
+@check(
+    "jsonrpc.unknown-method",
+    proves=("jsonrpc.method-not-found-code", "jsonrpc.unknown-method-error"),
+)
+async def unknown_method(server: ServerUnderTest) -> None:
+    """A request for a method that does not exist is answered by -32601."""
+    await server.peer.fence()
+    answer = await server.peer.request("conformance/does-not-exist", deviant="a method that does not exist")
+    answer.error(-32601, what="an unknown method")
+
+
+@check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=Subject.RECOVERING)
+async def parse_error(server: ServerUnderTest) -> None:
+    """What is no JSON is answered by -32700, and the connection lives on."""
+    await refuses(server, b'{"jsonrpc": "2.0", "id": 1, "method":', -32700, "no JSON")
+
+
+@check(
+    "jsonrpc.notification-not-answered",
+    proves=("jsonrpc.notification-no-response", "jsonrpc.tolerate-unknown-notifications"),
+    subject=Subject.RECOVERING,
+)
+async def notification_not_answered(server: ServerUnderTest) -> None:
+    """A notification is not answered, not even one that nobody knows."""
+    await server.peer.notify("notifications/conformance-unknown", deviant="a notification that nobody knows")
+    await server.peer.fence()
+    if server.peer.strays:
+        raise Deviation("no response to a notification", brief(server.peer.strays[0]))

@@ -1,0 +1,316 @@
+"""`_meta`: what requests must have in it, what results say in it, and how its keys are written."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.message_pairs import answered
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_core.types import meta as keys
+from mcp_core.types.meta import (
+    BAGGAGE,
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    TRACEPARENT,
+    TRACESTATE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+# --- what requests must have -----------------------------------------------------------------------------------------
+
+
+async def _without(server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], deviant: str) -> Answer:
+    """Asks what was answered a moment ago, with other params."""
+    control = await server.peer.request("server/discover")
+    if control.is_error:
+        raise NotTestable(f"the control failed: {control}")
+    message = server.peer.message("server/discover")
+    params = message["params"]
+    assert isinstance(params, dict)  # noqa: S101  `message` made it
+    return await server.peer.exchange({**message, "params": change(params)}, deviant=deviant)
+
+
+def _left_out(key: str) -> Callable[[JsonObject], JsonObject]:
+    def change(params: JsonObject) -> JsonObject:
+        meta = params["_meta"]
+        kept = {name: value for name, value in meta.items() if name != key} if isinstance(meta, dict) else {}
+        return {**params, "_meta": kept}
+
+    return change
+
+
+def _replaced(key: str, value: JsonValue) -> Callable[[JsonObject], JsonObject]:
+    def change(params: JsonObject) -> JsonObject:
+        meta = params["_meta"]
+        return {**params, "_meta": {**meta, key: value} if isinstance(meta, dict) else {}}
+
+    return change
+
+
+_MISSING: Final = {
+    "missing": ("meta.missing-meta-32602", "_meta", lambda params: {k: v for k, v in params.items() if k != "_meta"}),
+    "missing-version": ("meta.missing-protocol-version-32602", PROTOCOL_VERSION, _left_out(PROTOCOL_VERSION)),
+    "missing-capabilities": (
+        "meta.missing-client-capabilities-32602",
+        CLIENT_CAPABILITIES,
+        _left_out(CLIENT_CAPABILITIES),
+    ),
+}
+"""The words of the id, the requirement, what is missing, and how it is left out."""
+
+
+def _register() -> None:
+    for words, (requirement, what, change) in _MISSING.items():
+
+        async def run(
+            server: ServerUnderTest, *, what: str = what, change: Callable[[JsonObject], JsonObject] = change
+        ) -> None:
+            answer = await _without(server, change, f"a request without {what}")
+            answer.error(-32602, what=f"a request without {what}")
+
+        SERVER_CHECKS.add(
+            f"meta.{words}", run, title=f"A request without {what} is answered by -32602.", proves=(requirement,)
+        )
+
+
+_register()
+
+
+@check("meta.missing-status", proves=("meta.missing-field-http-400",))
+async def missing_status(server: ServerUnderTest) -> None:
+    """A request that lacks a required member of `_meta` is answered with HTTP status 400."""
+    answer = await _without(server, _left_out(CLIENT_CAPABILITIES), "a request without clientCapabilities")
+    answer.refused((400,))
+
+
+@check("meta.wrong-type", proves=("meta.wrong-type-32602",))
+async def wrong_type(server: ServerUnderTest) -> None:
+    """A required member of `_meta` that is of another type is answered by -32602."""
+    answer = await _without(server, _replaced(CLIENT_CAPABILITIES, ["sampling"]), "clientCapabilities is an array")
+    answer.error(-32602, what="clientCapabilities that are an array")
+
+
+@check("meta.without-client-info", proves=("meta.client-info-optional-for-server",))
+async def without_client_info(server: ServerUnderTest) -> None:
+    """A request without clientInfo is served."""
+    # The schema lets it be left out, so that nothing is broken by it.
+    (await _without(server, _left_out(CLIENT_INFO), "")).result()
+
+
+@check("meta.any-client-info", proves=("meta.client-info-not-behavioral",))
+async def any_client_info(server: ServerUnderTest) -> None:
+    """Another clientInfo changes nothing: the server declares the same."""
+    first = (await server.peer.request("server/discover")).result()
+    other: JsonObject = {"name": "another-client", "version": "99.9", "title": "Another client"}
+    now = (await _without(server, _replaced(CLIENT_INFO, other), "")).result()
+    for member in ("capabilities", "supportedVersions", "instructions"):
+        if first.get(member) != now.get(member):
+            raise Deviation(f"the same {member} for any client: {brief(first.get(member))}", brief(now.get(member)))
+
+
+@check("meta.unknown-keys", proves=("meta.object", "meta.unknown-keys-ignored"))
+async def unknown_keys(server: ServerUnderTest) -> None:
+    """Keys of `_meta` that nobody knows do no harm."""
+    method = "tools/list" if server.survey.has("tools") else None
+    if method is None:
+        raise NotTestable("the server has no tools to list")
+    (await server.peer.request(method, {"_meta": {"com.example/anything": {"deep": [1, None]}, "plain": 1}})).result()
+
+
+@check("meta.trace-context", proves=("meta.trace-context-accepted",))
+async def trace_context(server: ServerUnderTest) -> None:
+    """A request with traceparent, tracestate and baggage is served."""
+    trace: JsonObject = {
+        TRACEPARENT: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        TRACESTATE: "vendor=value",
+        BAGGAGE: "key=value",
+    }
+    (await server.peer.request("server/discover", {"_meta": trace})).result()
+
+
+# --- what results say ------------------------------------------------------------------------------------------------
+
+
+@check("meta.server-info", proves=("meta.server-info-should",), subject=Subject.EVIDENCE)
+async def server_info(server: ServerUnderTest) -> None:
+    """Every result says whose it is, by serverInfo in its `_meta`."""
+    for request, response in answered(server):
+        result = response.get("result")
+        if isinstance(result, dict) and SERVER_INFO not in _object(result.get("_meta")):
+            raise Deviation(f"{SERVER_INFO} in the result of {request['method']}", brief(result))
+
+
+@check("meta.server-info-shape", proves=("meta.server-info-shape",), subject=Subject.EVIDENCE)
+async def server_info_shape(server: ServerUnderTest) -> None:
+    """A serverInfo has a name and a version, which are texts."""
+    seen = 0
+    for _, response in answered(server):
+        result = response.get("result")
+        meta = _object(result.get("_meta")) if isinstance(result, dict) else {}
+        if SERVER_INFO in meta:
+            seen += 1
+            info = _object(meta[SERVER_INFO])
+            if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
+                raise Deviation("serverInfo with a name and a version", brief(meta[SERVER_INFO]))
+    if not seen:
+        raise NotTestable("no result had serverInfo")
+
+
+def _object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+# --- how keys are written --------------------------------------------------------------------------------------------
+
+_OPAQUE: Final = frozenset(
+    {"structuredContent", "inputSchema", "outputSchema", "requestedSchema", "data", "arguments", "experimental"}
+)
+"""What is not the protocol's to say: what is called `_meta` in there may be anything."""
+_LABEL: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+_OURS: Final = frozenset({"modelcontextprotocol", "mcp"})
+_DEFINED: Final = frozenset(
+    value
+    for name in keys.__all__
+    if isinstance(value := getattr(keys, name), str) and value.startswith("io.modelcontextprotocol/")
+)
+"""The keys that the specification and the official extensions define."""
+_TOP_LEVEL: Final = frozenset({"com", "org", "net", "io", "dev", "app", "ai", "edu", "gov", "co", "me"})
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+_TRACESTATE: Final = re.compile(r"\s*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]*(?:\s*,.*)?")
+_BAGGAGE: Final = re.compile(r"\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*=[^\s\",;\\]*.*")
+
+
+def _metas(value: JsonValue) -> Iterator[JsonObject]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _metas(each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if name == "_meta" and isinstance(each, dict):
+                yield each
+            elif name not in _OPAQUE:
+                yield from _metas(each)
+
+
+def _all_keys(server: ServerUnderTest) -> list[tuple[str, JsonValue]]:
+    """All keys of `_meta` that the server ever sent, with their values.
+
+    Raises:
+        NotTestable: There were none.
+    """
+    found = [
+        (key, value)
+        for transcript in server.evidence
+        for message in transcript.messages(sent=False)
+        for meta in _metas(message)
+        for key, value in meta.items()
+    ]
+    if not found:
+        raise NotTestable("the server sent no _meta")
+    return found
+
+
+def _labels(key: str) -> list[str]:
+    """The labels of the prefix; none where there is no prefix."""
+    prefix, slash, _ = key.rpartition("/")
+    return prefix.split(".") if slash else []
+
+
+def _bad_prefix(key: str) -> bool:
+    return key.count("/") > 1 or any("/" in label for label in _labels(key)) or key.startswith("/")
+
+
+def _bad_label(key: str) -> bool:
+    return any(_LABEL.fullmatch(label) is None for label in _labels(key))
+
+
+def _bad_name(key: str) -> bool:
+    return _NAME.fullmatch(key.rpartition("/")[2]) is None
+
+
+def _reserved_anywhere(key: str) -> bool:
+    labels = _labels(key)
+    return len(labels) >= 2 and labels[-2] in _OURS and key not in _DEFINED
+
+
+def _reserved_second(key: str) -> bool:
+    labels = _labels(key)
+    return len(labels) >= 2 and labels[1] in _OURS and key not in _DEFINED
+
+
+def _not_reversed(key: str) -> bool:
+    labels = _labels(key)
+    return len(labels) > 1 and labels[-1] in _TOP_LEVEL and labels[0] not in _TOP_LEVEL
+
+
+_KEYS: Final = {
+    "prefix": (("meta.prefix-format",), _bad_prefix, "a prefix of labels with dots between, and one slash"),
+    "label": (
+        ("meta.label-format", "meta.prefix-label-format"),
+        _bad_label,
+        "labels that begin with a letter, end with a letter or digit, and have hyphens besides",
+    ),
+    "name": (("meta.name-format",), _bad_name, "a name that begins and ends with a letter or digit"),
+    "reserved-before-last": (("meta.reserved-prefix-any",), _reserved_anywhere, "no reserved prefix"),
+    "reserved-second": (
+        ("meta.reserved-prefix-second-label", "meta.reserved-keys-not-redefined"),
+        _reserved_second,
+        "no reserved prefix but for what is defined",
+    ),
+    "reverse-dns": (("meta.reverse-dns", "meta.prefix-reverse-dns"), _not_reversed, "a prefix in reverse DNS order"),
+}
+"""The words of the id, the requirements, what is wrong, and what is right."""
+
+
+def _register_keys() -> None:
+    for words, (proves, wrong, right) in _KEYS.items():
+
+        async def run(server: ServerUnderTest, *, wrong: Callable[[str], bool] = wrong, right: str = right) -> None:
+            for key, _ in _all_keys(server):
+                if wrong(key):
+                    raise Deviation(f"{right}, in each key of _meta", repr(key))
+
+        SERVER_CHECKS.add(
+            f"meta.key-{words}",
+            run,
+            title=f"The keys of `_meta` have {right}.",
+            proves=proves,
+            subject=Subject.EVIDENCE,
+        )
+
+
+_register_keys()
+
+
+@check("meta.trace-context-format", proves=("meta.trace-context-format",), subject=Subject.EVIDENCE)
+async def trace_context_format(server: ServerUnderTest) -> None:
+    """The traceparent and tracestate are what W3C Trace Context says."""
+    _formats(server, {TRACEPARENT: _TRACEPARENT, TRACESTATE: _TRACESTATE})
+
+
+@check("meta.baggage-format", proves=("meta.baggage-format",), subject=Subject.EVIDENCE)
+async def baggage_format(server: ServerUnderTest) -> None:
+    """Baggage is what W3C Baggage says."""
+    _formats(server, {BAGGAGE: _BAGGAGE})
+
+
+def _formats(server: ServerUnderTest, formats: dict[str, re.Pattern[str]]) -> None:
+    found = [(key, value) for key, value in _all_keys(server) if key in formats]
+    if not found:
+        raise NotTestable(f"the server sent no {' and no '.join(formats)}")
+    for key, value in found:
+        if not isinstance(value, str) or formats[key].fullmatch(value) is None:
+            raise Deviation(f"{key} as W3C has it", brief(value))

@@ -1,0 +1,259 @@
+"""Results that require input: what they ask for, and what becomes of the next round."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, questions_of, retried
+from mcp_conformance.checks.probes.message_pairs import answered, objects
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_core.types.meta import CLIENT_CAPABILITIES
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_NEEDS: Final = ("capability:tools",)
+_ELICITS: Final = "test_input_required_result_elicitation"
+_FIXTURES: Final = (
+    _ELICITS,
+    "test_input_required_result_sampling",
+    "test_input_required_result_list_roots",
+    "test_input_required_result_multiple_inputs",
+)
+_ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+_CAPABILITIES: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+
+
+def _is_required(answer: Answer) -> bool:
+    return not answer.is_error and answer.result().get("resultType") == "input_required"
+
+
+async def _first(
+    server: ServerUnderTest, fixture: str = _ELICITS, *, peer: ServerPeer | None = None
+) -> tuple[JsonObject, Answer]:
+    """The first round of a tool that asks: its params, and the result that requires input."""
+    name, arguments = server.tool(fixture)
+    params: JsonObject = {"name": name, "arguments": arguments}
+    answer = await (peer or server.peer).request("tools/call", params)
+    if not _is_required(answer):
+        raise NotTestable(f"the control failed: {fixture} asks for nothing: {answer}")
+    return params, answer
+
+
+def _responses(answer: Answer) -> JsonObject:
+    return {each.key: REPLIES[each.method](each.params) for each in questions_of(answer) if each.method in REPLIES}
+
+
+async def _all_first(server: ServerUnderTest) -> list[tuple[str, Answer]]:
+    return [(fixture, (await _first(server, fixture))[1]) for fixture in _FIXTURES]
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+@check("mrtr.no-requests", proves=("mrtr.only-pattern-for-input",), subject=Subject.EVIDENCE)
+async def no_requests(server: ServerUnderTest) -> None:
+    """The server sends no requests of its own."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            for message in objects(entry):
+                if not entry.sent and "method" in message and "id" in message:
+                    raise Deviation("no request of the server", brief(message))
+
+
+@check("mrtr.only-where-it-may-be", proves=("mrtr.not-on-other-methods",), subject=Subject.EVIDENCE)
+async def only_where_it_may_be(server: ServerUnderTest) -> None:
+    """Nothing but `tools/call`, `prompts/get` and `resources/read` is answered by a result that requires input."""
+    for request, response in answered(server):
+        result = response.get("result")
+        # An extension says itself what its methods are answered by.
+        own = str(request["method"]).startswith("tasks/")
+        required = isinstance(result, dict) and result.get("resultType") == "input_required"
+        if required and not own and request["method"] not in _ASKING:
+            raise Deviation(f"no input to be required for {request['method']}", brief(response))
+
+
+@check("mrtr.asks-or-has-state", proves=("mrtr.at-least-one-field",), needs=_NEEDS)
+async def asks_or_has_state(server: ServerUnderTest) -> None:
+    """A result that requires input has inputRequests, requestState or both."""
+    for _, answer in await _all_first(server):
+        if "inputRequests" not in answer.result() and "requestState" not in answer.result():
+            raise Deviation("inputRequests or requestState", str(answer))
+
+
+@check("mrtr.requests-shape", proves=("mrtr.input-requests-shape",), needs=_NEEDS)
+async def requests_shape(server: ServerUnderTest) -> None:
+    """The inputRequests are an object of requests, each with a method, and with no jsonrpc or id."""
+    for _, answer in await _all_first(server):
+        requests = answer.result().get("inputRequests", {})
+        if not isinstance(requests, dict):
+            raise Deviation("inputRequests to be an object", str(answer))
+        for key, each in requests.items():
+            if not isinstance(each, dict) or not isinstance(each.get("method"), str) or {"id", "jsonrpc"} & set(each):
+                raise Deviation(f"a request with a method, without id and jsonrpc, under {key!r}", brief(each))
+
+
+@check("mrtr.keys-once", proves=("mrtr.input-requests-keys-unique",), needs=_NEEDS)
+async def keys_once(server: ServerUnderTest) -> None:
+    """Each key of inputRequests is there once."""
+    await _first(server, "test_input_required_result_multiple_inputs")
+    for entry in server.peer.transcript:
+        if not entry.sent and b"inputRequests" in entry.raw:
+            try:
+                json.loads(entry.raw, object_pairs_hook=_no_twins)
+            except _Twins as twins:
+                raise Deviation("each key once", f"{twins} twice: {entry}") from twins
+
+
+class _Twins(ValueError):
+    pass
+
+
+def _no_twins(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise _Twins(repr(name))
+    return dict(pairs)
+
+
+@check("mrtr.requests-kinds", proves=("mrtr.input-requests-kinds",), needs=_NEEDS)
+async def requests_kinds(server: ServerUnderTest) -> None:
+    """What is asked for is an elicitation, a sampling or the roots."""
+    for _, answer in await _all_first(server):
+        for each in questions_of(answer):
+            if each.method not in REPLIES:
+                raise Deviation(" or ".join(REPLIES), brief(each.whole))
+
+
+@check("mrtr.state-is-a-string", proves=("mrtr.request-state-string",), needs=_NEEDS)
+async def state_is_a_string(server: ServerUnderTest) -> None:
+    """A requestState is a string."""
+    _, answer = await _first(server, "test_input_required_result_request_state")
+    if "requestState" not in answer.result():
+        raise NotTestable("the control failed: there is no requestState")
+    answer.member("requestState", str)
+
+
+@check("mrtr.only-what-is-declared", proves=("mrtr.respect-client-capabilities",), needs=_NEEDS)
+async def only_what_is_declared(server: ServerUnderTest) -> None:
+    """Nothing is asked for that the client did not declare."""
+    nothing: JsonObject = {}
+    sampling: JsonObject = {"sampling": {}}
+    tried = [(fixture, declared) for fixture in _FIXTURES for declared in (nothing, sampling)]
+    for fixture, declared in [*tried, ("test_input_required_result_capabilities", sampling)]:
+        name, arguments = server.tool(fixture)
+        meta: JsonObject = {CLIENT_CAPABILITIES: declared}
+        params: JsonObject = {"name": name, "arguments": arguments, "_meta": meta}
+        answer = await server.peer.request("tools/call", params)
+        for each in questions_of(answer):
+            if _CAPABILITIES.get(each.method) not in declared:
+                raise Deviation(f"nothing to be asked for but {brief([*declared])}", brief(each.whole))
+
+
+# --- the next round --------------------------------------------------------------------------------------------------
+
+
+@check("mrtr.completes", proves=("mrtr.complete-after-input",), needs=_NEEDS)
+async def completes(server: ServerUnderTest) -> None:
+    """When everything that was asked for is given, the result is complete."""
+    for fixture in _FIXTURES:
+        done = await converse(server, fixture)
+        if not done.questions:
+            raise NotTestable(f"the control failed: {fixture} asks for nothing")
+        if done.answer.member("resultType") != "complete":
+            raise Deviation("a complete result", str(done.answer))
+
+
+@check("mrtr.tampered-state", proves=("mrtr.state-tamper-rejected",), needs=_NEEDS)
+async def tampered_state(server: ServerUnderTest) -> None:
+    """A requestState that was changed on its way is refused."""
+    params, answer = await _first(server, "test_input_required_result_tampered_state")
+    state = answer.result().get("requestState")
+    if not isinstance(state, str):
+        raise NotTestable("the control failed: there is no requestState")
+    again = retried(params, answer, _responses(answer))
+    if (await server.peer.request("tools/call", again)).is_error:
+        raise NotTestable("the control failed: the state is refused as it is")
+    refused = await server.peer.request("tools/call", {**again, "requestState": f"{state}-TAMPERED"})
+    refused.error(what="a requestState that was changed")
+
+
+@check("mrtr.state-of-another-request", proves=("mrtr.state-bind-request",), needs=_NEEDS)
+async def state_of_another_request(server: ServerUnderTest) -> None:
+    """A requestState is refused with another request than the one that it was given for."""
+    params, answer = await _first(server, "test_input_required_result_tampered_state")
+    if not isinstance(answer.result().get("requestState"), str):
+        raise NotTestable("the control failed: there is no requestState")
+    other, arguments = server.tool("test_input_required_result_request_state")
+    again = retried(params, answer, _responses(answer))
+    refused = await server.peer.request("tools/call", {**again, "name": other, "arguments": arguments})
+    if not refused.is_error and refused.result().get("resultType") != "input_required":
+        raise Deviation("an error, or to be asked again, for the state of another request", str(refused))
+
+
+@check("mrtr.on-another-connection", proves=("mrtr.stateless-retry",), needs=_NEEDS, transports=(Transport.HTTP,))
+async def on_another_connection(server: ServerUnderTest) -> None:
+    """The next round can go over another connection."""
+    params, answer = await _first(server)
+    async with server.open() as other:
+        done = await other.request("tools/call", retried(params, answer, _responses(answer)))
+    if done.is_error or done.result().get("resultType") != "complete":
+        raise Deviation("a complete result, over another connection", str(done))
+
+
+@check("mrtr.nobody-answers", proves=("mrtr.no-assumption-of-retry",), needs=_NEEDS)
+async def nobody_answers(server: ServerUnderTest) -> None:
+    """When nobody answers what was asked, the server works on, and asks the next one who calls."""
+    for _ in range(3):
+        await _first(server)
+    await server.peer.fence()
+
+
+@check("mrtr.asks-again", proves=("mrtr.re-request-missing",), needs=_NEEDS)
+async def asks_again(server: ServerUnderTest) -> None:
+    """What is missing in the next round is asked for again."""
+    params, answer = await _first(server)
+    again = await server.peer.request("tools/call", retried(params, answer, {}))
+    if not _is_required(again):
+        raise Deviation("to be asked again", str(again))
+
+
+@check("mrtr.unexpected-answers", proves=("mrtr.ignore-unexpected",), needs=_NEEDS)
+async def unexpected_answers(server: ServerUnderTest) -> None:
+    """Answers to what was not asked do no harm."""
+    params, answer = await _first(server)
+    given: JsonObject = {**_responses(answer), "conformance_unknown": {"action": "cancel"}}
+    done = await server.peer.request("tools/call", retried(params, answer, given))
+    if done.is_error or done.result().get("resultType") != "complete":
+        raise Deviation("a complete result", str(done))
+
+
+@check("mrtr.answers-of-another-kind", proves=("mrtr.validate-responses",), needs=_NEEDS)
+async def answers_of_another_kind(server: ServerUnderTest) -> None:
+    """An answer that is none to what was asked leads to no complete result without an error."""
+    params, answer = await _first(server)
+    given: JsonObject = dict.fromkeys(_responses(answer), 12345)
+    done = await server.peer.request("tools/call", retried(params, answer, given), deviant="an answer that is none")
+    if not done.is_error and done.result().get("resultType") == "complete" and done.result().get("isError") is not True:
+        raise Deviation("an error, or to be asked again", str(done))
+
+
+@check("mrtr.malformed-answers", proves=("mrtr.protocol-error",), needs=_NEEDS)
+async def malformed_answers(server: ServerUnderTest) -> None:
+    """A retry whose inputResponses are no object is answered by an error."""
+    params, answer = await _first(server)
+    again: JsonObject = {**retried(params, answer, {}), "inputResponses": ["no object"]}
+    refused = await server.peer.request("tools/call", again, deviant="inputResponses that are no object")
+    refused.error(what="inputResponses that are no object")

@@ -1,0 +1,192 @@
+"""Progress: `notifications/progress` for those who asked for it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import REVISIONS, Era
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_PROGRESS: Final = "notifications/progress"
+_FIXTURE: Final = "test_tool_with_progress"
+_NEEDS: Final = ("capability:tools",)
+_LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
+_TOKENS: Final[tuple[JsonValue, ...]] = ("conformance-token", 4711)
+
+
+async def _call(server: ServerUnderTest, token: JsonValue) -> tuple[Answer, list[JsonObject]]:
+    """Calls a tool that tells its progress; what it told until a fence after the answer, in order."""
+    name, arguments = server.tool(_FIXTURE)
+    params: JsonObject = {"name": name, "arguments": arguments}
+    if token is not None:
+        params["_meta"] = {"progressToken": token}
+    since = len(server.peer.inbox)
+    answer = await server.peer.request("tools/call", params)
+    answer.result()
+    await server.peer.fence()
+    return answer, [_params(each) for each in server.peer.inbox[since:] if each.get("method") == _PROGRESS]
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+async def _told(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[Answer, list[JsonObject]]:
+    answer, told = await _call(server, token)
+    if not told:
+        raise NotTestable(f"the control failed: {_FIXTURE} tells no progress")
+    return answer, told
+
+
+@check("progress.increasing", proves=("progress.increasing",), needs=_NEEDS)
+async def increasing(server: ServerUnderTest) -> None:
+    """Each progress is more than the one before."""
+    _, told = await _told(server)
+    steps = [each.get("progress") for each in told]
+    for before, after in pairwise(steps):
+        if not isinstance(before, int | float) or not isinstance(after, int | float) or before >= after:
+            raise Deviation("progress that increases", brief([*steps]))
+
+
+@check("progress.shape", proves=("progress.fields",), needs=_NEEDS)
+async def shape(server: ServerUnderTest) -> None:
+    """Progress has its token and a number, and perhaps a total and a message."""
+    _, told = await _told(server)
+    for params in told:
+        wrong = flaw_of_params(_PROGRESS, params, server.revision)
+        if wrong is not None:
+            raise Deviation("progress as the schema has it", wrong)
+
+
+@check("progress.token", proves=("progress.known-token", "progress.token-echo"), needs=_NEEDS)
+async def token(server: ServerUnderTest) -> None:
+    """Progress has the token that was given, and of the same type."""
+    for given in _TOKENS:
+        for params in (await _told(server, given))[1]:
+            if key_of(params.get("progressToken")) != key_of(given):
+                raise Deviation(f"the token {brief(given)}", brief(params))
+
+
+@check("progress.only-with-token", proves=("progress.known-token", "progress.only-with-token"), needs=_NEEDS)
+async def only_with_token(server: ServerUnderTest) -> None:
+    """Who gives no token gets no progress."""
+    await _told(server)
+    _, told = await _call(server, None)
+    if told:
+        raise Deviation("no progress, as no token was given", brief(told[0]))
+
+
+@check(
+    "progress.not-after-answer",
+    proves=(
+        "progress.stop-after-completion",
+        "progress.stops-after-completion",
+        "progress.in-progress",
+        "progress.in-progress-only",
+    ),
+    needs=_NEEDS,
+)
+async def not_after_answer(server: ServerUnderTest) -> None:
+    """After the answer there is no more progress."""
+    await _told(server)
+    name, arguments = server.tool(_FIXTURE)
+    params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
+    answer = await server.peer.request("tools/call", params)
+    for _ in range(2):
+        await server.peer.fence()
+    late = _after(server, answer)
+    if late:
+        raise Deviation("no progress after the answer", brief(late[0]))
+
+
+def _after(server: ServerUnderTest, answer: Answer) -> list[JsonObject]:
+    """The progress that stands after an answer in the transcript."""
+    found: list[JsonObject] = []
+    passed = False
+    for entry in server.peer.transcript:
+        for message in objects(entry):
+            if entry.sent:
+                continue
+            if message is answer.message:
+                passed = True
+            elif passed and message.get("method") == _PROGRESS:
+                found.append(message)
+    return found
+
+
+@check("progress.message", proves=("progress.message-readable",), needs=_NEEDS)
+async def message(server: ServerUnderTest) -> None:
+    """The message of a progress, where there is one, says something."""
+    told = [params for params in (await _told(server))[1] if "message" in params]
+    if not told:
+        raise NotTestable(f"the progress of {_FIXTURE} has no message")
+    for params in told:
+        said = params["message"]
+        if not isinstance(said, str) or not any(character.isalpha() for character in said):
+            raise Deviation("a message that says something to a person", brief(params))
+
+
+@check("progress.on-own-stream", proves=("progress.on-request-stream",), transports=(Transport.HTTP,), needs=_NEEDS)
+async def on_own_stream(server: ServerUnderTest) -> None:
+    """Over HTTP progress comes on the stream of its own request."""
+    answer, told = await _told(server)
+    own = [_params(each) for each in answer.before if each.get("method") == _PROGRESS]
+    if own != told:
+        raise Deviation("all progress on the stream of the request", f"{len(told) - len(own)} elsewhere")
+
+
+# --- what the server asks for, as a requestor ------------------------------------------------------------------------
+
+
+def _own_tokens(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, JsonValue]]:
+    """By connection: what the server asked with a token, and each token."""
+    for number, transcript in enumerate(server.evidence):
+        for each in transcript.messages(sent=False):
+            if isinstance(each, dict) and "id" in each and "method" in each:
+                meta = _params(each).get("_meta")
+                if isinstance(meta, dict) and "progressToken" in meta:
+                    yield str(number), each, meta["progressToken"]
+
+
+@check("progress.own-token-type", proves=("progress.token-type",), subject=Subject.EVIDENCE, revisions=_LEGACY)
+async def own_token_type(server: ServerUnderTest) -> None:
+    """The tokens by which the server asks for progress are texts or integers."""
+    seen = list(_own_tokens(server))
+    if not seen:
+        raise NotTestable("the server asked for no progress")
+    for _, asked, given in seen:
+        if isinstance(given, bool) or not isinstance(given, str | int):
+            raise Deviation("a progressToken that is a text or an integer", brief(asked))
+
+
+@check("progress.own-token-once", proves=("progress.token-unique",), subject=Subject.EVIDENCE, revisions=_LEGACY)
+async def own_token_once(server: ServerUnderTest) -> None:
+    """The server gives no two of its requests the same token at the same time."""
+    seen = list(_own_tokens(server))
+    if not seen:
+        raise NotTestable("the server asked for no progress")
+    for number, transcript in enumerate(server.evidence):
+        active: dict[str, str] = {}
+        for entry in transcript:
+            for each in objects(entry):
+                if entry.sent and "method" not in each:
+                    active.pop(key_of(each.get("id")), None)
+                for place, asked, given in seen:
+                    if place == str(number) and asked is each:
+                        if key_of(given) in active.values():
+                            raise Deviation("a progressToken that is in no other active request", brief(asked))
+                        active[key_of(each["id"])] = key_of(given)

@@ -1,0 +1,148 @@
+"""Prompts: what they say, and what they need to be told."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_result
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_NEEDS: Final = ("capability:prompts",)
+_UNKNOWN: Final = "conformance-does-not-exist"
+_MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;.*)?")
+
+
+async def _get(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
+    name = server.require("prompts", fixture)
+    own = server.manifest.find("prompts", fixture).arguments
+    given = arguments if own is None else own
+    return await server.peer.request("prompts/get", {"name": name, **({} if given is None else {"arguments": given})})
+
+
+def _blocks(answer: Answer, kind: str) -> list[JsonObject]:
+    """The content of one type."""
+    messages = answer.member("messages", list)
+    found = [each.get("content") for each in (messages if isinstance(messages, list) else ()) if isinstance(each, dict)]
+    blocks = [each for each in found if isinstance(each, dict) and each.get("type") == kind]
+    if not blocks:
+        raise Deviation(f"content of type {kind!r}", str(answer))
+    return blocks
+
+
+@check("prompts.get", proves=("prompts.get-result",), needs=_NEEDS)
+async def get(server: ServerUnderTest) -> None:
+    """`prompts/get` is answered by messages."""
+    answer = await _get(server, "test_simple_prompt")
+    wrong = flaw_of_result("prompts/get", answer.result(), server.revision)
+    if wrong is not None:
+        raise Deviation("a GetPromptResult", wrong)
+    _blocks(answer, "text")
+
+
+@check("prompts.arguments", proves=("prompts.arguments-substituted",), needs=_NEEDS)
+async def arguments(server: ServerUnderTest) -> None:
+    """What a prompt is told stands in its messages."""
+    given: JsonObject = {"arg1": "conformance-one", "arg2": "conformance-two"}
+    own = server.manifest.find("prompts", "test_prompt_with_arguments").arguments
+    answer = await _get(server, "test_prompt_with_arguments", given)
+    said = _said(answer)
+    for value in (given if own is None else own).values():
+        if str(value) not in said:
+            raise Deviation(f"{value!r} in the messages", str(answer))
+
+
+def _said(answer: Answer) -> str:
+    """All texts of the messages."""
+    return " ".join(str(block.get("text")) for block in _blocks(answer, "text"))
+
+
+@check("prompts.image", proves=("prompts.image-content",), needs=_NEEDS)
+async def image(server: ServerUnderTest) -> None:
+    """An image in a prompt has data in base64, and a media type."""
+    _media(_blocks(await _get(server, "test_prompt_with_image"), "image"), "image/")
+
+
+@check("prompts.audio", proves=("prompts.audio-content",), needs=_NEEDS)
+async def audio(server: ServerUnderTest) -> None:
+    """A sound in a prompt has data in base64, and a media type."""
+    _media(_blocks(await _get(server, "conformance_prompt_with_audio"), "audio"), "audio/")
+
+
+def _media(blocks: list[JsonObject], kind: str) -> None:
+    for block in blocks:
+        media_type = block.get("mimeType")
+        if not isinstance(media_type, str) or _MEDIA_TYPE.fullmatch(media_type) is None:
+            raise Deviation(f"a media type as {kind}*", brief(media_type))
+        _base64(block.get("data"))
+
+
+def _base64(data: JsonValue) -> None:
+    try:
+        if not isinstance(data, str) or not base64.b64decode(data.encode(), validate=True):
+            raise Deviation("data in base64", brief(data))
+    except (binascii.Error, ValueError) as error:
+        raise Deviation("data in base64", f"{error}: {brief(data)}") from error
+
+
+@check("prompts.embedded-resource", proves=("prompts.embedded-resource",), needs=_NEEDS)
+async def embedded_resource(server: ServerUnderTest) -> None:
+    """A resource in a prompt has its URI, its media type, and a text or a blob in base64."""
+    answer = await _get(server, "test_prompt_with_embedded_resource", {"resourceUri": "test://static-text"})
+    for block in _blocks(answer, "resource"):
+        resource = block.get("resource")
+        if not isinstance(resource, dict) or not isinstance(resource.get("uri"), str):
+            raise Deviation("a resource with its URI", brief(block))
+        if not isinstance(resource.get("mimeType"), str):
+            raise Deviation("a resource with its mimeType", brief(block))
+        if ("text" in resource) == ("blob" in resource):
+            raise Deviation("either a text or a blob", brief(block))
+        if "blob" in resource:
+            _base64(resource["blob"])
+
+
+@check("prompts.unknown-name", proves=("prompts.unknown-prompt-error", "prompts.invalid-name-32602"), needs=_NEEDS)
+async def unknown_name(server: ServerUnderTest) -> None:
+    """A prompt that does not exist is answered by the error -32602."""
+    answer = await server.peer.request("prompts/get", {"name": _UNKNOWN})
+    answer.error(-32602, what="a prompt that does not exist")
+
+
+@check(
+    "prompts.missing-argument",
+    proves=("prompts.missing-argument-error", "prompts.missing-argument-32602"),
+    needs=_NEEDS,
+)
+async def missing_argument(server: ServerUnderTest) -> None:
+    """A prompt without an argument that it requires is answered by the error -32602."""
+    (await _without_argument(server)).error(-32602, what="a prompt without an argument that it requires")
+
+
+@check("prompts.validates", proves=("prompts.validate-arguments",), needs=_NEEDS)
+async def validates(server: ServerUnderTest) -> None:
+    """A prompt is not made from arguments that do not fit: one that it requires is missing."""
+    (await _without_argument(server)).error(what="a prompt without an argument that it requires")
+
+
+async def _without_argument(server: ServerUnderTest) -> Answer:
+    control = await _get(server, "test_prompt_with_arguments", {"arg1": "one", "arg2": "two"})
+    if control.is_error:
+        raise NotTestable(f"the control failed: {control}")
+    name = server.require("prompts", "test_prompt_with_arguments")
+    return await server.peer.request("prompts/get", {"name": name, "arguments": {}})
+
+
+@check("prompts.internal-error", proves=("prompts.internal-error",), needs=_NEEDS)
+async def internal_error(server: ServerUnderTest) -> None:
+    """A prompt that fails inside is answered by the error -32603."""
+    answer = await _get(server, "conformance_failing_prompt", {"word": "any"})
+    answer.error(-32603, what="a prompt that fails")

@@ -1,0 +1,180 @@
+"""Resources: their URIs, what they hold, and what is said of those that do not exist."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw_of_result
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_NEEDS: Final = ("capability:resources",)
+_UNKNOWN: Final = "conformance-unknown://nothing/here"
+_READ: Final = 10
+"""How many of the listed resources are read."""
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+"""What RFC 3986 lets a URI be made of."""
+_MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
+_CLIMBS: Final = ("../../../../../../../../etc/passwd", "%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd")
+
+
+def _contents(answer: Answer) -> list[JsonObject]:
+    """What was read."""
+    contents = answer.member("contents", list)
+    found = [each for each in (contents if isinstance(contents, list) else ()) if isinstance(each, dict)]
+    if not found:
+        raise Deviation("contents", str(answer))
+    return found
+
+
+async def _read(server: ServerUnderTest, fixture: str) -> tuple[Answer, list[JsonObject]]:
+    uri = server.require("resources", fixture)
+    answer = await server.peer.request("resources/read", {"uri": uri})
+    return answer, _contents(answer)
+
+
+@check("resources.text", proves=("resources.read-result",), needs=_NEEDS)
+async def text(server: ServerUnderTest) -> None:
+    """A resource is read by its URI: contents with `uri` and `text`."""
+    answer, contents = await _read(server, "test://static-text")
+    wrong = flaw_of_result("resources/read", answer.result(), server.revision)
+    if wrong is not None:
+        raise Deviation("a ReadResourceResult", wrong)
+    if not all(isinstance(each.get("text"), str) for each in contents):
+        raise Deviation("a text", str(answer))
+
+
+@check("resources.binary", proves=("resources.binary-encoding", "resources.binary-encoded"), needs=_NEEDS)
+async def binary(server: ServerUnderTest) -> None:
+    """What is binary comes as a blob in base64."""
+    answer, contents = await _read(server, "test://static-binary")
+    blobs = [each["blob"] for each in contents if "blob" in each]
+    if not blobs:
+        raise NotTestable("the fixture resource 'test://static-binary' has no blob")
+    for blob in blobs:
+        try:
+            base64.b64decode(str(blob).encode(), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Deviation("a blob in base64", f"{error}: {answer}") from error
+
+
+@check(
+    "resources.binary-is-no-text", proves=("resources.text-only-if-text", "resources.text-only-for-text"), needs=_NEEDS
+)
+async def binary_is_no_text(server: ServerUnderTest) -> None:
+    """What is binary does not come as text."""
+    answer, contents = await _read(server, "test://static-binary")
+    if any("text" in each for each in contents):
+        raise Deviation("a blob, and no text", str(answer))
+
+
+@check("resources.listed-can-be-read", proves=("resources.read-listed",), needs=("any:resources",))
+async def listed_can_be_read(server: ServerUnderTest) -> None:
+    """What is listed can be read."""
+    failing = server.manifest.find("resources", "test://conformance/failing").name
+    uris = [str(each.get("uri")) for each in server.survey.lists["resources"] if each.get("uri") != failing]
+    for uri in uris[:_READ]:
+        answer = await server.peer.request("resources/read", {"uri": uri})
+        if answer.is_error:
+            raise Deviation(f"the contents of {uri}, which is listed", str(answer))
+
+
+@check("resources.not-found", proves=("resources.not-found-error",), needs=_NEEDS)
+async def not_found(server: ServerUnderTest) -> None:
+    """A resource that does not exist is answered by the error -32002."""
+    answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
+    answer.error(-32002, what="a resource that does not exist")
+
+
+@check("resources.not-found-code", proves=("resources.not-found-32602",), needs=_NEEDS)
+async def not_found_code(server: ServerUnderTest) -> None:
+    """A resource that does not exist is answered by the error -32602."""
+    answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
+    answer.error(-32602, what="a resource that does not exist")
+
+
+@check("resources.not-found-is-not-empty", proves=("resources.not-found-not-empty",), needs=_NEEDS)
+async def not_found_is_not_empty(server: ServerUnderTest) -> None:
+    """A resource that does not exist is not answered by contents that are empty."""
+    answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
+    if not answer.is_error and answer.result().get("contents") == []:
+        raise Deviation("an error", str(answer))
+
+
+@check("resources.uri-syntax", proves=("resources.custom-scheme-rfc3986",), needs=("any:resources",))
+async def uri_syntax(server: ServerUnderTest) -> None:
+    """The URIs of resources are URIs by RFC 3986."""
+    for each in server.survey.lists["resources"]:
+        if _URI.fullmatch(str(each.get("uri"))) is None:
+            raise Deviation("a URI by RFC 3986", brief(each.get("uri")))
+
+
+@check(
+    "resources.malformed-uri", proves=("resources.validate-uris", "resources.uri-validated"), needs=("any:resources",)
+)
+async def malformed_uri(server: ServerUnderTest) -> None:
+    """What is no URI cannot be read: the answer is an error, and the server lives on."""
+    for uri in _MALFORMED:
+        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="a URI that is none")
+        answer.error(what=f"the URI {uri!r}")
+    await server.peer.fence()
+
+
+@check(
+    "resources.path-traversal", proves=("resources.path-traversal", "resources.validate-uris"), needs=("any:resources",)
+)
+async def path_traversal(server: ServerUnderTest) -> None:
+    """No URI leads out of the tree of files that is offered."""
+    files = [str(each["uri"]) for each in server.survey.lists["resources"] if str(each.get("uri")).startswith("file:")]
+    if not files:
+        raise NotApplicable("the server lists no file:// resources")
+    control = await server.peer.request("resources/read", {"uri": files[0]})
+    if control.is_error:
+        raise NotTestable(f"the control failed: {control}")
+    for climb in _CLIMBS:
+        uri = f"{files[0].rpartition('/')[0]}/{climb}"
+        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="a path that leads out of the tree")
+        answer.error(what=f"the URI {uri!r}")
+
+
+@check("resources.template-read", proves=("resources.template-read",), needs=_NEEDS)
+async def template_read(server: ServerUnderTest) -> None:
+    """A URI that is made from a template can be read."""
+    await _from_template(server)
+
+
+@check("resources.template-type", proves=("resources.template-mime-uniform",), needs=_NEEDS)
+async def template_type(server: ServerUnderTest) -> None:
+    """The mimeType of a template is that of the resources that are made from it."""
+    template, contents = await _from_template(server)
+    kind = template.get("mimeType")
+    if kind is None:
+        raise NotTestable("the fixture template has no mimeType")
+    for each in contents:
+        if each.get("mimeType") not in (None, kind):
+            raise Deviation(f"mimeType {kind!r}, as the template has it", brief(each))
+
+
+async def _from_template(server: ServerUnderTest) -> tuple[JsonObject, list[JsonObject]]:
+    name = server.require("templates", "test://template/{id}/data")
+    template = server.survey.find("templates", name)
+    # One simple variable, as the contract has it: whoever maps another template has one of that kind, too.
+    answer = await server.peer.request("resources/read", {"uri": re.sub(r"\{[^{}]*\}", "123", name)})
+    return template or {}, _contents(answer)
+
+
+@check("resources.internal-error", proves=("resources.internal-error", "resources.internal-32603"), needs=_NEEDS)
+async def internal_error(server: ServerUnderTest) -> None:
+    """A resource whose reading fails is answered by the error -32603."""
+    uri = server.require("resources", "test://conformance/failing")
+    answer = await server.peer.request("resources/read", {"uri": uri})
+    answer.error(-32603, what="a resource whose reading fails")

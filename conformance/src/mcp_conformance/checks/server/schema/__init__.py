@@ -1,0 +1,1 @@
+"""The checks of servers that hold messages against the schema."""

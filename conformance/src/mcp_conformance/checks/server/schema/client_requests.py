@@ -1,0 +1,246 @@
+"""What the server asks of the client - its model, its user - against the schema: looked up in all that came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from mcp_conformance.checks.probes.recorded_values import items, member
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import R2024_11_05, R2025_03_26, between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.checks.probes.recorded_values import Seen
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.revisions import Revision
+
+_CHOICES: Final = (
+    "UntitledSingleSelectEnumSchema",
+    "TitledSingleSelectEnumSchema",
+    "LegacyTitledEnumSchema",
+    "UntitledMultiSelectEnumSchema",
+    "TitledMultiSelectEnumSchema",
+)
+_URL_REQUIRED: Final = -32042
+"""The code of 2025-11-25 for a URL that has to be visited first."""
+_PRIMITIVES: Final = {
+    "string": "StringSchema",
+    "number": "NumberSchema",
+    "integer": "NumberSchema",
+    "boolean": "BooleanSchema",
+}
+
+
+def _sampling(seen: Seen) -> Iterator[JsonValue]:
+    return seen.questions("sampling/createMessage")
+
+
+def _sampled(seen: Seen) -> Iterator[JsonValue]:
+    """The content of the messages for the model, one block after another."""
+    for params in _sampling(seen):
+        for message in items(member(params, "messages")):
+            content = member(message, "content")
+            yield from content if isinstance(content, list) else [content]
+
+
+look(
+    "schema.create-message-params",
+    "sampling/createMessage has messages and an integer maxTokens, and what else it has is of its type.",
+    "schema.create-message-params",
+    "schema.create-message-tools",
+    VALID,
+    at=_sampling,
+    by=conforms("CreateMessageRequestParams", "modelPreferences", "_meta", emptied="messages"),
+    what="sampling/createMessage",
+)
+look(
+    "schema.model-preferences",
+    "The priorities of model preferences are numbers from 0 to 1, and the hints objects.",
+    "schema.model-preferences",
+    VALID,
+    at=lambda seen: seen.having(_sampling(seen), "modelPreferences"),
+    by=conforms("ModelPreferences"),
+    what="modelPreferences",
+)
+
+
+def _sampled_kind(value: JsonValue, revision: Revision) -> str | None:
+    kinds = {"text", "image"}
+    if revision in between(R2025_03_26):
+        kinds.add("audio")
+    # The revisions that have tools in sampling are those that have their content.
+    if flaw(0, "ToolUseContent", revision) is not None:
+        kinds |= {"tool_use", "tool_result"}
+    return None if member(value, "type") in kinds else f"{brief(value)} is none of {', '.join(sorted(kinds))}"
+
+
+look(
+    "schema.sampling-content",
+    "The content of a message for the model is of a type that the revision has for it.",
+    "schema.sampling-content-kinds-2024-11-05",
+    "schema.sampling-content-kinds-2025-03-26",
+    "schema.sampling-content-kinds-2025-11-25",
+    VALID,
+    at=_sampled,
+    by=_sampled_kind,
+    what="content for the model",
+)
+look(
+    "schema.tool-result-content",
+    "A tool_result for the model has a toolUseId and an array of content.",
+    "schema.tool-result-content",
+    VALID,
+    at=lambda seen: (each for each in _sampled(seen) if member(each, "type") == "tool_result"),
+    by=conforms("ToolResultContent"),
+    what="tool_result",
+)
+
+
+def _forms(seen: Seen) -> Iterator[JsonValue]:
+    return (each for each in seen.questions("elicitation/create") if member(each, "mode") != "url")
+
+
+def _fields(seen: Seen) -> Iterator[JsonValue]:
+    for params in _forms(seen):
+        properties = member(params, "requestedSchema", "properties")
+        yield from properties.values() if isinstance(properties, dict) else ()
+
+
+def _form(value: JsonValue, revision: Revision) -> str | None:
+    """The form without its fields."""
+    if not isinstance(value, dict) or not isinstance(value.get("requestedSchema"), dict):
+        return "requestedSchema is missing"
+    schema = value["requestedSchema"]
+    if isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
+        schema = {**schema, "properties": {}}
+    return flaw({**value, "requestedSchema": schema}, "ElicitRequestFormParams", revision)
+
+
+look(
+    "schema.elicit-form",
+    "A form has a message, and a requestedSchema of type object with properties.",
+    "schema.elicit-params",
+    "schema.elicit-form-params",
+    VALID,
+    at=_forms,
+    by=_form,
+    what="elicitation/create",
+)
+
+
+def _flat(value: JsonValue, _: Revision) -> str | None:
+    if not isinstance(value, dict) or "properties" in value or value.get("type") == "object":
+        return "it is nested"
+    entries = value.get("items")
+    return "its items are objects" if isinstance(entries, dict) and entries.get("type") == "object" else None
+
+
+look(
+    "schema.elicit-flat",
+    "The fields of a form are flat: no objects, and no arrays of them.",
+    "schema.elicit-flat",
+    VALID,
+    at=_fields,
+    by=_flat,
+    what="field of a form",
+)
+
+
+def _is_choice(value: JsonValue) -> bool:
+    return isinstance(value, dict) and ("enum" in value or "oneOf" in value or value.get("type") == "array")
+
+
+def _primitive(value: JsonValue, revision: Revision) -> str | None:
+    kind = member(value, "type")
+    name = _PRIMITIVES.get(kind) if isinstance(kind, str) else None
+    return f"its type is {brief(kind)}" if name is None else flaw(value, name, revision)
+
+
+look(
+    "schema.elicit-primitives",
+    "A field of a form is a string, a number, an integer or a boolean, with what belongs to it.",
+    "schema.elicit-primitives-2025-06-18",
+    "schema.elicit-primitives-2025-11-25",
+    VALID,
+    at=lambda seen: (each for each in _fields(seen) if not _is_choice(each) and _flat(each, R2024_11_05) is None),
+    by=_primitive,
+    what="field of a form",
+)
+
+
+def _choice(value: JsonValue, revision: Revision) -> str | None:
+    """Whether it is one of the shapes of a choice that the revision has."""
+    known = [name for name in _CHOICES if flaw(0, name, revision) is not None]
+    flaws = [flaw(value, name, revision) for name in known]
+    return None if None in flaws else "; ".join(str(each) for each in flaws)
+
+
+look(
+    "schema.elicit-enums",
+    "A choice in a form has one of the shapes that the revision has for it.",
+    "schema.elicit-enums-2025-11-25",
+    "schema.elicit-primitives-2025-06-18",
+    VALID,
+    at=lambda seen: (each for each in _fields(seen) if _is_choice(each) and _flat(each, R2024_11_05) is None),
+    by=_choice,
+    what="choice in a form",
+)
+
+
+def _url(value: JsonValue, revision: Revision) -> str | None:
+    found = flaw(value, "ElicitRequestURLParams", revision)
+    return found or (None if urlsplit(str(member(value, "url"))).scheme else "its url is no URI")
+
+
+def _urls(seen: Seen) -> Iterator[JsonValue]:
+    yield from (each for each in seen.questions("elicitation/create") if member(each, "mode") == "url")
+    for error in seen.errors():
+        if member(error, "code") == _URL_REQUIRED:
+            yield from items(member(error, "data", "elicitations"))
+
+
+look(
+    "schema.elicit-url",
+    "A URL that the user is to visit comes with a message, and with an elicitationId in 2025-11-25.",
+    "schema.elicit-url-params",
+    VALID,
+    at=_urls,
+    by=_url,
+    what="elicitation of a URL",
+)
+look(
+    "schema.elicitation-complete",
+    "notifications/elicitation/complete names an elicitationId.",
+    "schema.elicitation-complete-params",
+    at=lambda seen: seen.notified("notifications/elicitation/complete"),
+    by=conforms("ElicitationCompleteNotificationParams"),
+    what="notifications/elicitation/complete",
+)
+look(
+    "schema.url-elicitation-required",
+    "Error -32042 has an array of elicitations in its data.",
+    "schema.url-elicitation-required-error",
+    at=lambda seen: (each for each in seen.errors() if member(each, "code") == _URL_REQUIRED),
+    by=lambda value, _: (
+        None if items(member(value, "data", "elicitations")) else "data.elicitations is no array with entries"
+    ),
+    what="error -32042",
+)
+look(
+    "schema.input-required",
+    "A result that asks for input has a map of requests, or a state to come back with.",
+    "jsonrpc.result-type-input-required",
+    VALID,
+    at=lambda seen: (each.result for each in seen.exchanges if member(each.result, "resultType") == "input_required"),
+    by=lambda value, revision: (
+        flaw({**value, "inputRequests": {}}, "InputRequiredResult", revision)
+        if isinstance(value, dict) and isinstance(value.get("inputRequests"), dict)
+        else flaw(value, "InputRequiredResult", revision)
+        or (None if "requestState" in (value if isinstance(value, dict) else {}) else "it asks for nothing")
+    ),
+    what="result that asks for input",
+)

@@ -1,0 +1,124 @@
+"""Content blocks and what they hold, against the schema: looked up in all that came."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import R2025_03_26, R2025_06_18, between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.revisions import Revision
+
+_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)?)?")
+_BLOCKS: Final = "schema.content-block-types"
+
+for _type, _definition, _id in (
+    ("text", "TextContent", "schema.text-content"),
+    ("image", "ImageContent", "schema.image-content"),
+    ("audio", "AudioContent", "schema.audio-content"),
+    ("resource_link", "ResourceLink", "schema.resource-link"),
+):
+    look(
+        _id,
+        f"Content of type {_type} has what belongs to it.",
+        _id,
+        _BLOCKS,
+        VALID,
+        at=partial(Seen.blocks_of, kind=_type),
+        by=conforms(_definition, "annotations", "icons"),
+        what=f"content of type {_type}",
+    )
+look(
+    "schema.embedded-resource",
+    "Content of type resource holds the contents of a resource.",
+    "schema.embedded-resource",
+    _BLOCKS,
+    VALID,
+    at=lambda seen: seen.blocks_of("resource"),
+    by=conforms("EmbeddedResource", "annotations"),
+    what="embedded resource",
+)
+
+
+def _kind(value: JsonValue, revision: Revision) -> str | None:
+    kinds = ["text", "image", "resource"]
+    kinds += ["audio"] if revision in between(R2025_03_26) else []
+    kinds += ["resource_link"] if revision in between(R2025_06_18) else []
+    return None if value in kinds else f"{brief(value)} is none of {', '.join(kinds)}"
+
+
+look(
+    "schema.content-kinds",
+    "The type of content in a tool result or prompt is one that the revision knows.",
+    "schema.tool-content-kinds-2024-11-05",
+    "schema.tool-content-kinds-2025-03-26",
+    "schema.tool-content-kinds-2025-06-18",
+    _BLOCKS,
+    at=lambda seen: (member(each, "type") for each in seen.blocks()),
+    by=_kind,
+    what="type of content",
+)
+
+
+def _binary(seen: Seen) -> Iterator[JsonValue]:
+    yield from seen.having((*seen.blocks_of("image"), *seen.blocks_of("audio")), "data")
+    yield from seen.having(seen.contents(), "blob")
+
+
+def _base64(value: JsonValue, _: Revision) -> str | None:
+    try:
+        base64.b64decode(str(value), validate=True)
+    except binascii.Error as error:
+        return f"it is no base64: {error}"
+    return None
+
+
+look(
+    "schema.base64",
+    "Binary data is base64 of the standard alphabet.",
+    "schema.base64-data",
+    "schema.image-content",
+    "schema.audio-content",
+    "schema.resource-contents",
+    at=_binary,
+    by=_base64,
+    what="binary data",
+)
+
+
+def _annotations(seen: Seen) -> Iterator[JsonValue]:
+    return seen.having(seen.holders(), "annotations")
+
+
+look(
+    "schema.annotations",
+    "Annotations have an audience of user and assistant, and a priority from 0 to 1.",
+    "schema.annotations",
+    "schema.annotations-last-modified",
+    "schema.annotations-audience",
+    "schema.annotations-priority",
+    "schema.resource-annotations",
+    VALID,
+    at=_annotations,
+    by=conforms("Annotations", "lastModified"),
+    what="annotations",
+)
+look(
+    "schema.annotations-timestamp",
+    "lastModified is a timestamp of ISO 8601.",
+    "schema.annotations-last-modified",
+    "schema.annotations-timestamp",
+    at=lambda seen: seen.having(_annotations(seen), "lastModified"),
+    by=lambda value, _: None if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else "it is no timestamp",
+    what="lastModified",
+)

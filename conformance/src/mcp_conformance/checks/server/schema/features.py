@@ -1,0 +1,319 @@
+"""Tools, resources and prompts against the schema: looked up in all that came."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from mcp_conformance.checks.probes.recorded_values import items, member
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.checks.probes.recorded_values import Seen
+    from mcp_conformance.checks.probes.schema_check import Pick
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.revisions import Revision
+
+_LATER: Final = ("annotations", "icons", "execution", "outputSchema")
+"""Members with checks of their own."""
+_SIZE: Final = re.compile(r"any|[1-9][0-9]*x[1-9][0-9]*")
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+look(
+    "schema.tool",
+    "Each tool has a name and an inputSchema of type object.",
+    "schema.tool",
+    "schema.title",
+    VALID,
+    at=lambda seen: seen.listed("tools/list"),
+    by=conforms("Tool", *_LATER),
+    what="tool",
+)
+look(
+    "schema.tool-annotations",
+    "The hints of a tool are booleans, and its title is a string.",
+    "schema.tool-annotations",
+    VALID,
+    at=lambda seen: seen.having(seen.listed("tools/list"), "annotations"),
+    by=conforms("ToolAnnotations"),
+    what="annotations of a tool",
+)
+
+
+def _output_schema(value: JsonValue, revision: Revision) -> str | None:
+    if not isinstance(value, dict):
+        return "it is no object"
+    if revision.object_structured_content and value.get("type") != "object":
+        return f"its type is {brief(value.get('type'))}"
+    return None
+
+
+look(
+    "schema.tool-output-schema",
+    "The outputSchema of a tool is an object, and until 2025-11-25 it has the type object.",
+    "schema.tool-output-schema",
+    VALID,
+    at=lambda seen: seen.having(seen.listed("tools/list"), "outputSchema"),
+    by=_output_schema,
+    what="outputSchema",
+)
+look(
+    "schema.tool-execution",
+    "taskSupport of a tool is forbidden, optional or required.",
+    "schema.tool-execution",
+    at=lambda seen: seen.having(seen.listed("tools/list"), "execution"),
+    by=conforms("ToolExecution"),
+    what="execution of a tool",
+)
+look(
+    "schema.call-tool-result",
+    "The result of a tool has an array of content, and isError is a boolean.",
+    "schema.call-tool-result",
+    VALID,
+    at=lambda seen: seen.outcomes("tools/call"),
+    by=conforms("CallToolResult", "structuredContent", "_meta", emptied="content"),
+    what="result of a tool",
+)
+look(
+    "schema.structured-content",
+    "structuredContent is an object until 2025-11-25.",
+    "schema.structured-content",
+    at=lambda seen: seen.having(seen.outcomes("tools/call"), "structuredContent"),
+    by=lambda value, _: None if isinstance(value, dict) else "it is no object",
+    what="structuredContent",
+)
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+def _results_of(method: str) -> Pick:
+    return lambda seen: seen.results(method)
+
+
+for _method, _definition, _member, _ids in (
+    ("tools/list", "ListToolsResult", "tools", ("schema.list-tools-result",)),
+    ("resources/list", "ListResourcesResult", "resources", ("schema.list-resources-result",)),
+    ("resources/templates/list", "ListResourceTemplatesResult", "resourceTemplates", ("schema.list-resources-result",)),
+    ("prompts/list", "ListPromptsResult", "prompts", ("schema.list-prompts-result",)),
+):
+    look(
+        f"schema.list-{'templates' if _member == 'resourceTemplates' else _member}-result",
+        f"The result of {_method} has an array of {_member}.",
+        *_ids,
+        VALID,
+        at=_results_of(_method),
+        by=conforms(_definition, "nextCursor", "_meta", emptied=_member),
+        what=f"result of {_method}",
+    )
+
+
+def _paged(seen: Seen) -> Iterator[JsonValue]:
+    lists = ("tools/list", "resources/list", "resources/templates/list", "prompts/list", "tasks/list")
+    return seen.having(seen.results(*lists), "nextCursor")
+
+
+look(
+    "schema.paginated",
+    "nextCursor is a string wherever it stands, and absent on the last page.",
+    "schema.paginated",
+    VALID,
+    at=_paged,
+    by=lambda value, _: None if isinstance(value, str) else "it is no string",
+    what="nextCursor",
+)
+
+# --- resources -------------------------------------------------------------------------------------------------------
+
+
+def _resource(value: JsonValue, revision: Revision) -> str | None:
+    found = conforms("Resource", *_LATER)(value, revision)
+    uri = member(value, "uri")
+    return found or (None if isinstance(uri, str) and urlsplit(uri).scheme else "its uri has no scheme")
+
+
+look(
+    "schema.resource",
+    "Each resource has a URI and a name; a size is an integer.",
+    "schema.resource",
+    "schema.title",
+    VALID,
+    at=lambda seen: seen.listed("resources/list"),
+    by=_resource,
+    what="resource",
+)
+look(
+    "schema.resource-template",
+    "Each resource template has a uriTemplate and a name.",
+    "schema.resource-template",
+    VALID,
+    at=lambda seen: seen.listed("resources/templates/list"),
+    by=conforms("ResourceTemplate", *_LATER),
+    what="resource template",
+)
+
+
+def _contents(value: JsonValue, revision: Revision) -> str | None:
+    kind = "BlobResourceContents" if isinstance(value, dict) and "blob" in value else "TextResourceContents"
+    return flaw(value, kind, revision)
+
+
+look(
+    "schema.read-resource-result",
+    "The result of resources/read has an array of contents.",
+    "schema.resource-contents",
+    VALID,
+    at=lambda seen: seen.results("resources/read"),
+    by=conforms("ReadResourceResult", "_meta", emptied="contents"),
+    what="result of resources/read",
+)
+look(
+    "schema.resource-contents",
+    "Contents of a resource have a URI, and a text or a blob.",
+    "schema.resource-contents",
+    VALID,
+    at=lambda seen: (each for result in seen.results("resources/read") for each in items(member(result, "contents"))),
+    by=_contents,
+    what="contents of a resource",
+)
+look(
+    "schema.resource-updated",
+    "notifications/resources/updated names a URI.",
+    "schema.resource-updated",
+    VALID,
+    at=lambda seen: seen.notified("notifications/resources/updated"),
+    by=conforms("ResourceUpdatedNotificationParams"),
+    what="notifications/resources/updated",
+)
+
+# --- prompts ---------------------------------------------------------------------------------------------------------
+
+look(
+    "schema.prompt",
+    "Each prompt has a name, and its arguments have names.",
+    "schema.prompt",
+    "schema.title",
+    VALID,
+    at=lambda seen: seen.listed("prompts/list"),
+    by=conforms("Prompt", *_LATER),
+    what="prompt",
+)
+
+
+def _prompt_result(value: JsonValue, revision: Revision) -> str | None:
+    found = conforms("GetPromptResult", "_meta", emptied="messages")(value, revision)
+    for each in items(member(value, "messages")) if found is None else ():
+        if not isinstance(member(each, "content"), dict):
+            return "the content of a message is no single object"
+    return found
+
+
+look(
+    "schema.get-prompt-result",
+    "The result of prompts/get has an array of messages, each with one content object.",
+    "schema.get-prompt-result",
+    VALID,
+    at=lambda seen: seen.results("prompts/get"),
+    by=_prompt_result,
+    what="result of prompts/get",
+)
+
+
+def _roles(seen: Seen) -> Iterator[JsonValue]:
+    holders = [*seen.results("prompts/get"), *seen.questions("sampling/createMessage")]
+    return (member(each, "role") for holder in holders for each in items(member(holder, "messages")))
+
+
+look(
+    "schema.role",
+    "The role of a message is user or assistant.",
+    "schema.role",
+    VALID,
+    at=_roles,
+    by=one_of("user", "assistant"),
+    what="role",
+)
+look(
+    "schema.complete-result",
+    "The result of completion/complete has an array of strings, and perhaps total and hasMore.",
+    "schema.complete-result",
+    VALID,
+    at=lambda seen: seen.results("completion/complete"),
+    by=conforms("CompleteResult", "_meta"),
+    what="result of completion/complete",
+)
+
+# --- icons -----------------------------------------------------------------------------------------------------------
+
+
+def _icons(seen: Seen) -> Iterator[JsonValue]:
+    holders = [*seen.listed(), *seen.implementations(), *seen.blocks_of("resource_link")]
+    return (icon for icons in seen.having(holders, "icons") for icon in (icons if isinstance(icons, list) else [icons]))
+
+
+look(
+    "schema.icon",
+    "Each icon has a src that is a URI, and its theme is light or dark.",
+    "schema.icons",
+    "schema.icon-src-required",
+    "schema.icon-theme-values",
+    VALID,
+    at=_icons,
+    by=lambda value, revision: (
+        conforms("Icon", "sizes")(value, revision)
+        or (None if urlsplit(str(member(value, "src"))).scheme else "its src has no scheme")
+    ),
+    what="icon",
+)
+look(
+    "schema.icon-sizes",
+    "The sizes of an icon are an array of WxH or any.",
+    "schema.icon-sizes",
+    "schema.icon-sizes-format",
+    at=lambda seen: seen.having(_icons(seen), "sizes"),
+    by=lambda value, _: (
+        None
+        if isinstance(value, list) and all(isinstance(each, str) and _SIZE.fullmatch(each) for each in value)
+        else "they are no array of WxH or any"
+    ),
+    what="sizes of an icon",
+)
+
+# --- JSON Schemas ----------------------------------------------------------------------------------------------------
+
+
+def _valid_schema(value: JsonValue, _: Revision) -> str | None:
+    from jsonschema_rs import ValidationError, meta  # lazy: 20 ms, and reading a catalogue needs none
+
+    try:
+        meta.validate(value if isinstance(value, dict | bool) else {})
+    except (ValidationError, ValueError) as error:
+        return f"it is no schema of its dialect: {str(error).partition(chr(10))[0]}"
+    return None
+
+
+look(
+    "schema.valid-schemas",
+    "Every schema that the server publishes is valid in its dialect, which is 2020-12 where it names none.",
+    "schema.dialect-valid",
+    "schema.dialect-default",
+    "schema.valid-schemas",
+    at=lambda seen: seen.schemas(),
+    by=_valid_schema,
+    what="JSON Schema",
+)
+look(
+    "schema.dialect",
+    "The schemas that the server publishes are written in JSON Schema 2020-12.",
+    "schema.dialect-recommended",
+    "schema.recommended-2020-12",
+    at=lambda seen: (member(each, "$schema") for each in seen.schemas()),
+    by=lambda value, _: None if value in (None, _DIALECT, f"{_DIALECT}#") else "it is another dialect",
+    what="$schema",
+)

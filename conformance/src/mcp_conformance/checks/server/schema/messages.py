@@ -1,0 +1,180 @@
+"""What every message has, and what servers say of themselves, against the schema: looked up in all that came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of, without
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Kind
+from mcp_core.revisions import R2025_06_18, between
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.revisions import Revision
+
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+look(
+    "schema.params-object",
+    "params of what the server sends is an object.",
+    "schema.params-object",
+    VALID,
+    at=lambda seen: seen.having(seen.spoken, "params"),
+    by=lambda value, _: None if isinstance(value, dict) else "it is no object",
+    what="params",
+)
+look(
+    "schema.empty-result",
+    "The result of a request that only has to succeed is an object without data.",
+    "schema.empty-result",
+    at=lambda seen: seen.results("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
+    by=lambda value, _: None if isinstance(value, dict) and not without(value, "_meta") else "it is no empty object",
+    what="empty result",
+)
+
+
+_ASKED: Final = frozenset({"ping", "sampling/createMessage", "roots/list"})
+_TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
+_TOLD: Final = frozenset({"cancelled", "progress", "message", "resources/updated"}) | frozenset(
+    f"{feature}/list_changed" for feature in ("resources", "tools", "prompts")
+)
+
+
+def _request(value: JsonValue, revision: Revision) -> str | None:
+    known = _ASKED
+    if revision in between(R2025_06_18):
+        known |= {"elicitation/create"}
+    if revision.core_tasks:
+        known |= _TASKS
+    return None if value in known else f"{brief(value)} is none of {', '.join(sorted(known))}"
+
+
+look(
+    "schema.server-requests",
+    "The server sends only requests that the revision has for it.",
+    "schema.request-methods-server",
+    "schema.request-methods-server-elicitation",
+    "schema.request-methods-server-tasks",
+    # A notification with an id is the matter of another check.
+    at=lambda seen: (
+        each["method"] for each in seen.spoken if "id" in each and not str(each["method"]).startswith("notifications/")
+    ),
+    by=_request,
+    what="request",
+)
+
+
+def _notification(value: JsonValue, revision: Revision) -> str | None:
+    known = _TOLD | ({"elicitation/complete", "tasks/status"} if revision.core_tasks else frozenset())
+    told = str(value).removeprefix("notifications/")
+    return None if told in known else f"{brief(value)} is none that the revision has"
+
+
+look(
+    "schema.server-notifications",
+    "The server sends only notifications that the revision has for it.",
+    "schema.notification-methods-server",
+    "schema.notification-methods-server-elicitation-tasks",
+    at=lambda seen: (each["method"] for each in seen.spoken if "id" not in each),
+    by=_notification,
+    what="notification",
+)
+
+
+def _implementation(value: JsonValue, revision: Revision) -> str | None:
+    found = conforms("Implementation", "icons")(value, revision)
+    site = member(value, "websiteUrl")
+    return found or (None if site is None or urlsplit(str(site)).scheme else "its websiteUrl is no URI")
+
+
+look(
+    "schema.implementation",
+    "serverInfo has a name and a version; title and description are strings, websiteUrl is a URI.",
+    "schema.implementation",
+    "schema.implementation-title",
+    "schema.implementation-details",
+    "schema.implementation-website-url",
+    VALID,
+    at=lambda seen: seen.implementations(),
+    by=_implementation,
+    what="serverInfo",
+)
+look(
+    "schema.server-capabilities",
+    "The capabilities of the server are objects, and their flags booleans.",
+    "schema.server-capabilities",
+    "schema.server-capability-completions",
+    "schema.server-capability-tasks",
+    VALID,
+    at=lambda seen: seen.capabilities(),
+    by=conforms("ServerCapabilities", "experimental", "extensions"),
+    what="capabilities",
+)
+look(
+    "schema.cancelled",
+    "notifications/cancelled of the server names a request by a string or an integer.",
+    "schema.cancelled-params",
+    "schema.cancelled-params-optional-id",
+    VALID,
+    at=lambda seen: seen.notified("notifications/cancelled"),
+    by=conforms("CancelledNotificationParams"),
+    what="notifications/cancelled",
+)
+look(
+    "schema.progress",
+    "notifications/progress has a token, a progress that is a number, and perhaps a total and a message.",
+    "schema.progress-params",
+    "schema.progress-message",
+    VALID,
+    at=lambda seen: seen.notified("notifications/progress"),
+    by=conforms("ProgressNotificationParams"),
+    what="notifications/progress",
+)
+look(
+    "schema.log-message",
+    "notifications/message has a level and data.",
+    "schema.log-message-params",
+    VALID,
+    at=lambda seen: seen.notified("notifications/message"),
+    by=lambda value, revision: (
+        conforms("LoggingMessageNotificationParams")({**value, "level": "info"}, revision)
+        if isinstance(value, dict) and isinstance(value.get("level"), str)
+        else "it has no level"
+    ),
+    what="notifications/message",
+)
+look(
+    "schema.logging-level",
+    "The level of a log message is one of the eight that there are.",
+    "schema.logging-level",
+    VALID,
+    at=lambda seen: (member(each, "level") for each in seen.notified("notifications/message")),
+    by=one_of(*_LEVELS),
+    what="log level",
+)
+
+
+@check("schema.error-id", proves=("schema.error-id-required", "schema.error-id-optional"), subject=Subject.EVIDENCE)
+async def error_id(server: ServerUnderTest) -> None:
+    """An error has the id of a request, unless it answers what could not be read."""
+    for transcript in server.evidence:
+        unreadable = False
+        for entry in transcript:
+            unreadable |= entry.sent and bool(entry.deviant)
+            if entry.sent or entry.kind is not Kind.MESSAGE or unreadable:
+                continue
+            for each in entry.value if isinstance(entry.value, list) else [entry.value]:
+                id = member(each, "id")
+                if (
+                    isinstance(each, dict)
+                    and "error" in each
+                    and (isinstance(id, bool) or not isinstance(id, str | int))
+                ):
+                    raise Deviation("an id that is a string or an integer", brief(each))

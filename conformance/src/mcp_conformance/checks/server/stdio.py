@@ -1,0 +1,145 @@
+"""Pipes: one message in each line, nothing else on standard output, and an end when the input ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.peer import encoded, within
+from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Kind
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_LARGE: Final = 300_000
+_LINES: Final = ("stdio.newline-delimited", "stdio.one-message-per-line")
+_TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
+
+
+@check(
+    "stdio.stdout-only-messages",
+    proves=("stdio.server-stdout-clean", "stdio.stdout-only-mcp", *_LINES),
+    subject=Subject.EVIDENCE,
+)
+async def stdout_only_messages(server: ServerUnderTest) -> None:
+    """Every line of standard output is a whole message: no banner, no log, no empty line."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            if entry.sent or entry.kind not in (Kind.BYTES, Kind.MESSAGE):
+                continue
+            if entry.kind is Kind.BYTES or not isinstance(entry.value, dict | list):
+                raise Deviation("one JSON-RPC message in each line", str(entry) if entry.raw else "an empty line")
+
+
+@check("stdio.line-feed", proves=(*_LINES, "stdio.crlf-tolerated"), subject=Subject.EVIDENCE)
+async def line_feed(server: ServerUnderTest) -> None:
+    """The lines of the server end by a line feed alone."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            if not entry.sent and entry.raw.endswith(b"\r"):
+                raise Deviation("a line feed without a carriage return", repr(entry.raw[-40:]))
+
+
+@check("stdio.exit", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=Subject.PROCESS)
+async def exits(server: ServerUnderTest) -> None:
+    """The server exits when its standard input ends."""
+    async with server.open() as peer:
+        process = _pipes(peer).process
+        await process.close_input()
+        async with within(server.settings.patience, "the process to end with its input"):
+            await process.wait()
+
+
+@check("stdio.exit-early", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=Subject.PROCESS)
+async def exits_early(server: ServerUnderTest) -> None:
+    """The server exits also when its standard input ends before anything was said."""
+    async with server.open(handshake=False) as peer:
+        process = _pipes(peer).process
+        await process.close_input()
+        async with within(server.settings.patience, "the process to end with its input"):
+            await process.wait()
+
+
+def _pipes(peer: object) -> StdioPeer:
+    if not isinstance(peer, StdioPeer):
+        raise TypeError("the requirement is one of pipes")
+    return peer
+
+
+@check("stdio.unicode", proves=("stdio.unicode", "jsonrpc.utf8"), subject=Subject.RECOVERING)
+async def unicode(server: ServerUnderTest) -> None:
+    """Text beyond ASCII passes both ways, also U+2028 and U+2029, which end no line."""
+    peer = server.peer
+    answer = await peer.request("ping" if peer.handshake else "server/discover", id=_TEXT)
+    if answer.message.get("id") != _TEXT:
+        raise Deviation(f"the id {brief(_TEXT)}", str(answer))
+
+
+@check("stdio.large-message", proves=("stdio.large-message", "stdio.one-message-per-line"), subject=Subject.RECOVERING)
+async def large_message(server: ServerUnderTest) -> None:
+    """A message of 300 kB is read as any other."""
+    peer = server.peer
+    params: JsonObject = {"_meta": {"com.example/filler": "x" * _LARGE}}
+    (await peer.request("ping" if peer.handshake else "server/discover", params)).result()
+
+
+@check("stdio.pieces", proves=_LINES, subject=Subject.RECOVERING)
+async def pieces(server: ServerUnderTest) -> None:
+    """A line that comes in pieces is one message, and two lines that come together are two."""
+    peer = _pipes(server.peer)
+    await peer.fence()
+    method = "ping" if peer.handshake else "server/discover"
+    first, line, last = (encoded(peer.message(method, id=id)) for id in ("before it", "in pieces", "behind it"))
+    known = len(peer.strays)
+
+    def found() -> list[str]:
+        return sorted(str(each.get("id")) for each in peer.strays[known:] if "result" in each)
+
+    # The answer to the first line shows that the piece behind it was read.
+    await peer.process.send(first + b"\n" + line[:20])
+    await peer.until(lambda: "before it" in found(), "a result for a line with a piece of the next one behind it")
+    await peer.send_line(line[20:] + b"\n" + last)
+    await peer.fence()
+    if found() != ["before it", "behind it", "in pieces"]:
+        raise Deviation("a result for each of the three lines", brief(list(peer.strays[known:])))
+
+
+@check(
+    "stdio.cancelled-silent",
+    proves=("stdio.cancel-no-more-messages", "stdio.cancel-server-stops"),
+    subject=Subject.CONNECTION,
+)
+async def cancelled_silent(server: ServerUnderTest) -> None:
+    """After the cancellation of a request nothing more comes for it."""
+    peer = _pipes(server.peer)
+    name, arguments = server.tool("test_tool_with_progress")
+
+    def call(token: str) -> JsonObject:
+        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
+        return peer.message("tools/call", params, id=token)
+
+    def progress(token: str) -> list[JsonObject]:
+        return [each for each in peer.inbox if member(each, "params", "progressToken") == token]
+
+    async def late() -> str | None:
+        number = peer.next_id()
+        cancelled = f"to be cancelled, {number}"
+        await peer.post(call(cancelled))
+        await peer.until(lambda: bool(progress(cancelled)), "progress of the tool")
+        await peer.notify("notifications/cancelled", {"requestId": cancelled})
+        await peer.fence()  # the cancellation was read before this was
+        known = len(progress(cancelled))
+        await peer.exchange(call(f"to the end, {number}"))  # takes longer than the rest of the other one
+        found = progress(cancelled)[known:]
+        found += [each for each in peer.strays if each.get("id") == cancelled]
+        return brief(found[0]) if found else None
+
+    if (told := await each_time(late)) is not None:
+        raise Deviation("nothing more for the request that was cancelled", told)

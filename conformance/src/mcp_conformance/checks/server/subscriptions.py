@@ -1,0 +1,400 @@
+"""`subscriptions/listen`: what is acknowledged, what is heard, and how it ends."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, listening, tag_of
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_core.types.meta import SUBSCRIPTION_ID
+
+if TYPE_CHECKING:
+    from mcp_conformance.checks.probes.subscription_stream import Heard
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_TOOLS: Final = "notifications/tools/list_changed"
+_PROMPTS: Final = "notifications/prompts/list_changed"
+_RESOURCES: Final = "notifications/resources/list_changed"
+_UPDATED: Final = "notifications/resources/updated"
+_FLAGS: Final = {
+    "toolsListChanged": "tools.listChanged",
+    "promptsListChanged": "prompts.listChanged",
+    "resourcesListChanged": "resources.listChanged",
+    "resourceSubscriptions": "resources.subscribe",
+}
+"""The members of a filter, and the capability of each."""
+_WATCHED: Final = "test://watched-resource"
+
+
+def _offered(server: ServerUnderTest) -> list[str]:
+    """What can be listened to, by the members of a filter."""
+    found = [name for name, capability in _FLAGS.items() if server.survey.has(capability)]
+    # What is watched has to be there, or a server may leave it out.
+    if server.survey.find("resources", _watched(server)) is None:
+        found = [name for name in found if name != "resourceSubscriptions"]
+    if not found:
+        raise NotApplicable("the server offers nothing to listen to")
+    return found
+
+
+def _watched(server: ServerUnderTest) -> str:
+    return server.manifest.find("resources", _WATCHED).name
+
+
+def _filter(server: ServerUnderTest, *names: str) -> JsonObject:
+    return {name: [_watched(server)] if name == "resourceSubscriptions" else True for name in names}
+
+
+async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
+    answer = await server.call(fixture, arguments)
+    if answer.is_error:
+        raise NotTestable(f"the control failed: {answer}")
+    return answer
+
+
+# --- how it begins ---------------------------------------------------------------------------------------------------
+
+
+@check("subscription.served", proves=("subscription.method-available",))
+async def served(server: ServerUnderTest) -> None:
+    """A server that declares listChanged or subscribe serves `subscriptions/listen`."""
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
+        await heard.acknowledged()
+
+
+@check("subscription.no-filter", proves=("subscription.filter-missing-invalid",))
+async def no_filter(server: ServerUnderTest) -> None:
+    """`subscriptions/listen` without a filter is answered by the error -32602."""
+    _offered(server)
+    answer = await server.peer.request(LISTEN, {}, deviant="no filter")
+    answer.error(-32602, what="subscriptions/listen without a filter")
+
+
+@check(
+    "subscription.acknowledged-first",
+    proves=("subscription.ack-first", "subscription.nothing-before-ack", "subscription.ack-tagged"),
+)
+async def acknowledged_first(server: ServerUnderTest) -> None:
+    """The first message with the id of the subscription is its acknowledgement."""
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
+        await heard.until(lambda: bool(heard.mine()), "an acknowledgement with the id of the subscription")
+        if heard.mine()[0].get("method") != ACKNOWLEDGED:
+            raise Deviation(ACKNOWLEDGED, brief(heard.mine()[0]))
+
+
+@check("subscription.acknowledged-filter", proves=("subscription.ack-filter", "subscription.ack-subset"))
+async def acknowledged_filter(server: ServerUnderTest) -> None:
+    """The acknowledgement says what is listened to: nothing that was not asked for, and all that is offered."""
+    offered = _offered(server)
+    for wanted in (offered, offered[:1]):
+        async with listening(server.peer, _filter(server, *wanted)) as heard:
+            found = await heard.acknowledged()
+        given = {name for name, value in found.items() if value not in (False, None, [])}
+        if given != set(wanted):
+            raise Deviation(f"{brief(_filter(server, *wanted))} to be acknowledged", brief(found))
+
+
+@check("subscription.not-offered", proves=("subscription.unsupported-not-acked",))
+async def not_offered(server: ServerUnderTest) -> None:
+    """What the server does not declare is not acknowledged."""
+    _offered(server)
+    async with listening(server.peer, _filter(server, *_FLAGS)) as heard:
+        found = await heard.acknowledged()
+    offered = [name for name, capability in _FLAGS.items() if server.survey.has(capability)]
+    more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
+    if more:
+        raise Deviation(f"nothing but {brief([*offered])} to be acknowledged", brief([*more]))
+
+
+@check("subscription.id", proves=("subscription.id-equals-request-id",))
+async def same_id(server: ServerUnderTest) -> None:
+    """The id of a subscription is that of its request, a number or a text."""
+    offered = _offered(server)
+    for id in (471147, "471148"):
+        async with listening(server.peer, _filter(server, *offered), id=id) as heard:
+            await heard.until(partial(_acknowledgements, heard), ACKNOWLEDGED)
+            tags = [tag_of(each) for each in _acknowledgements(heard)]
+        if key_of(id) not in map(key_of, tags):
+            raise Deviation(f"the subscription id {brief(id)}", brief(tags))
+
+
+def _acknowledgements(heard: Heard) -> list[JsonObject]:
+    return [each for each in heard.messages if each.get("method") == ACKNOWLEDGED]
+
+
+@check("subscription.stays-open", proves=("subscription.stays-open",))
+async def stays_open(server: ServerUnderTest) -> None:
+    """A subscription is not answered while it goes on."""
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
+        await heard.acknowledged()
+        for _ in range(3):
+            await server.peer.fence()
+        if heard.ended:
+            raise Deviation("no answer while the subscription goes on", str(heard.answer or heard.failed))
+
+
+@check("subscription.event-stream", proves=("subscription.http-sse",), transports=(Transport.HTTP,))
+async def event_stream(server: ServerUnderTest) -> None:
+    """Over HTTP the answer is an event stream."""
+    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
+        await heard.until(lambda: bool(heard.messages), "an event stream")
+
+
+# --- what is heard ---------------------------------------------------------------------------------------------------
+
+_CHANGES: Final = {
+    "tools-changed": ("toolsListChanged", _TOOLS, "test_trigger_tool_change", "subscription.tools-list-changed"),
+    "prompts-changed": (
+        "promptsListChanged",
+        _PROMPTS,
+        "test_trigger_prompt_change",
+        "subscription.prompts-list-changed",
+    ),
+    "resources-changed": (
+        "resourcesListChanged",
+        _RESOURCES,
+        "conformance_change_resources",
+        "subscription.resources-list-changed",
+    ),
+    "resource-updated": (
+        "resourceSubscriptions",
+        _UPDATED,
+        "conformance_touch_resource",
+        "subscription.resource-updated",
+    ),
+}
+"""The words of the id, the member of the filter, the notification, the tool that brings it about, and the requirement."""
+
+
+def _register() -> None:
+    for words, (member, method, fixture, requirement) in _CHANGES.items():
+
+        async def run(
+            server: ServerUnderTest, *, member: str = member, method: str = method, fixture: str = fixture
+        ) -> None:
+            if member == "resourceSubscriptions":
+                server.require("resources", _WATCHED)
+            async with listening(server.peer, _filter(server, member)) as heard:
+                await heard.acknowledged()
+                await _trigger(
+                    server, fixture, {"uri": _watched(server)} if member == "resourceSubscriptions" else None
+                )
+                await heard.wait(method)
+
+        SERVER_CHECKS.add(
+            f"subscription.{words}",
+            run,
+            title=f"Who listens with {member} is told by `{method}`.",
+            proves=(requirement,),
+            needs=("capability:tools", f"capability:{_FLAGS[member]}"),
+        )
+
+
+_register()
+
+
+def _by_tool(server: ServerUnderTest) -> tuple[str, str, str]:
+    """A change that can be brought about: the member of the filter, the notification and the tool."""
+    for member, method, fixture, _ in list(_CHANGES.values())[:3]:
+        if server.survey.has(_FLAGS[member]):
+            server.tool(fixture)
+            return member, method, fixture
+    raise NotApplicable("the server declares no listChanged")
+
+
+@check("subscription.tagged", proves=("subscription.all-notifications-tagged", "meta.subscription-id-on-stream"))
+async def tagged(server: ServerUnderTest) -> None:
+    """Every notification of a subscription has its id."""
+    member, method, fixture = _by_tool(server)
+    async with listening(server.peer, _filter(server, member)) as heard:
+        await heard.acknowledged()
+        await _trigger(server, fixture)
+        await heard.until(lambda: any(each.get("method") == method for each in heard.messages), method)
+        for each in heard.messages:
+            if each.get("method") == method and not heard.is_mine(each) and not heard.is_of_another(each):
+                raise Deviation(f"the id of the subscription, {brief(heard.id)}", brief(each))
+
+
+@check(
+    "subscription.only-what-was-asked",
+    proves=("subscription.only-requested-types", "subscription.omitted-is-false"),
+    needs=("capability:tools.listChanged", "capability:prompts.listChanged"),
+)
+async def only_what_was_asked(server: ServerUnderTest) -> None:
+    """Nothing is told that was not asked for: left out, or false."""
+    for wanted in ({"promptsListChanged": True}, {"promptsListChanged": True, "toolsListChanged": False}):
+        async with listening(server.peer, dict(wanted)) as heard:
+            await heard.acknowledged()
+            await _trigger(server, "test_trigger_tool_change")
+            await _trigger(server, "test_trigger_prompt_change")
+            await heard.wait(_PROMPTS)
+            found = [each for each in heard.messages if each.get("method") == _TOOLS and not heard.is_of_another(each)]
+        if found:
+            raise Deviation("nothing of tools, as nobody asked for it", brief(found[0]))
+
+
+@check("subscription.not-unasked", proves=("subscription.no-unsubscribed-notifications",))
+async def not_unasked(server: ServerUnderTest) -> None:
+    """Who does not listen is told of no change, not on the stream of another request either."""
+    _, method, fixture = _by_tool(server)
+    since = len(server.peer.inbox)
+    await _trigger(server, fixture)
+    await server.peer.fence()
+    told = [each for each in server.peer.inbox[since:] if each.get("method") == method]
+    # That a subscription of before goes on after its end is the subject of `subscription.cancelled`.
+    if found := [each for each in told if not is_tagged(server.peer, each)]:
+        raise Deviation(f"no {method}, as nobody listens", brief(found[0]))
+
+
+@check(
+    "subscription.only-these-resources",
+    proves=("subscription.only-requested-uris", "subscription.resource-updated-uri"),
+    needs=("capability:tools", "capability:resources.subscribe"),
+)
+async def only_these_resources(server: ServerUnderTest) -> None:
+    """Who watches a resource is told of it by its URI, and of no other."""
+    watched, other = server.require("resources", _WATCHED), server.require("resources", "test://static-text")
+    async with listening(server.peer, {"resourceSubscriptions": [watched]}) as heard:
+        await heard.acknowledged()
+        await _trigger(server, "conformance_touch_resource", {"uri": other})
+        await _trigger(server, "conformance_touch_resource", {"uri": watched})
+        for each in await heard.wait(_UPDATED):
+            params = each.get("params")
+            uri = params.get("uri") if isinstance(params, dict) else None
+            if not isinstance(uri, str) or not uri.startswith(watched):
+                raise Deviation(f"the uri {watched}", brief(each))
+
+
+@check("subscription.several", proves=("subscription.server-multiple-concurrent",))
+async def several(server: ServerUnderTest) -> None:
+    """Of several subscriptions each is told, under its own id."""
+    member, method, fixture = _by_tool(server)
+    async with (
+        listening(server.peer, _filter(server, member)) as one,
+        listening(server.peer, _filter(server, member)) as two,
+    ):
+        await one.acknowledged()
+        await two.acknowledged()
+        await _trigger(server, fixture)
+        await one.wait(method)
+        await two.wait(method)
+
+
+@check("subscription.cancelled", proves=("subscription.server-stops-after-cancel",), transports=(Transport.STDIO,))
+async def cancelled(server: ServerUnderTest) -> None:
+    """After its end nothing comes for a subscription any more, and another one goes on."""
+    member, method, fixture = _by_tool(server)
+    async with listening(server.peer, _filter(server, member)) as other:
+        await other.acknowledged()
+        async with listening(server.peer, _filter(server, member)) as gone:
+            await gone.acknowledged()
+        await server.peer.fence()
+        known = len(gone.mine())
+        await _trigger(server, fixture)
+        await other.wait(method)
+        await server.peer.fence()
+        if len(gone.mine()) > known:
+            raise Deviation("nothing for a subscription that was cancelled", brief(gone.mine()[-1]))
+
+
+@check(
+    "subscription.not-on-another-connection",
+    proves=("subscription.no-state-across-connections",),
+    subject=Subject.PROCESS,
+)
+async def not_on_another_connection(server: ServerUnderTest) -> None:
+    """A subscription is gone with its connection: the next one hears nothing before it listens itself."""
+    member, method, fixture = _by_tool(server)
+    async with server.open() as first, listening(first, _filter(server, member)) as heard:
+        await heard.acknowledged()
+    async with server.open() as second:
+        name, arguments = server.tool(fixture)
+        (await second.request("tools/call", {"name": name, "arguments": arguments})).result()
+        await second.fence()
+        found = [each for each in second.inbox if each.get("method") == method]
+    if found:
+        raise Deviation(f"no {method} on a connection that does not listen", brief(found[0]))
+
+
+# --- how it ends -----------------------------------------------------------------------------------------------------
+
+
+async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
+    """Ends the input of a server in the midst of a subscription; its id, and all that came then.
+
+    Raises:
+        NotTestable: Nothing came. To such a server the end of its input is the end of the transport, behind which it has
+            nobody to tell.
+    """
+    wanted = _filter(server, *_offered(server))
+    async with server.open() as peer:
+        if not isinstance(peer, StdioPeer):
+            raise NotApplicable("the server cannot be told to end over this transport")
+        message = peer.message(LISTEN, {"notifications": wanted})
+        await peer.post(message)
+        await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
+        before = len(peer.transcript.entries)
+        await peer.process.close_input()
+        ended = peer
+        await peer.until(lambda: ended.ended, "the end of the output")
+        later = [each for entry in peer.transcript.entries[before:] for each in objects(entry) if not entry.sent]
+        if not later:
+            raise NotTestable("the server ends with its input, and says nothing any more")
+        return message["id"], later
+
+
+@check(
+    "subscription.ends-with-a-result",
+    proves=("subscription.graceful-result",),
+    subject=Subject.PROCESS,
+    transports=(Transport.STDIO,),
+)
+async def ends_with_a_result(server: ServerUnderTest) -> None:
+    """A server that ends answers the subscriptions that go on."""
+    id, later = await _torn_down(server)
+    if not any(key_of(each.get("id")) == key_of(id) and "result" in each for each in later):
+        raise Deviation(f"a result for the subscription {brief(id)}", brief([*later]))
+
+
+@check(
+    "subscription.result-shape",
+    proves=("subscription.graceful-result-shape",),
+    subject=Subject.PROCESS,
+    transports=(Transport.STDIO,),
+)
+async def result_shape(server: ServerUnderTest) -> None:
+    """The result of a subscription is complete, and has its id."""
+    id, later = await _torn_down(server)
+    results = [each["result"] for each in later if key_of(each.get("id")) == key_of(id) and "result" in each]
+    if not results:
+        raise NotTestable("the server ends without a result for the subscription")
+    for result in results:
+        meta = result.get("_meta") if isinstance(result, dict) else None
+        if not isinstance(result, dict) or result.get("resultType") != "complete":
+            raise Deviation("resultType 'complete'", brief(result))
+        if not isinstance(meta, dict) or key_of(meta.get(SUBSCRIPTION_ID)) != key_of(id):
+            raise Deviation(f"the subscription id {brief(id)} in _meta", brief(result))
+
+
+@check(
+    "subscription.ends-with-cancelled",
+    proves=("subscription.server-cancelled-on-teardown",),
+    subject=Subject.PROCESS,
+)
+async def ends_with_cancelled(server: ServerUnderTest) -> None:
+    """Over pipes a server that ends cancels the subscriptions that go on."""
+    id, later = await _torn_down(server)
+    for each in later:
+        params = each.get("params")
+        named = params.get("requestId") if isinstance(params, dict) else None
+        if each.get("method") == "notifications/cancelled" and key_of(named) == key_of(id):
+            return
+    raise Deviation(f"notifications/cancelled with requestId {brief(id)}", brief([*later]))

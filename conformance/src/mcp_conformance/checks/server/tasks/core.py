@@ -1,0 +1,233 @@
+"""Tasks as 2025-11-25 has them in the protocol itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import Seen, items, member
+from mcp_conformance.checks.probes.schema_check import conforms, look
+from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
+from mcp_core.types.meta import RELATED_TASK
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
+_LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_ENORMOUS: Final = 10**13
+"""Milliseconds: three hundred years."""
+
+
+@check("tasks.declared", proves=("tasks.declare-capability",))
+async def declared(server: ServerUnderTest) -> None:
+    """A server with tools that run as tasks declares tasks.requests.tools.call."""
+    tools = server.survey.lists.get("tools", ())
+    able = [each for each in tools if member(each, "execution", "taskSupport") in ("optional", "required")]
+    if not able:
+        raise NotApplicable("no tool runs as a task")
+    if not server.survey.has("tasks.requests.tools.call"):
+        raise Deviation("tasks.requests.tools.call among the capabilities", brief(server.survey.capabilities))
+
+
+@check(
+    "tasks.not-augmentable",
+    proves=("tasks.ignore-undeclared", "tasks.requests-exhaustive"),
+    subject=Subject.RECOVERING,
+)
+async def not_augmentable(server: ServerUnderTest) -> None:
+    """A request of a type that was not declared for tasks is answered as ever, whatever stands in params.task."""
+    if not server.survey.has("tools"):
+        raise NotApplicable("the server has no tools")
+    answer = await server.peer.request("tools/list", {"task": {"ttl": 1000}}, deviant="a task of what cannot be one")
+    if not isinstance(answer.result().get("tools"), list):
+        raise Deviation("the result of tools/list", str(answer))
+
+
+@check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=Subject.RECOVERING)
+async def forbidden_tool(server: ServerUnderTest) -> None:
+    """A tool that does not run as a task is not run as one: -32601."""
+    answer = await begin(server, "test_simple_text")
+    answer.error(-32601, what="a task of a tool without taskSupport")
+
+
+@check("tasks.required-tool", proves=("tasks.required-tool-error",), subject=Subject.RECOVERING)
+async def required_tool(server: ServerUnderTest) -> None:
+    """A tool that runs as a task alone is not run otherwise: -32601."""
+    extended(server)
+    name, arguments = server.tool("failing_job")
+    if member(server.survey.find("tools", name), "execution", "taskSupport") != "required":
+        raise NotTestable("the tool for 'failing_job' does not require a task")
+    answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
+    answer.error(-32601, what="a call without a task of a tool that requires one")
+
+
+@check("tasks.result-waits", proves=("tasks.result-blocks",), subject=Subject.RECOVERING)
+async def result_waits(server: ServerUnderTest) -> None:
+    """`tasks/result` is answered when the task has ended, and not before."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    answer = await ask(server, "tasks/result", {"taskId": task})
+    shown = (await ask(server, "tasks/get", {"taskId": task})).result()
+    if shown.get("status") not in ("completed", "failed", "cancelled"):
+        raise Deviation("the task to have ended when tasks/result was answered", f"{answer}, then {brief(shown)}")
+
+
+@check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=Subject.RECOVERING)
+async def id_param_wins(server: ServerUnderTest) -> None:
+    """`tasks/get` goes by params.taskId, and not by a related task in `_meta`."""
+    tasks = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(2)]
+    params: JsonObject = {"taskId": tasks[0], "_meta": {RELATED_TASK: {"taskId": tasks[1]}}}
+    answer = await ask(server, "tasks/get", params, deviant="a related task in tasks/get")
+    if answer.member("taskId", str) != tasks[0]:
+        raise Deviation(f"the task {tasks[0]}", str(answer))
+    for task in tasks:
+        await ask(server, "tasks/cancel", {"taskId": task})
+
+
+@check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=Subject.RECOVERING)
+async def ttl_limit(server: ServerUnderTest) -> None:
+    """A task that asks to be kept for three hundred years is not."""
+    extended(server)
+    name, arguments = server.tool("slow_compute", _SOON)
+    call: JsonObject = {"name": name, "arguments": arguments, "task": {"ttl": _ENORMOUS}}
+    created = await server.peer.request("tools/call", call)
+    ttl = member(created.result(), "task", "ttl")
+    if not isinstance(ttl, int) or ttl >= _ENORMOUS:
+        raise Deviation("a ttl that is less than was asked for", str(created))
+
+
+@check("tasks.no-stream", proves=("tasks.no-sse-for-get",), subject=Subject.RECOVERING)
+async def no_stream(server: ServerUnderTest) -> None:
+    """`tasks/get` is answered by JSON, and not by a stream."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    answer = await ask(server, "tasks/get", {"taskId": task})
+    if any(name == "content-type" and value.startswith("text/event-stream") for name, value in answer.headers):
+        raise Deviation("application/json", "text/event-stream")
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+@check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=Subject.RECOVERING)
+async def listed(server: ServerUnderTest) -> None:
+    """A task that `tasks/get` knows is on one of the pages of `tasks/list`."""
+    _require_list(server)
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    found: set[str] = set()
+    cursor: str | None = None
+    for _ in range(100):
+        page = (await ask(server, "tasks/list", {} if cursor is None else {"cursor": cursor})).result()
+        found |= {str(member(each, "taskId")) for each in items(page.get("tasks"))}
+        onward = page.get("nextCursor")
+        if not isinstance(onward, str):
+            break
+        cursor = onward
+    if task not in found:
+        raise Deviation(f"the task {task} in tasks/list", str(sorted(found)))
+
+
+def _require_list(server: ServerUnderTest) -> None:
+    extended(server)
+    if not server.survey.has("tasks.list"):
+        raise NotApplicable("the server does not declare tasks.list")
+
+
+@check("tasks.list-cursor", proves=("tasks.invalid-cursor-error",))
+async def list_cursor(server: ServerUnderTest) -> None:
+    """A cursor for `tasks/list` that the server did not give is answered by -32602."""
+    _require_list(server)
+    answer = await ask(server, "tasks/list", {"cursor": "conformance-no-such-cursor"})
+    answer.error(-32602, what="a cursor that the server did not give")
+
+
+@check("tasks.gated", proves=("tasks.list-gated", "tasks.cancel-gated"))
+async def gated(server: ServerUnderTest) -> None:
+    """`tasks/list` and `tasks/cancel` are there where they are declared, and an unknown method where not."""
+    extended(server)
+    probes: tuple[tuple[str, str, JsonObject], ...] = (
+        ("tasks.list", "tasks/list", {}),
+        ("tasks.cancel", "tasks/cancel", {"taskId": "conformance-no-such-task"}),
+    )
+    for capability, method, params in probes:
+        answer = await ask(server, method, params)
+        unknown = answer.is_error and answer.error().get("code") == -32601
+        if unknown is server.survey.has(capability):
+            state = "declared" if server.survey.has(capability) else "not declared"
+            raise Deviation(f"{method} to be served exactly if {capability} is declared", f"it is {state}: {answer}")
+
+
+# --- what belongs to a task ------------------------------------------------------------------------------------------
+
+
+@check(
+    "tasks.related",
+    proves=("tasks.related-meta-in-result", "tasks.related-task-meta", "schema.related-task"),
+    subject=Subject.RECOVERING,
+)
+async def related(server: ServerUnderTest) -> None:
+    """The answer to `tasks/result` names the task in `_meta`."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    await until(server, task, "completed")
+    answer = await ask(server, "tasks/result", {"taskId": task})
+    if member(answer.result(), "_meta", RELATED_TASK, "taskId") != task:
+        raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", str(answer))
+
+
+@check(
+    "tasks.input",
+    proves=("tasks.input-request-related", "tasks.related-task-meta", "tasks.input-received-leaves"),
+    subject=Subject.RECOVERING,
+)
+async def asks_for_input(server: ServerUnderTest) -> None:
+    """What the server asks for a task names the task in `_meta`, and the task goes on when it is answered."""
+    server.peer.replies["elicitation/create"] = lambda _: {"action": "accept", "content": {"confirm": True}}
+    task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
+    await ask(server, "tasks/result", {"taskId": task})
+    asked = [each for each in server.peer.inbox if each.get("method") == "elicitation/create"]
+    if not asked:
+        raise Deviation("elicitation/create for the task", "nothing was asked")
+    if member(asked[0], "params", "_meta", RELATED_TASK, "taskId") != task:
+        raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(asked[0]))
+    await until(server, task, "completed")
+
+
+look(
+    "tasks.no-related",
+    "What is about a task itself has no related task in `_meta`.",
+    "tasks.no-related-meta-in-answers",
+    "tasks.status-notification-no-related-meta",
+    at=lambda seen: (
+        *seen.results("tasks/get", "tasks/list", "tasks/cancel"),
+        *seen.notified("notifications/tasks/status"),
+    ),
+    by=lambda value, _: "it has a related task" if member(value, "_meta", RELATED_TASK) is not None else None,
+    what="answer about a task",
+)
+look(
+    "schema.related-task",
+    "A related task is an object with a taskId.",
+    "schema.related-task",
+    at=lambda seen: (
+        found
+        for value in (*seen.results("tasks/result"), *seen.questions("elicitation/create"))
+        if (found := member(value, "_meta", RELATED_TASK)) is not None
+    ),
+    by=conforms("RelatedTaskMetadata"),
+    what="related task",
+)
+
+
+@check(
+    "tasks.undeclared-client",
+    proves=("tasks.augment-only-declared", "tasks.no-tasks-without-capability"),
+    subject=Subject.EVIDENCE,
+)
+async def undeclared_client(server: ServerUnderTest) -> None:
+    """The server makes no task at a client that does not declare tasks."""
+    for message in Seen(server.evidence).spoken:
+        if member(message, "params", "task") is not None:
+            raise Deviation("no task in what is asked of the client", brief(message))

@@ -1,0 +1,338 @@
+"""Tasks as an extension of 2026-07-28: who gets them, and how they ask for input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.schema_check import look
+from mcp_conformance.checks.probes.task_calls import DECLARED, ask, begin, extended, id_of, until
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_peer import HttpPeer
+from mcp_conformance.drivers.server.peer import within
+from mcp_conformance.drivers.settings import ALL_CAPABILITIES
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.revisions import R2025_11_25
+from mcp_core.types.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID, TASKS_EXTENSION
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
+_LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_UNKNOWN: Final[JsonObject] = {"taskId": "conformance-no-such-task"}
+_UPDATE: Final[JsonObject] = {**_UNKNOWN, "inputResponses": {}}
+_METHODS: Final = (("tasks/get", _UNKNOWN), ("tasks/cancel", _UNKNOWN), ("tasks/update", _UPDATE))
+
+
+@check("tasks.methods-unsupported", proves=("tasks.methods-unsupported-32601",))
+async def methods_unsupported(server: ServerUnderTest) -> None:
+    """A server without the extension does not know its methods: -32601."""
+    if member(server.survey.capabilities, "extensions", TASKS_EXTENSION) is not None:
+        raise NotApplicable("the server has the extension")
+    for method, params in _METHODS:
+        (await ask(server, method, params)).error(-32601, what=f"{method} of a server without the extension")
+
+
+@check("tasks.methods-undeclared", proves=("tasks.methods-undeclared-32021",))
+async def methods_undeclared(server: ServerUnderTest) -> None:
+    """A client that does not declare the extension is refused its methods: -32021."""
+    extended(server)
+    for method, params in _METHODS:
+        (await server.peer.request(method, params)).error(-32021, what=f"{method} of a client without the extension")
+
+
+@check("tasks.removed", proves=("tasks.tasks-result-removed", "tasks.tasks-list-removed"))
+async def removed(server: ServerUnderTest) -> None:
+    """`tasks/result` and `tasks/list` are gone: -32601."""
+    for method, params in (("tasks/result", _UNKNOWN), ("tasks/list", {})):
+        answer = await ask(server, method, params, deviant="a method that the revision does not have")
+        answer.error(-32601, what=method)
+
+
+@check("tasks.required", proves=("tasks.required-error-32021", "tasks.required-error-data"))
+async def required(server: ServerUnderTest) -> None:
+    """What cannot do without a task is refused with -32021 to a client without the extension, which is named."""
+    extended(server)
+    name, arguments = server.tool("failing_job")
+    answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
+    error = answer.error(-32021, what="a tool that needs a task")
+    if not isinstance(member(error, "data", "requiredCapabilities", "extensions", TASKS_EXTENSION), dict):
+        raise Deviation(f"data.requiredCapabilities.extensions with {TASKS_EXTENSION}", str(answer))
+
+
+@check("tasks.fallback", proves=("capability.extension-fallback-or-reject",))
+async def fallback(server: ServerUnderTest) -> None:
+    """A client without the extension gets the result itself, or an error that says what is missing."""
+    extended(server)
+    name, arguments = server.tool("slow_compute", _SOON)
+    answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
+    if answer.is_error:
+        answer.error(-32021, what="a tool that needs a task")
+    elif answer.result().get("resultType") != "complete":
+        raise Deviation("the result of the tool, or error -32021", str(answer))
+
+
+@check("tasks.legacy-declaration", proves=("tasks.legacy-capability-non-declaring",))
+async def legacy_declaration(server: ServerUnderTest) -> None:
+    """A client that declares the tasks of 2025-11-25 alone counts as one without the extension."""
+    extended(server)
+    legacy: JsonObject = {CLIENT_CAPABILITIES: {**ALL_CAPABILITIES, "tasks": {"list": {}, "cancel": {}}}}
+    answer = await server.peer.request("tasks/get", {**_UNKNOWN, "_meta": legacy})
+    answer.error(-32021, what="a client that declares the tasks of 2025-11-25 alone")
+
+
+@check("tasks.param-ignored", proves=("tasks.task-param-ignored",))
+async def param_ignored(server: ServerUnderTest) -> None:
+    """A member `task` of a call means nothing: it is answered by its result."""
+    name, arguments = server.tool("test_simple_text")
+    params: JsonObject = {"name": name, "arguments": arguments, "task": {"ttl": 1000}}
+    answer = await server.peer.request("tools/call", params, deviant="a member of another revision")
+    if answer.member("resultType", str) != "complete" or "content" not in answer.result():
+        raise Deviation("the result of the tool", str(answer))
+
+
+# --- what the evidence shows -----------------------------------------------------------------------------------------
+
+
+@check(
+    "tasks.only-of-calls",
+    proves=(
+        "tasks.supported-methods",
+        "tasks.result-type-only-create",
+        "tasks.get-result-type",
+        "tasks.update-result-type",
+        "tasks.reserved-names",
+    ),
+    subject=Subject.EVIDENCE,
+)
+async def only_of_calls(server: ServerUnderTest) -> None:
+    """Only `tools/call` becomes a task; every other result has the resultType complete, those about tasks too."""
+    for each in Seen(server.evidence).exchanges:
+        kind = member(each.result, "resultType")
+        if kind == "task" and each.method != "tools/call":
+            raise Deviation(f"no task for {each.method}", brief(each.response))
+        about = each.method in ("tasks/get", "tasks/update", "tasks/cancel")
+        if about and "result" in each.response and kind != "complete":
+            raise Deviation(f"resultType complete of {each.method}", brief(each.response))
+
+
+@check("tasks.advertised", proves=("tasks.server-advertises",), subject=Subject.EVIDENCE)
+async def advertised(server: ServerUnderTest) -> None:
+    """A server that makes tasks declares the extension."""
+    made = [each for each in Seen(server.evidence).exchanges if member(each.result, "resultType") == "task"]
+    if made and member(server.survey.capabilities, "extensions", TASKS_EXTENSION) is None:
+        raise Deviation(f"{TASKS_EXTENSION} among the extensions", brief(made[0].response))
+
+
+look(
+    "tasks.no-request-state",
+    "A task has no requestState.",
+    "tasks.no-request-state",
+    at=lambda seen: (
+        each.result
+        for each in seen.exchanges
+        if each.method == "tasks/get" or member(each.result, "resultType") == "task"
+    ),
+    by=lambda value, _: "it has a requestState" if isinstance(value, dict) and "requestState" in value else None,
+    what="task",
+)
+look(
+    "tasks.no-related-task",
+    "The result within a task does not name the task in `_meta`.",
+    "tasks.inlined-result-no-related-task",
+    at=lambda seen: seen.having(seen.results("tasks/get"), "result"),
+    by=lambda value, _: (
+        "it has a related task" if member(value, "_meta", "io.modelcontextprotocol/related-task") is not None else None
+    ),
+    what="result within a task",
+)
+
+# --- input -----------------------------------------------------------------------------------------------------------
+
+
+_ACCEPTED: Final[JsonObject] = {"action": "accept", "content": {"confirm": True}}
+
+
+def _requests(shown: JsonObject) -> JsonObject:
+    found = shown.get("inputRequests")
+    if not isinstance(found, dict) or not found:
+        raise Deviation("inputRequests of a task that waits for input", brief(shown))
+    return found
+
+
+@check(
+    "tasks.input-required",
+    proves=("tasks.get-input-required", "tasks.update-resumes", "tasks.update-ack", "tasks.update-result-type"),
+    subject=Subject.RECOVERING,
+)
+async def input_required(server: ServerUnderTest) -> None:
+    """A task that waits for input says for what, and goes on when it has it."""
+    task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
+    asked = _requests(await until(server, task, "input_required"))
+    responses: JsonObject = dict.fromkeys(asked, _ACCEPTED)
+    answer = await ask(server, "tasks/update", {"taskId": task, "inputResponses": responses})
+    result = answer.result()
+    if any(name in result for name in ("taskId", "status", "result", "error", "inputRequests")):
+        raise Deviation("an acknowledgement without anything of the task", str(answer))
+    await until(server, task, "completed")
+
+
+@check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=Subject.RECOVERING)
+async def unknown_keys(server: ServerUnderTest) -> None:
+    """An answer to what was not asked is ignored, and acknowledged as any."""
+    task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
+    asked = _requests(await until(server, task, "input_required"))
+    stray: JsonObject = {"conformance-unknown": _ACCEPTED}
+    (await ask(server, "tasks/update", {"taskId": task, "inputResponses": stray})).result()
+    again = _requests(await until(server, task, "input_required"))
+    if set(again) != set(asked):
+        raise Deviation(f"the same requests as before: {sorted(asked)}", str(sorted(again)))
+    await ask(server, "tasks/cancel", {"taskId": task})
+
+
+@check(
+    "tasks.inputs",
+    proves=("tasks.get-input-requests-complete", "tasks.key-unique-lifetime", "tasks.key-no-reuse"),
+    subject=Subject.RECOVERING,
+)
+async def inputs(server: ServerUnderTest) -> None:
+    """Each poll shows all requests that are open; what was answered is not shown again."""
+    task = id_of(server, await begin(server, "multi_input"))
+    first = _requests(await until(server, task, "input_required"))
+    async with within(server.settings.patience, "two open requests"):
+        while len(first) < 2:
+            first = _requests(await until(server, task, "input_required"))
+    again = _requests(await until(server, task, "input_required"))
+    if set(again) != set(first):
+        raise Deviation(f"the open requests {sorted(first)}", str(sorted(again)))
+    key, other = sorted(first)
+    declined: JsonObject = {"action": "decline"}
+    await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: declined}})
+    left = _requests(await until(server, task, "input_required"))
+    async with within(server.settings.patience, f"the open request {other} alone"):
+        while key in left and len(left) == 2:
+            left = _requests(await until(server, task, "input_required"))
+    if set(left) != {other}:
+        raise Deviation(f"the open request {other} alone", str(sorted(left)))
+    await ask(server, "tasks/update", {"taskId": task, "inputResponses": {other: declined}})
+    await until(server, task, "completed")
+
+
+@check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=Subject.RECOVERING)
+async def input_first(server: ServerUnderTest) -> None:
+    """What a call asks by its result is asked before it becomes a task."""
+    created = await begin(server, "test_tool_with_task")
+    asked = created.result()
+    if asked.get("resultType") != "input_required" or "taskId" in asked:
+        raise Deviation("a result that asks for input, and no task yet", str(created))
+    name, arguments = server.tool("test_tool_with_task")
+    params: JsonObject = {"name": name, "arguments": arguments}
+    params["inputResponses"] = {key: {"action": "accept", "content": {"name": "Alice"}} for key in _requests(asked)}
+    if "requestState" in asked:
+        params["requestState"] = asked["requestState"]
+    task = id_of(server, await ask(server, "tools/call", params))
+    await until(server, task, "completed")
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+@check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=Subject.RECOVERING)
+async def mcp_name(server: ServerUnderTest) -> None:
+    """Mcp-Name of a request about a task is its taskId; another one is refused with 400 and -32020."""
+    peer = server.peer
+    if not isinstance(peer, HttpPeer):
+        raise TypeError("the requirement is one of HTTP")
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    message = peer.message("tasks/get", {"taskId": task, "_meta": DECLARED})
+    headers = [(name, value) for name, value in peer.headers(message) if name.lower() != "mcp-name"]
+    (await peer.exchange(message, headers=[*headers, ("Mcp-Name", task)])).result()
+    message = {**message, "id": peer.next_id()}
+    answer = await peer.exchange(message, headers=[*headers, ("Mcp-Name", "another")], deviant="another Mcp-Name")
+    answer.error(-32020, what="an Mcp-Name that is not the taskId")
+    answer.refused({400})
+
+
+# --- being told ------------------------------------------------------------------------------------------------------
+
+
+@check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=Subject.RECOVERING)
+async def listen_undeclared(server: ServerUnderTest) -> None:
+    """A client without the extension is refused to listen to tasks: -32021."""
+    extended(server)
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    params: JsonObject = {"notifications": {"taskIds": [task]}}
+    answer = await server.peer.request("subscriptions/listen", params)
+    answer.error(-32021, what="listening to tasks without the extension")
+
+
+@check(
+    "tasks.listen",
+    proves=(
+        "tasks.listen-ack",
+        "tasks.listen-only-requested",
+        "tasks.notification-full-state",
+        "tasks.no-progress-or-log",
+    ),
+    subject=Subject.RECOVERING,
+)
+async def listen(server: ServerUnderTest) -> None:
+    """Who listens to a task is told of it alone, and all of it each time; of no progress, and no log."""
+    peer = server.peer
+    task = id_of(server, await begin(server, "slow_compute", {"seconds": 0.5, "label": "heard"}))
+    params: JsonObject = {"notifications": {"taskIds": [task]}, "_meta": DECLARED}
+    message = peer.message("subscriptions/listen", params)
+    async with open_nursery() as nursery:
+        nursery.start_soon(peer.exchange, message)
+        ack = await peer.expect("notifications/subscriptions/acknowledged", "the acknowledgement of the subscription")
+        heard = member(ack, "params", "notifications", "taskIds")
+        if heard != [task]:
+            raise Deviation(f"taskIds with the task {task}", brief(ack))
+        await begin(server, "slow_compute", _SOON)
+        await until(server, task, "completed")
+        told = [each for each in peer.inbox if member(each, "params", "_meta", SUBSCRIPTION_ID) is not None]
+        nursery.cancel_scope.cancel()
+    for each in told:
+        if each.get("method") != "notifications/tasks":
+            raise Deviation("nothing but notifications/tasks for a task", brief(each))
+        if member(each, "params", "taskId") != task:
+            raise Deviation(f"nothing but the task {task}", brief(each))
+        wrong = flaw(each.get("params"), "ExtensionTaskNotificationParams", server.revision)
+        if wrong is not None:
+            raise Deviation("the whole task", f"{wrong}, in {brief(each)}")
+
+
+# --- beside the tasks of 2025-11-25 ----------------------------------------------------------------------------------
+
+
+@check(
+    "tasks.beside-legacy",
+    proves=("tasks.not-under-2025-11-25", "tasks.legacy-tasks-still-served"),
+    subject=Subject.PROCESS,
+)
+async def beside_legacy(server: ServerUnderTest) -> None:
+    """Under 2025-11-25 the extension makes no tasks, and the tasks of that revision are served as ever."""
+    extended(server)
+    name, arguments = server.tool("slow_compute", _SOON)
+    declared: JsonObject = {**ALL_CAPABILITIES, "extensions": {TASKS_EXTENSION: {}}}
+    async with server.open(handshake=False, revision=R2025_11_25, capabilities=declared) as peer:
+        try:
+            await peer.shake_hands()
+        except Deviation as deviation:
+            raise NotApplicable("the server does not speak 2025-11-25") from deviation
+        call: JsonObject = {"name": name, "arguments": arguments}
+        answer = await peer.request("tools/call", call)
+        if "taskId" in answer.result() or "task" in answer.result():
+            raise Deviation("the result of the tool", str(answer))
+        capabilities = peer.handshake.result().get("capabilities") if peer.handshake else None
+        if member(capabilities, "tasks", "requests", "tools", "call") is None:
+            return
+        created = await peer.request("tools/call", {**call, "task": {}})
+        task = member(created.result(), "task", "taskId")
+        (await peer.request("tasks/get", {"taskId": str(task)})).member("status", str)

@@ -1,0 +1,359 @@
+"""Tasks in either form: how they begin, what they come to, and what is said of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
+from mcp_conformance.checks.probes.task_calls import ENDED, ask, begin, extended, id_of, until
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.checks.server.security import flaw_of_ids
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
+_LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_UNKNOWN: Final = "conformance-no-such-task"
+_FROM: Final = {
+    "working": ("working", "input_required", *ENDED),
+    "input_required": ("input_required", "working", *ENDED),
+}
+
+
+def _shown(seen: Seen) -> Iterator[JsonObject]:
+    """All that was said of tasks, in either form."""
+    for value in seen.tasks():
+        if isinstance(value, dict):
+            yield value
+    for each in seen.exchanges:
+        if isinstance(each.result, dict) and each.result.get("resultType") == "task":
+            yield each.result
+    for value in seen.notified("notifications/tasks"):
+        if isinstance(value, dict):
+            yield value
+
+
+# --- beginning -------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "tasks.create",
+    proves=("tasks.create-result", "tasks.create-result-soon", "tasks.result-type-task", "tasks.id-by-receiver"),
+    subject=Subject.RECOVERING,
+)
+async def create(server: ServerUnderTest) -> None:
+    """A call that becomes a task is answered by the task, at once and without the result of the call."""
+    created = await begin(server, "slow_compute", _LONG)
+    task = id_of(server, created)
+    for name in ("content", "structuredContent", "isError"):
+        if name in created.result():
+            raise Deviation("a task, and not the result of the call", str(created))
+    await ask(server, "tasks/cancel", {"taskId": task})
+
+
+@check(
+    "tasks.get-at-once",
+    proves=("tasks.durable-before-create", "tasks.get-working", "tasks.ttl-in-get"),
+    subject=Subject.RECOVERING,
+)
+async def get_at_once(server: ServerUnderTest) -> None:
+    """`tasks/get` knows a task as soon as it was told of, and says that it is being worked on, and its ttl."""
+    task = id_of(server, await begin(server, "slow_compute", _LONG))
+    answer = await ask(server, "tasks/get", {"taskId": task})
+    if answer.member("status", str) != "working":
+        raise Deviation("status working", str(answer))
+    ttl = "ttlMs" if server.revision.era is Era.MODERN else "ttl"
+    value = answer.result().get(ttl, "absent")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise Deviation(f"{ttl} to be an integer or null", str(answer))
+    await ask(server, "tasks/cancel", {"taskId": task})
+
+
+def _started(seen: Seen) -> Iterator[JsonValue]:
+    return (
+        member(each.result, "task", "status")
+        for each in seen.exchanges
+        if isinstance(member(each.result, "task"), dict) and isinstance(member(each.request, "params", "task"), dict)
+    )
+
+
+look(
+    "tasks.starts-working",
+    "A task begins with the status working.",
+    "tasks.starts-working",
+    at=_started,
+    by=one_of("working"),
+    what="new task",
+)
+
+# --- what is said of a task ------------------------------------------------------------------------------------------
+
+
+def _fields(value: JsonValue, revision: Revision) -> str | None:
+    modern = revision.era is Era.MODERN
+    shown = {
+        name: each
+        for name, each in (value.items() if isinstance(value, dict) else ())
+        if name not in ("status", "createdAt", "lastUpdatedAt", "_meta", "inputRequests", "result", "error")
+    }
+    whole: JsonObject = {
+        **shown,
+        "status": "working",
+        "createdAt": "2026-01-01T00:00:00Z",
+        "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    }
+    return conforms("ExtensionTask" if modern else "Task")(whole, revision)
+
+
+look(
+    "tasks.fields",
+    "A task has a taskId, a ttl that is an integer or null, and perhaps an interval for polling.",
+    "schema.task",
+    "schema.create-task-result",
+    "schema.task-results-flat",
+    "schema.list-tasks-result",
+    "schema.task-status-params",
+    "tasks.id-string",
+    "tasks.task-fields",
+    VALID,
+    at=_shown,
+    by=_fields,
+    what="task",
+)
+look(
+    "tasks.timestamps",
+    "A task has createdAt and lastUpdatedAt, timestamps of ISO 8601.",
+    "tasks.created-at",
+    "tasks.last-updated-at",
+    "tasks.task-fields",
+    at=lambda seen: (each.get(name) for each in _shown(seen) for name in ("createdAt", "lastUpdatedAt")),
+    by=lambda value, _: None if isinstance(value, str) and _STAMP.fullmatch(value) else "it is no timestamp",
+    what="timestamp",
+)
+look(
+    "tasks.status",
+    "The status of a task is working, input_required, completed, failed or cancelled.",
+    "schema.task-status",
+    "tasks.status-values",
+    at=lambda seen: (each.get("status") for each in _shown(seen)),
+    by=one_of("working", "input_required", *ENDED),
+    what="status",
+)
+
+
+@check(
+    "tasks.transitions",
+    proves=(
+        "tasks.valid-transitions",
+        "tasks.terminal-is-final",
+        "tasks.cancelled-stays",
+        "tasks.status-transitions",
+    ),
+    subject=Subject.EVIDENCE,
+)
+async def transitions(server: ServerUnderTest) -> None:
+    """The status of a task moves as the table has it, and an end is the end."""
+    seen_any = False
+    for transcript in server.evidence:
+        status: dict[str, str] = {}
+        seen = Seen([transcript])
+        for each in seen.exchanges:
+            if each.method != "tasks/get" or not isinstance(each.result, dict):
+                continue
+            task, new = str(each.result.get("taskId")), str(each.result.get("status"))
+            old = status.get(task, "working")
+            if new not in _FROM.get(old, (old,)):
+                raise Deviation(f"no way from {old} to {new}", brief(each.result))
+            status[task] = new
+            seen_any = True
+    if not seen_any:
+        raise NotApplicable("the server had no tasks")
+
+
+@check("tasks.ids", proves=("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable"), subject=Subject.RECOVERING)
+async def ids(server: ServerUnderTest) -> None:
+    """The ids of tasks are long, none comes twice, and one does not follow from another."""
+    found = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(4)]
+    for task in found:
+        await ask(server, "tasks/cancel", {"taskId": task})
+    wrong = flaw_of_ids(found)
+    if wrong is not None:
+        raise Deviation("ids that cannot be guessed", f"{wrong}: {brief(list(found))}")
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
+    """The message that holds what a task came to: a response in the legacy form, a task in the modern one."""
+    if server.revision.era is Era.LEGACY:
+        return (await ask(server, "tasks/result", {"taskId": task})).message
+    return await until(server, task, *ENDED)
+
+
+@check(
+    "tasks.completed",
+    proves=(
+        "tasks.result-terminal",
+        "tasks.result-success-same",
+        "tasks.get-completed",
+        "tasks.completed-result-field",
+    ),
+    subject=Subject.RECOVERING,
+)
+async def completed(server: ServerUnderTest) -> None:
+    """A task that has done its work is completed, and its result is that of the call."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    await until(server, task, "completed")
+    outcome = await _outcome(server, task)
+    if not isinstance(member(outcome, "result", "content"), list):
+        raise Deviation("a result with content", brief(outcome))
+
+
+@check(
+    "tasks.tool-error",
+    proves=("tasks.result-success-same", "tasks.tool-error-completed", "tasks.failed-only-jsonrpc"),
+    subject=Subject.RECOVERING,
+)
+async def tool_error(server: ServerUnderTest) -> None:
+    """A tool that fails leaves a result with isError, and in the modern form a task that is completed."""
+    task = id_of(server, await begin(server, "failing_job"))
+    shown = await until(server, task, *ENDED)
+    outcome = await _outcome(server, task)
+    if member(outcome, "result", "isError") is not True:
+        raise Deviation("a result with isError true", brief(outcome))
+    if server.revision.era is Era.MODERN and shown.get("status") != "completed":
+        raise Deviation("status completed", brief(shown))
+
+
+@check("tasks.tool-error-failed", proves=("tasks.failed-on-tool-error",), subject=Subject.RECOVERING)
+async def tool_error_failed(server: ServerUnderTest) -> None:
+    """A task of 2025-11-25 whose tool fails has the status failed."""
+    await until(server, id_of(server, await begin(server, "failing_job")), "failed")
+
+
+@check(
+    "tasks.failed",
+    proves=("tasks.failed-on-error", "tasks.result-error-same", "tasks.get-failed", "tasks.failed-error-field"),
+    subject=Subject.RECOVERING,
+)
+async def failed(server: ServerUnderTest) -> None:
+    """A task that ends in an error of JSON-RPC has the status failed, and the error can be had."""
+    task = id_of(server, await begin(server, "protocol_error_job"))
+    await until(server, task, "failed")
+    outcome = await _outcome(server, task)
+    code, message = member(outcome, "error", "code"), member(outcome, "error", "message")
+    if not isinstance(code, int) or not isinstance(message, str):
+        raise Deviation("an error with code and message", brief(outcome))
+
+
+@check(
+    "tasks.failed-message",
+    proves=("tasks.failed-status-message", "tasks.failed-diagnostic-message"),
+    subject=Subject.RECOVERING,
+)
+async def failed_message(server: ServerUnderTest) -> None:
+    """A task that failed says why in statusMessage."""
+    task = id_of(server, await begin(server, "protocol_error_job"))
+    shown = await until(server, task, "failed")
+    if not isinstance(shown.get("statusMessage"), str) or not shown["statusMessage"]:
+        raise Deviation("a statusMessage", brief(shown))
+
+
+@check(
+    "tasks.stable",
+    proves=("tasks.get-terminal-stable", "tasks.ttl-not-early", "tasks.terminal-is-final"),
+    subject=Subject.RECOVERING,
+)
+async def stable(server: ServerUnderTest) -> None:
+    """A task that has ended can be looked at again, and is as it was."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    first = await until(server, task, "completed")
+    second = (await ask(server, "tasks/get", {"taskId": task})).result()
+    if first.get("status") != second.get("status") or first.get("result") != second.get("result"):
+        raise Deviation(f"the same as before: {brief(first)}", brief(second))
+
+
+# --- cancelling, and what there is not -------------------------------------------------------------------------------
+
+
+@check(
+    "tasks.cancelled",
+    proves=(
+        "tasks.cancel-status-before-response",
+        "tasks.cancel-stops",
+        "tasks.get-cancelled",
+        "tasks.cancel-ack",
+        "tasks.cancel-result-type",
+    ),
+    subject=Subject.RECOVERING,
+)
+async def cancelled(server: ServerUnderTest) -> None:
+    """A task that is cancelled has that status: in the answer in the legacy form, in `tasks/get` in the modern one."""
+    task = id_of(server, await begin(server, "slow_compute", _LONG))
+    answer = await ask(server, "tasks/cancel", {"taskId": task})
+    if server.revision.era is Era.LEGACY:
+        if answer.member("status", str) != "cancelled":
+            raise Deviation("status cancelled", str(answer))
+        return
+    _acknowledged(answer.result())
+    await until(server, task, "cancelled")
+
+
+def _acknowledged(result: JsonObject) -> None:
+    if result.get("resultType") != "complete":
+        raise Deviation("resultType complete", brief(result))
+    for name in ("taskId", "status", "result", "error", "inputRequests"):
+        if name in result:
+            raise Deviation("an acknowledgement without anything of the task", brief(result))
+
+
+@check(
+    "tasks.cancel-ended",
+    proves=("tasks.cancel-terminal-error", "tasks.cancel-terminal-ack"),
+    subject=Subject.RECOVERING,
+)
+async def cancel_ended(server: ServerUnderTest) -> None:
+    """To cancel a task that has ended is -32602 in the legacy form, and without effect in the modern one."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    await until(server, task, "completed")
+    answer = await ask(server, "tasks/cancel", {"taskId": task})
+    if server.revision.era is Era.LEGACY:
+        answer.error(-32602, what="tasks/cancel of a task that has ended")
+        return
+    _acknowledged(answer.result())
+    await until(server, task, "completed")
+
+
+@check(
+    "tasks.unknown",
+    proves=(
+        "tasks.unknown-task-error",
+        "tasks.get-unknown-32602",
+        "tasks.cancel-unknown-task",
+        "tasks.update-unknown-task",
+    ),
+)
+async def unknown(server: ServerUnderTest) -> None:
+    """A task that does not exist is answered by -32602, whatever is asked of it."""
+    extended(server)
+    params: JsonObject = {"taskId": _UNKNOWN}
+    if server.revision.era is Era.LEGACY:
+        methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if server.survey.has("tasks.cancel") else [])]
+    else:
+        methods = ["tasks/get", "tasks/cancel", "tasks/update"]
+    for method in methods:
+        more: JsonObject = {"inputResponses": {}} if method == "tasks/update" else {}
+        (await ask(server, method, {**params, **more})).error(-32602, what=f"{method} of no task")

@@ -1,0 +1,94 @@
+"""Whose tasks they are: what one user has begun, another one neither sees nor ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import items, member
+from mcp_conformance.checks.probes.second_user import other_user
+from mcp_conformance.checks.probes.task_calls import DECLARED, begin, extended, id_of
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_HTTP: Final = (Transport.HTTP,)
+_LONG: Final[JsonObject] = {"seconds": 60, "label": "of one user"}
+
+
+async def _refused(peer: ServerPeer, method: str, params: JsonObject) -> None:
+    """Raises `Deviation` where a request of somebody else is answered by a result."""
+    if peer.revision.era is Era.MODERN:
+        params = {"_meta": DECLARED, **params}
+    answer = await peer.request(method, params)
+    if not answer.is_error:
+        raise Deviation(f"an error to {method} of a task of another user", str(answer))
+
+
+async def _strangers(server: ServerUnderTest, *requests: tuple[str, JsonObject]) -> None:
+    """Tries requests for a task of one user as another one, and then that it is as it was."""
+    extended(server)
+    async with other_user(server) as other:
+        task = id_of(server, await begin(server, "slow_compute", _LONG))
+        await _still_there(server, task)
+        for method, params in requests:
+            await _refused(other, method, {"taskId": task, **params})
+        await _still_there(server, task)
+        await _ask(server, "tasks/cancel", {"taskId": task})
+
+
+async def _ask(server: ServerUnderTest, method: str, params: JsonObject) -> JsonObject:
+    meta: JsonObject = {"_meta": DECLARED} if server.revision.era is Era.MODERN else {}
+    return (await server.peer.request(method, {**meta, **params})).result()
+
+
+async def _still_there(server: ServerUnderTest, task: str) -> None:
+    status = (await _ask(server, "tasks/get", {"taskId": task})).get("status")
+    if status != "working":
+        raise Deviation("the task to be working still", f"it is {status}")
+
+
+@check(
+    "tasks.other-user",
+    proves=("tasks.bind-context", "tasks.reject-other-context"),
+    transports=_HTTP,
+    subject=Subject.RECOVERING,
+)
+async def not_theirs(server: ServerUnderTest) -> None:
+    """The task of one user is nobody else's to get, to wait for or to cancel."""
+    await _strangers(server, ("tasks/get", {}), ("tasks/result", {}), ("tasks/cancel", {}))
+
+
+@check(
+    "tasks.other-user-extension",
+    proves=("tasks.auth-checks",),
+    transports=_HTTP,
+    subject=Subject.RECOVERING,
+)
+async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
+    """The task of one user is nobody else's to get, to answer or to cancel."""
+    await _strangers(server, ("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {}))
+
+
+@check(
+    "tasks.other-user-list",
+    proves=("tasks.list-own-context",),
+    transports=_HTTP,
+    subject=Subject.RECOVERING,
+)
+async def not_on_their_list(server: ServerUnderTest) -> None:
+    """The task of one user is not on the list of another one."""
+    extended(server)
+    if not server.survey.has("tasks.list"):
+        raise NotApplicable("the server does not declare tasks.list")
+    async with other_user(server) as other:
+        task = id_of(server, await begin(server, "slow_compute", _LONG))
+        listed = (await other.request("tasks/list", {})).result()
+        if task in {member(each, "taskId") for each in items(listed.get("tasks"))}:
+            raise Deviation(f"a list without the task {task}, which is another user's", str(listed))
+        await _ask(server, "tasks/cancel", {"taskId": task})

@@ -1,0 +1,104 @@
+"""Progress of tasks of 2025-11-25, and what they say while they wait for the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Subject
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_CORE: Final = ("2025-11-25",)
+_FIXTURE: Final = "conformance_task_progress"
+_PROGRESS: Final = "notifications/progress"
+
+
+def _told(peer: ServerPeer) -> list[JsonObject]:
+    """All progress that came on a connection."""
+    return [each for each in peer.inbox if each.get("method") == _PROGRESS]
+
+
+async def _begun(server: ServerUnderTest, token: str) -> str:
+    """Begins the task that tells its progress. Its id."""
+    extended(server)
+    name, arguments = server.tool(_FIXTURE)
+    params: JsonObject = {
+        "name": name,
+        "arguments": arguments,
+        "task": {"ttl": 60_000},
+        "_meta": {"progressToken": token},
+    }
+    return id_of(server, await server.peer.request("tools/call", params))
+
+
+@check(
+    "tasks.progress-token",
+    proves=("progress.task-same-token", "progress.task-token-continues"),
+    revisions=_CORE,
+    subject=Subject.RECOVERING,
+)
+async def progress_token(server: ServerUnderTest) -> None:
+    """The progress of a task has the token of the request that began it, also behind the answer that named the task."""
+    peer = server.peer
+    task = await _begun(server, "conformance-task")
+    early = len(_told(peer))
+    await until(server, task, "completed")
+    await peer.fence()
+    told = _told(peer)
+    if len(told) == early:
+        raise NotTestable(f"the control failed: {_FIXTURE} tells no progress once it is a task")
+    for each in told:
+        if member(each, "params", "progressToken") != "conformance-task":
+            raise Deviation('the progressToken "conformance-task"', brief(each))
+
+
+@check(
+    "tasks.progress-ends",
+    proves=("progress.task-stop-terminal",),
+    revisions=_CORE,
+    subject=Subject.RECOVERING,
+)
+async def progress_ends(server: ServerUnderTest) -> None:
+    """A task that was cancelled tells no more progress."""
+    peer = server.peer
+    control = await _begun(server, "conformance-control")
+    await until(server, control, "completed")
+    whole = len(_told(peer))
+    if whole < _ENOUGH:
+        raise NotTestable(f"the control failed: {_FIXTURE} told its progress {whole} times, and not {_ENOUGH} times")
+    task = await _begun(server, "conformance-cancelled")
+    await peer.until(lambda: len(_told(peer)) > whole, f"progress of {_FIXTURE}")
+    await ask(server, "tasks/cancel", {"taskId": task})
+    await peer.fence()
+    at_once = len(_told(peer))
+    # Takes as long as the whole of the other one would have taken.
+    again = await _begun(server, "conformance-after")
+    await until(server, again, "completed")
+    late = [
+        each for each in _told(peer)[at_once:] if member(each, "params", "progressToken") == "conformance-cancelled"
+    ]
+    if late:
+        raise Deviation("no progress of a task that was cancelled", brief(late[0]))
+
+
+_ENOUGH: Final = 3
+"""How often the tool has to tell its progress, for something to be left behind the first time."""
+
+
+@check("tasks.input-status", proves=("tasks.input-required",), revisions=_CORE, subject=Subject.CONNECTION)
+async def input_status(server: ServerUnderTest) -> None:
+    """A task that has to ask the client becomes input_required."""
+    server.tool("confirm_delete")
+    # An answer would let it go on.
+    server.peer.unanswered.add("elicitation/create")
+    task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
+    await until(server, task, "input_required")
+    await ask(server, "tasks/cancel", {"taskId": task})

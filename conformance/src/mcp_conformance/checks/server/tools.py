@@ -1,0 +1,269 @@
+"""Tools: what they are called, what they take, and what a call gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.json_schema import flaw_by_schema, flaw_of_schema
+from mcp_conformance.protocol.response import brief
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import Answer
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_NEEDS: Final = ("capability:tools",)
+_UNKNOWN: Final = "conformance-does-not-exist"
+_LONGEST: Final = 128
+_CHARACTERS: Final = re.compile(r"[A-Za-z0-9_.-]*")
+
+
+@check("tools.text", proves=("tools.call-result-shape", "schema.call-tool-result"), needs=_NEEDS)
+async def text(server: ServerUnderTest) -> None:
+    """A call of a tool is answered by its content."""
+    answer = await server.call("test_simple_text")
+    content = answer.member("content", list)
+    if not isinstance(content, list) or not content:
+        raise Deviation("content", brief(content))
+
+
+@check(
+    "tools.input-schema",
+    proves=("tools.input-schema-valid", "tools.input-schema-object", "tools.input-schema-no-params"),
+    needs=("any:tools",),
+)
+async def input_schema(server: ServerUnderTest) -> None:
+    """Every tool has an inputSchema that is a valid JSON Schema, with `type` "object" at its root."""
+    for tool in server.survey.lists["tools"]:
+        schema = tool.get("inputSchema")
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            raise Deviation(f'the inputSchema of {tool.get("name")!r} to be an object of type "object"', brief(schema))
+        wrong = flaw_of_schema(schema)
+        if wrong is not None:
+            raise Deviation(f"the inputSchema of {tool.get('name')!r} to be a valid JSON Schema", wrong)
+
+
+@check("tools.name-length", proves=("tools.name-length",), needs=("any:tools",))
+async def name_length(server: ServerUnderTest) -> None:
+    """The names of tools have 1 to 128 characters."""
+    for tool in server.survey.lists["tools"]:
+        if not 1 <= len(str(tool.get("name"))) <= _LONGEST:
+            raise Deviation("a name of 1 to 128 characters", brief(tool.get("name")))
+
+
+@check(
+    "tools.name-characters",
+    proves=("tools.name-characters", "tools.name-no-special", "tools.name-charset"),
+    needs=("any:tools",),
+)
+async def name_characters(server: ServerUnderTest) -> None:
+    """The names of tools have only letters and digits of ASCII, underscores, hyphens and dots."""
+    for tool in server.survey.lists["tools"]:
+        if _CHARACTERS.fullmatch(str(tool.get("name"))) is None:
+            raise Deviation("a name of A-Z, a-z, 0-9, underscore, hyphen and dot", brief(tool.get("name")))
+
+
+@check("tools.order", proves=("tools.list-deterministic-order",), needs=_NEEDS)
+async def order(server: ServerUnderTest) -> None:
+    """Tools come in the same order each time."""
+    lists = [(await server.peer.request("tools/list")).member("tools", list) for _ in range(3)]
+    names = [[tool.get("name") if isinstance(tool, dict) else None for tool in _array(each)] for each in lists]
+    if names[1:] != names[:-1]:
+        raise Deviation(f"the tools in the order {brief([*names[0]])}", brief([*names[-1]]))
+
+
+def _array(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
+
+
+# --- calls that cannot be --------------------------------------------------------------------------------------------
+
+
+@check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=_NEEDS)
+async def unknown_name(server: ServerUnderTest) -> None:
+    """A call of a tool that does not exist is answered by a JSON-RPC error."""
+    await _control(server)
+    answer = await server.peer.request("tools/call", {"name": _UNKNOWN, "arguments": {}})
+    answer.error(what="a tool that does not exist")
+
+
+@check("tools.unknown-name-code", proves=("tools.unknown-tool-protocol-error",), needs=_NEEDS)
+async def unknown_name_code(server: ServerUnderTest) -> None:
+    """A call of a tool that does not exist is answered by the error -32602."""
+    await _control(server)
+    answer = await server.peer.request("tools/call", {"name": _UNKNOWN, "arguments": {}})
+    answer.error(-32602, what="a tool that does not exist")
+
+
+@check("tools.name-case", proves=("tools.name-case-sensitive",), needs=_NEEDS)
+async def name_case(server: ServerUnderTest) -> None:
+    """A tool is not found by its name in other letters, upper for lower."""
+    name, _ = await _control(server)
+    if server.survey.find("tools", name.swapcase()) is not None or name.swapcase() == name:
+        raise NotTestable(f"the name {name!r} cannot be written in other letters")
+    answer = await server.peer.request("tools/call", {"name": name.swapcase(), "arguments": {}})
+    if not answer.is_error and answer.result().get("isError") is not True:
+        raise Deviation(f"no tool under the name {name.swapcase()!r}", str(answer))
+
+
+@check("tools.malformed-call", proves=("tools.malformed-request-protocol-error",), needs=_NEEDS)
+async def malformed_call(server: ServerUnderTest) -> None:
+    """A `tools/call` without a name, or with arguments that are no object, is answered by the error -32602."""
+    name, _ = await _control(server)
+    broken: list[JsonObject] = [{"name": name, "arguments": ["no object"]}]
+    if server.transport is Transport.STDIO:  # over HTTP the header with the name would be wrong as well
+        broken.append({"arguments": {}})
+    for params in broken:
+        answer = await server.peer.request("tools/call", params, deviant="params that are none of tools/call")
+        answer.error(-32602, what="params that are none of tools/call")
+
+
+@check("tools.without-arguments", proves=("tools.call-arguments-optional",), needs=_NEEDS)
+async def without_arguments(server: ServerUnderTest) -> None:
+    """A call without `arguments` is one with none."""
+    name, arguments = await _control(server)
+    if arguments:
+        raise NotTestable(f"the tool {name!r}, which stands for test_simple_text, takes arguments")
+    _succeeded(await server.peer.request("tools/call", {"name": name}))
+
+
+@check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS)
+async def validates(server: ServerUnderTest) -> None:
+    """Arguments that do not fit the inputSchema are refused, in one way or the other."""
+    for answer in await _invalid(server):
+        if not answer.is_error and answer.result().get("isError") is not True:
+            raise Deviation("an error, or a result with isError true, for arguments that do not fit", str(answer))
+
+
+@check("tools.invalid-arguments-error", proves=("tools.input-validation-protocol-error",), needs=_NEEDS)
+async def invalid_arguments_error(server: ServerUnderTest) -> None:
+    """Arguments that do not fit the inputSchema are answered by the error -32602, or by a result with isError true."""
+    for answer in await _invalid(server):
+        # The same page has "invalid arguments" under errors and "invalid input data" under results.
+        if answer.is_error or answer.result().get("isError") is not True:
+            answer.error(-32602, what="arguments that do not fit the inputSchema")
+
+
+@check(
+    "tools.invalid-arguments-result",
+    proves=("tools.input-validation-execution-error", "tools.input-validation-is-error"),
+    needs=_NEEDS,
+)
+async def invalid_arguments_result(server: ServerUnderTest) -> None:
+    """Arguments that do not fit the inputSchema are answered by a result with isError true and a text."""
+    for answer in await _invalid(server):
+        _failed(answer, "arguments that do not fit the inputSchema")
+
+
+async def _control(server: ServerUnderTest) -> tuple[str, JsonObject]:
+    """Calls a tool that can be called; gives what was called."""
+    name, arguments = server.tool("test_simple_text")
+    answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
+    if answer.is_error or answer.result().get("isError") is True:
+        raise NotTestable(f"the control failed: {answer}")
+    return name, arguments
+
+
+async def _invalid(server: ServerUnderTest) -> list[Answer]:
+    """The answers to arguments that do not fit, after some that do."""
+    name, fitting = server.tool("conformance_constrained", {"count": 3})
+    control = await server.peer.request("tools/call", {"name": name, "arguments": fitting})
+    if control.is_error or control.result().get("isError") is True:
+        raise NotTestable(f"the control failed: {control}")
+    wrong: list[JsonObject] = [{}, {"count": "three"}, {"count": 99}]
+    return [await server.peer.request("tools/call", {"name": name, "arguments": each}) for each in wrong]
+
+
+def _succeeded(answer: Answer) -> None:
+    if answer.result().get("isError") is True:
+        raise Deviation("a result without isError", str(answer))
+
+
+def _failed(answer: Answer, what: str) -> None:
+    content = answer.member("content", list)
+    if answer.result().get("isError") is not True:
+        raise Deviation(f"isError true for {what}", str(answer))
+    if not any(isinstance(each, dict) and each.get("text") for each in _array(content)):
+        raise Deviation(f"a text that explains what is wrong, for {what}", str(answer))
+
+
+@check("tools.failure", proves=("tools.execution-error-in-result", "tools.execution-error-is-error"), needs=_NEEDS)
+async def failure(server: ServerUnderTest) -> None:
+    """A tool that fails is answered by a result with isError true and a text."""
+    _failed(await server.call("test_error_handling"), "a tool that fails")
+
+
+# --- what a call gives -----------------------------------------------------------------------------------------------
+
+
+@check("tools.structured", proves=("tools.output-schema-conform", "tools.output-schema-conformance"), needs=_NEEDS)
+async def structured(server: ServerUnderTest) -> None:
+    """A tool with outputSchema gives structuredContent that fits it."""
+    await _structured(server, "conformance_structured", {"value": 4711})
+
+
+@check(
+    "tools.structured-also-text",
+    proves=("tools.structured-also-text", "tools.structured-text-fallback"),
+    needs=_NEEDS,
+)
+async def structured_also_text(server: ServerUnderTest) -> None:
+    """A result with structuredContent has its JSON as a text, too."""
+    answer = await server.call("conformance_structured", {"value": 4711})
+    _same_as_text(answer)
+
+
+@check("tools.structured-array", proves=("tools.structured-nonobject-text",), needs=_NEEDS)
+async def structured_array(server: ServerUnderTest) -> None:
+    """A result whose structuredContent is an array has its JSON as a text, too."""
+    answer = await server.call("conformance_structured_list", {"count": 3})
+    if not isinstance(answer.member("structuredContent"), list):
+        raise NotTestable("the fixture tool 'conformance_structured_list' gives no array")
+    _same_as_text(answer)
+
+
+async def _structured(server: ServerUnderTest, fixture: str, arguments: JsonObject) -> JsonValue:
+    name, given = server.tool(fixture, arguments)
+    tool = server.survey.find("tools", name)
+    schema = tool.get("outputSchema") if tool is not None else None
+    if not isinstance(schema, dict):
+        raise NotTestable(f"the fixture tool {fixture!r} has no outputSchema")
+    answer = await server.peer.request("tools/call", {"name": name, "arguments": given})
+    _succeeded(answer)
+    value = answer.member("structuredContent")
+    wrong = flaw_by_schema(value, schema)
+    if wrong is not None:
+        raise Deviation(f"structuredContent that fits the outputSchema of {name!r}", wrong)
+    return value
+
+
+def _same_as_text(answer: Answer) -> None:
+    value = answer.member("structuredContent")
+    for block in _array(answer.member("content", list)):
+        said = block.get("text") if isinstance(block, dict) else None
+        try:
+            if isinstance(said, str) and json.loads(said) == value:
+                return
+        except ValueError:
+            continue
+    raise Deviation(f"a text with the JSON {brief(value)}", str(answer))
+
+
+@check(
+    "tools.embedded-resource-capability",
+    proves=("tools.embedded-resource-capability", "tools.embedded-resources-capability"),
+    needs=_NEEDS,
+)
+async def embedded_resource_capability(server: ServerUnderTest) -> None:
+    """A server whose tools embed resources declares the capability `resources`."""
+    answer = await server.call("test_embedded_resource")
+    blocks = _array(answer.member("content", list))
+    if not any(isinstance(each, dict) and each.get("type") == "resource" for each in blocks):
+        raise NotTestable("the fixture tool 'test_embedded_resource' embeds no resource")
+    if not server.survey.has("resources"):
+        raise Deviation("the capability 'resources', as a tool embeds one", brief(server.survey.capabilities))

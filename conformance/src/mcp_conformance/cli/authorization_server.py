@@ -1,0 +1,105 @@
+"""`mcp-conformance authorization-server`."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
+from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
+from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
+from mcp_conformance.cli.signals import run_until_stopped
+from mcp_conformance.model.check import Role
+from mcp_conformance.oauth_testbed.user_login import Login, command_browser
+from mcp_conformance.reports.explanation import list_lines
+from mcp_conformance.runners.authorization_server import run_authorization_server
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["add_issuer", "issuer_command"]
+
+
+def add_issuer(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    target = parser.add_argument_group("the authorization server, and somebody who logs in")
+    target.add_argument("--issuer", metavar="URL", help="what the authorization server calls itself; it runs already")
+    target.add_argument(
+        "--browser",
+        metavar='"WORDS {url}"',
+        help="a command that opens an authorization URL, logs in, allows what is asked, and follows the redirects back to the "
+        "suite; it is run about ten times. Without it, nothing is tried that takes a login",
+    )
+    target.add_argument(
+        "--client-id",
+        metavar="ID",
+        help="a public client that is known already, with the redirect URI http://127.0.0.1:PORT/callback, where the port may "
+        "be any (RFC 8252); otherwise the suite registers one",
+    )
+    target.add_argument(
+        "--resource",
+        metavar="URL",
+        help="the MCP server that tokens are asked for; otherwise the first of protected_resources in the metadata, if any",
+    )
+    add_choices(parser)
+    add_reports(parser)
+
+
+def issuer_command(given: argparse.Namespace) -> int:
+    """Puts an authorization server to the test. The exit status.
+
+    Raises:
+        NotUnderstood: The options make no sense.
+    """
+    chosen = choice(given, Role.SERVER)
+    chosen = attrs.evolve(chosen, checks=tuple(each for each in chosen.checks if NEED in each.needs))
+    if given.list:
+        print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
+        return 0
+    if given.issuer is None:
+        raise NotUnderstood("authorization-server needs --issuer: what is put to the test?")
+    if not given.issuer.startswith(("https://", "http://")):
+        raise NotUnderstood(f"--issuer {given.issuer!a} is no URL")
+    require_words(given.browser)
+    if given.browser is not None and "{url}" not in given.browser:
+        raise NotUnderstood(f"--browser {given.browser!a} has no {{url}}: where does the authorization URL go?")
+    if given.browser is None and (given.client_id is not None or given.resource is not None):
+        raise NotUnderstood("--client-id and --resource are for a login, and nobody logs in without --browser")
+    require_writable(given)
+    show = progress(chosen, Role.SERVER)
+    run_it = partial(
+        run_authorization_server,
+        given.issuer,
+        chosen.settings,
+        revisions=chosen.revisions,
+        chosen=chosen.ids,
+        show=show,
+        login=_login(given),
+    )
+    try:
+        run = run_until_stopped(run_it)
+    finally:
+        show.close()
+    return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))
+
+
+def _login(given: argparse.Namespace) -> Login | None:
+    if given.browser is None:
+        return None
+    return Login(command_browser(shlex.split(given.browser)), client_id=given.client_id, resource=given.resource)
+
+
+def _invocation(given: argparse.Namespace) -> Iterator[str]:
+    """The command line without what chooses checks and reports."""
+    yield from ("mcp-conformance", "authorization-server", "--issuer", given.issuer)
+    if given.browser is not None:
+        # It may have a password, and reports go everywhere.
+        yield from ("--browser", "<command> {url}")
+    for option, value in (("--client-id", given.client_id), ("--resource", given.resource)):
+        if value is not None:
+            yield from (option, value)
+    yield from choice_words(given)

@@ -1,0 +1,85 @@
+"""`mcp-conformance client`."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
+from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
+from mcp_conformance.cli.signals import run_until_stopped
+from mcp_conformance.drivers.server.targets import NotStarted
+from mcp_conformance.model.check import Role
+from mcp_conformance.reports.explanation import list_lines
+from mcp_conformance.runners.client import ClientCommand, run_client
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["add_client", "client_command"]
+
+
+def add_client(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    target = parser.add_argument_group("the client, by one of these or both")
+    target.add_argument(
+        "--command",
+        dest="command_line",
+        metavar='"WORDS {url}"',
+        help="start it so; it connects to the URL, which comes last where the command does not name {url}",
+    )
+    target.add_argument(
+        "--stdio-command",
+        metavar='"WORDS {command}"',
+        help="start it so; it starts the server by the words that take the place of {command}, or come last",
+    )
+    add_choices(parser)
+    add_reports(parser)
+
+
+def client_command(given: argparse.Namespace) -> int:
+    """Puts a client to the test. The exit status.
+
+    Raises:
+        NotUnderstood: The options make no sense.
+        NotStarted: The client did not start.
+    """
+    chosen = choice(given, Role.CLIENT)
+    if given.list:
+        print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
+        return 0
+    if given.command_line is None and given.stdio_command is None:
+        raise NotUnderstood("client needs --command, --stdio-command or both: what is put to the test?")
+    require_writable(given)
+    require_words(given.command_line, given.stdio_command)
+    show = progress(chosen, Role.CLIENT)
+    command = ClientCommand(http=given.command_line, stdio=given.stdio_command)
+    run_it = partial(
+        run_client,
+        command,
+        chosen.settings,
+        revisions=chosen.revisions,
+        chosen=chosen.ids,
+        show=show,
+        played=show.played,
+    )
+    try:
+        run = run_until_stopped(run_it)
+    except OSError as error:
+        raise NotStarted(f"the client cannot be started: {error}") from error
+    finally:
+        show.close()
+    return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))
+
+
+def _invocation(given: argparse.Namespace) -> Iterator[str]:
+    """The command line without what chooses checks and reports."""
+    yield from ("mcp-conformance", "client")
+    for option, value in (("--command", given.command_line), ("--stdio-command", given.stdio_command)):
+        if value is not None:
+            yield from (option, value)
+    yield from choice_words(given)

@@ -1,0 +1,213 @@
+"""What of the suite is run, and what of that counts: the options that both roles have."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.catalogue.requirements import Level
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.scoring.baseline import Baseline, read_baseline
+from mcp_conformance.scoring.score import Rules, meets
+from mcp_conformance.suite.checks import CHECKS
+from mcp_conformance.suite.profile import load, names
+from mcp_core.errors import InvalidValue
+from mcp_core.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping
+
+    from mcp_conformance.model.check import Facts, Role
+    from mcp_core.revisions import Revision
+
+__all__ = [
+    "Choice",
+    "NotUnderstood",
+    "add_choices",
+    "choice",
+    "choice_words",
+    "known_baseline",
+    "near",
+    "require_words",
+]
+
+_LEVELS: Final[Mapping[str, Level]] = {"must": Level.MUST, "should": Level.SHOULD}
+_PATIENCE: Final = 10.0
+
+
+class NotUnderstood(Exception):
+    """The command line cannot be meant as it stands. Why is the only argument."""
+
+
+@attrs.frozen(kw_only=True)
+class Choice:
+    """What is run."""
+
+    revisions: tuple[Revision, ...]
+    """What is spoken."""
+    checks: tuple[Facts, ...]
+    """The checks that run."""
+    rules: Rules
+    """By what the run is scored."""
+    settings: Settings
+    """The bounds."""
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the checks."""
+        return frozenset(check.id for check in self.checks)
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    what = parser.add_argument_group("what is run")
+    what.add_argument(
+        "--revision", action="append", choices=list(REVISIONS), help="only this revision; may be repeated"
+    )
+    what.add_argument("--area", action="append", metavar="NAME", help="only the checks of this area; may be repeated")
+    what.add_argument("--check", action="append", metavar="ID", help="only this check; may be repeated")
+    what.add_argument(
+        "--level",
+        choices=list(_LEVELS),
+        help="only what the specification demands (must), or also what it recommends (should); otherwise all",
+    )
+    what.add_argument("--list", action="store_true", help="list the checks instead of running them")
+    how = parser.add_argument_group("what counts, and how long to wait")
+    how.add_argument(
+        "--profile", metavar="NAME", help=f"only a frozen set of checks counts; there are: {', '.join(names())}"
+    )
+    how.add_argument(
+        "--allow-untested",
+        action="store_true",
+        help="tell what could not be put to the test, for want of a fixture, but let the run pass",
+    )
+    how.add_argument("--baseline", type=Path, metavar="FILE", help="what is known to fail (TOML)")
+    how.add_argument(
+        "--write-baseline", type=Path, metavar="FILE", help="write what is red now as the baseline from now on"
+    )
+    how.add_argument(
+        "--patience",
+        type=float,
+        default=_PATIENCE,
+        metavar="SECONDS",
+        help="how long an answer may take (default: %(default)g)",
+    )
+    how.add_argument(
+        "--jobs", type=int, default=2, metavar="N", help="how much is tried at a time (default: %(default)s)"
+    )
+
+
+def choice(
+    given: argparse.Namespace,
+    role: Role,
+    headers: Iterable[tuple[str, str]] = (),
+    other_headers: Iterable[tuple[str, str]] = (),
+) -> Choice:
+    """What is chosen.
+
+    Args:
+        given: The options.
+        role: Which side is put to the test.
+        headers: HTTP headers for every request.
+        other_headers: Those of another user.
+
+    Raises:
+        NotUnderstood: There is no such thing.
+    """
+    if given.patience <= 0 or given.jobs < 1:
+        raise NotUnderstood("--patience and --jobs are more than nothing")
+    all_ = list(CHECKS[role])
+    _require("--area", given.area, {check.area for check in all_})
+    _require("--check", given.check, {check.id for check in all_})
+    revisions = tuple(REVISIONS[name] for name in given.revision or REVISIONS)
+    level = Level.MAY if given.level is None else _LEVELS[given.level]
+    try:
+        profile = None if given.profile is None else load(given.profile)
+    except InvalidValue as error:
+        raise NotUnderstood(str(error)) from error
+    checks = tuple(
+        check
+        for check in all_
+        if (not given.area or check.area in given.area)
+        and (not given.check or check.id in given.check)
+        and any(revision.name in check.revisions and meets(check.level(revision.name), level) for revision in revisions)
+    )
+    if not checks:
+        raise NotUnderstood("no check is left by these options")
+    return Choice(
+        revisions=revisions,
+        checks=checks,
+        rules=Rules(
+            today=datetime.datetime.now(datetime.UTC).date(),
+            level=level,
+            profile=profile,
+            baseline=known_baseline(given.baseline),
+            allow_untested=given.allow_untested,
+            demanded=frozenset(given.revision or ()),
+        ),
+        settings=Settings(
+            patience=given.patience,
+            jobs=given.jobs,
+            headers=tuple(headers),
+            other_headers=tuple(other_headers),
+        ),
+    )
+
+
+def _require(option: str, wanted: Iterable[str] | None, known: Iterable[str]) -> None:
+    for name in wanted or ():
+        if name not in set(known):
+            raise NotUnderstood(f"{option}: there is no {name!r}{near(name, known)}")
+
+
+def require_words(*lines: str | None) -> None:
+    """Looks before a run whether command lines can be split into words.
+
+    Raises:
+        NotUnderstood: A quotation does not end, or there is no word.
+    """
+    for line in lines:
+        if line is None:
+            continue
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise NotUnderstood(f"{line}: {error}") from error
+        if not words:
+            raise NotUnderstood("a command line has no word")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, to be put behind a message; empty where nothing is like it."""
+    found = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    return f"; is it {' or '.join(found)}?" if found else ""
+
+
+def known_baseline(path: Path | None) -> Baseline:
+    """The baseline of a file; an empty one for none.
+
+    Raises:
+        NotUnderstood: There is no file, or no baseline in it.
+    """
+    if path is None:
+        return Baseline()
+    try:
+        baseline = read_baseline(path)
+    except (InvalidValue, OSError) as error:
+        raise NotUnderstood(f"{path}: {error}") from error
+    ids = {check.id for checks in CHECKS.values() for check in checks}
+    for entry in baseline.known:
+        if entry.check not in ids:
+            raise NotUnderstood(f"{path}: there is no check {entry.check!r}{near(entry.check, ids)}")
+    return baseline
+
+
+def choice_words(given: argparse.Namespace) -> list[str]:
+    """The words of the command line that bear on every check, to run one of them again."""
+    return [] if given.patience == _PATIENCE else ["--patience", f"{given.patience:g}"]

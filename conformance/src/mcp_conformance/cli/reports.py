@@ -1,0 +1,101 @@
+"""What is made of a run: the summary, the files, the exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.cli.options import NotUnderstood, known_baseline
+from mcp_conformance.reports.badge import badge, badge_svg
+from mcp_conformance.reports.html.page import html
+from mcp_conformance.reports.json_document import document
+from mcp_conformance.reports.junit import junit
+from mcp_conformance.reports.markdown import markdown
+from mcp_conformance.reports.sarif import sarif
+from mcp_conformance.reports.text import Progress, summary_lines
+from mcp_conformance.scoring.baseline import read_baseline, written
+from mcp_conformance.scoring.score import score
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+    from mcp_conformance.cli.options import Choice
+    from mcp_conformance.model.check import Role
+    from mcp_conformance.model.verdict import Run
+    from mcp_conformance.scoring.score import Scored
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["add_reports", "finish", "progress", "require_writable"]
+
+
+def _json(value: JsonObject) -> bytes:
+    return f"{json.dumps(value, indent=1)}\n".encode()
+
+
+_REPORTS: Final[Mapping[str, tuple[str, Callable[[Scored], bytes]]]] = {
+    "json": ("everything, for programs", lambda scored: _json(document(scored))),
+    "junit": ("JUnit XML, for CI services", junit),
+    "markdown": ("a summary of a CI job", lambda scored: markdown(scored).encode()),
+    "sarif": ("SARIF 2.1.0, for services that show findings", lambda scored: _json(sarif(scored))),
+    "html": ("one page, for people", lambda scored: html(scored).encode()),
+    "badge": ("a badge: a picture if FILE ends in .svg, JSON otherwise", lambda scored: _json(badge(scored))),
+}
+"""Of each kind of report: what it is, and how it is made."""
+
+
+def add_reports(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    group = parser.add_argument_group("reports")
+    for name, (help_, _) in _REPORTS.items():
+        group.add_argument(f"--{name}", type=Path, metavar="FILE", help=help_)
+
+
+def require_writable(given: argparse.Namespace) -> None:
+    """Looks before a run whether the reports have a place to go to.
+
+    Raises:
+        NotUnderstood: One has none.
+    """
+    for name in (*_REPORTS, "write_baseline"):
+        path: Path | None = getattr(given, name)
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise NotUnderstood(f"--{name.replace('_', '-')}: {path} cannot be written: its folder must exist")
+
+
+def progress(chosen: Choice, role: Role) -> Progress:
+    """Tells on standard error what happens."""
+    return Progress(sys.stderr, lambda verdict: chosen.rules.standing(verdict, role))
+
+
+def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
+    """Writes what is asked for, and the summary to standard output.
+
+    Returns:
+        The exit status.
+    """
+    scored = score(run, chosen.rules)
+    if given.write_baseline is not None:
+        scored = _with_new_baseline(given.write_baseline, scored)
+    for name, (_, make) in _REPORTS.items():
+        path: Path | None = getattr(given, name)
+        if path is not None:
+            picture = name == "badge" and path.suffix == ".svg"
+            path.write_bytes(badge_svg(scored).encode() if picture else make(scored))
+    # A terminal may not know what a server says, or the signs of a sentence.
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in summary_lines(scored):
+        print(line.encode(encoding, "backslashreplace").decode(encoding))
+    return scored.status
+
+
+def _with_new_baseline(path: Path, scored: Scored) -> Scored:
+    """Writes a baseline, and scores the run by it."""
+    rules = scored.rules
+    old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline(path)
+    path.write_text(written(scored.counted, old), encoding="utf-8")
+    return score(scored.run, attrs.evolve(rules, baseline=read_baseline(path)))

@@ -1,0 +1,163 @@
+"""`mcp-conformance server`."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
+from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
+from mcp_conformance.cli.signals import run_until_stopped
+from mcp_conformance.drivers.server.targets import CommandTarget, NotStarted, UrlTarget, started
+from mcp_conformance.model.check import Role
+from mcp_conformance.model.fixtures_manifest import Manifest, read_manifest
+from mcp_conformance.oauth_testbed.token_issuer import started_protected
+from mcp_conformance.reports.explanation import list_lines
+from mcp_conformance.runners.server import run_server
+from mcp_core.errors import McpError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from mcp_conformance.cli.options import Choice
+    from mcp_conformance.drivers.server.targets import ServerTarget
+    from mcp_conformance.model.verdict import Run
+    from mcp_conformance.reports.text import Progress
+
+__all__ = ["add_server", "server_command"]
+
+_AT: Final = "http://127.0.0.1:{port}/mcp"
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    target = parser.add_argument_group("the server, by one of the first three")
+    where = target.add_mutually_exclusive_group()
+    where.add_argument(
+        "--command", dest="command_line", metavar='"WORDS"', help="start it so, and speak over its pipes"
+    )
+    where.add_argument("--url", help="it runs already, at this URL")
+    where.add_argument(
+        "--start",
+        metavar='"WORDS {port}"',
+        help="start it so; it listens at --at, and is started again if it ends before the run does",
+    )
+    target.add_argument("--at", default=_AT, metavar="URL", help="where it listens then (default: %(default)s)")
+    target.add_argument(
+        "--sse-url",
+        metavar="URL",
+        help="where its stream of HTTP+SSE is (2024-11-05), if it has one; with --start {port} is replaced here too",
+    )
+    target.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar='"NAME: VALUE"',
+        help="an HTTP header for every request, as for a server that wants a key; may be repeated",
+    )
+    target.add_argument(
+        "--other-header",
+        action="append",
+        default=[],
+        metavar='"NAME: VALUE"',
+        help="the same for another user, who must not see what is not theirs; may be repeated",
+    )
+    target.add_argument(
+        "--auth",
+        action="store_true",
+        help="test it as a protected server: with --start, where {issuer} becomes the URL of an authorization server of the "
+        "suite, whose tokens it has to take, and {resource} its own URL",
+    )
+    target.add_argument("--fixtures", type=Path, metavar="FILE", help="what the server has for the fixtures (TOML)")
+    add_choices(parser)
+    add_reports(parser)
+
+
+def server_command(given: argparse.Namespace) -> int:
+    """Puts a server to the test. The exit status.
+
+    Raises:
+        NotUnderstood: The options make no sense.
+        NotStarted: The server did not start.
+    """
+    chosen = choice(
+        given, Role.SERVER, _headers("--header", given.header), _headers("--other-header", given.other_header)
+    )
+    if given.list:
+        print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
+        return 0
+    if given.command_line is None and given.url is None and given.start is None:
+        raise NotUnderstood("server needs --command, --url or --start: what is put to the test?")
+    if given.auth and given.start is None:
+        raise NotUnderstood("--auth needs --start: the server has to be told of an authorization server of the suite")
+    require_writable(given)
+    require_words(given.command_line, given.start)
+    try:
+        manifest = Manifest() if given.fixtures is None else read_manifest(given.fixtures)
+    except (McpError, OSError) as error:
+        raise NotUnderstood(f"{given.fixtures}: {error}") from error
+    show = progress(chosen, Role.SERVER)
+    try:
+        run = run_until_stopped(partial(_run, given, chosen, manifest, show))
+    except OSError as error:
+        raise NotStarted(f"the server cannot be started: {error}") from error
+    finally:
+        show.close()
+    return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))
+
+
+def _headers(option: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise NotUnderstood(f'{option} is no "NAME: VALUE"')
+        yield name.strip(), value.strip()
+
+
+def _invocation(given: argparse.Namespace) -> Iterator[str]:
+    """The command line without what chooses checks and reports."""
+    yield from ("mcp-conformance", "server")
+    for option, value in (("--command", given.command_line), ("--url", given.url), ("--start", given.start)):
+        if value is not None:
+            yield from (option, value)
+    if given.sse_url is not None:
+        yield from ("--sse-url", given.sse_url)
+    if given.at != _AT:
+        yield from ("--at", given.at)
+    for option, lines in (("--header", given.header), ("--other-header", given.other_header)):
+        for name, _ in _headers(option, lines):
+            # It goes into reports, and these go everywhere.
+            yield from (option, f"{name}: <secret>")
+    if given.auth:
+        yield "--auth"
+    if given.fixtures is not None:
+        yield from ("--fixtures", str(given.fixtures))
+    yield from choice_words(given)
+
+
+async def _run(given: argparse.Namespace, chosen: Choice, manifest: Manifest, show: Progress) -> Run:
+    async with AsyncExitStack() as stack:
+        target: ServerTarget
+        if given.command_line is not None:
+            target = CommandTarget(given.command_line, chosen.settings)
+        elif given.url is not None:
+            target = UrlTarget(given.url, chosen.settings, sse_url=given.sse_url)
+        elif given.auth:
+            target, settings = await stack.enter_async_context(
+                started_protected(given.start, given.at, chosen.settings)
+            )
+            chosen = attrs.evolve(chosen, settings=settings)
+        else:
+            target = await stack.enter_async_context(
+                started(given.start, given.at, chosen.settings, sse_url=given.sse_url)
+            )
+        return await run_server(
+            target, chosen.settings, manifest, revisions=chosen.revisions, chosen=chosen.ids, show=show
+        )
+    raise AssertionError("the block returns")

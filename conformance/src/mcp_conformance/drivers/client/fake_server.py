@@ -1,0 +1,313 @@
+"""A correct server in any revision, written from the specification: what a client under test speaks with.
+
+It knows nothing of transports. Hosts hand it what came, with the outlet for what belongs to it; scenarios replace
+handlers, change what is offered, or break a rule on purpose and say which. All that is sent is held against the schema.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client.features import Offers, usual
+from mcp_conformance.drivers.client.scripted_request import (
+    Asked,
+    Instead,
+    NoAnswer,
+    Outlet,
+    Refuse,
+    Session,
+    Turn,
+    encoded,
+)
+from mcp_conformance.protocol.message_schema import flaw_of_result
+from mcp_core.methods import methods
+from mcp_core.revisions import Era, preferred
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+__all__ = ["FakeServer"]
+
+_INFO: Final[JsonObject] = {"name": "mcp-conformance", "version": "0.1.0"}
+_CACHED: Final = frozenset(
+    {"server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read"}
+)
+"""What says how long it holds (2026-07-28)."""
+_COLLECTED: Final = 64
+"""Requests of one batch: more is no batch that anybody could want."""
+
+
+class FakeServer:
+    """A server. It may have many connections, one after another or at once.
+
+    Args:
+        speaks: The revisions that it speaks.
+        patience: Seconds that an answer of the client may take.
+    """
+
+    def __init__(self, speaks: Sequence[Revision], patience: float) -> None:
+        self.speaks = tuple(speaks)
+        """The revisions that it speaks."""
+        self.offers: Offers = usual()
+        """What it has."""
+        self.capabilities: JsonObject = {
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+            "logging": {},
+        }
+        """What it declares; `completions` is added where the revision has it, unless there is nothing at all."""
+        self.handlers: Final[dict[str, Callable[[Turn], Awaitable[JsonObject]]]] = {
+            "initialize": self.initialize,
+            "ping": _empty,
+            "server/discover": self.discover,
+            "tools/list": lambda _: self._listed("tools", self.offers.tools),
+            "tools/call": self.offers.call,
+            "resources/list": lambda _: self._listed("resources", self.offers.resources),
+            "resources/templates/list": lambda _: self._listed("resourceTemplates", self.offers.templates),
+            "resources/read": self.offers.read,
+            "resources/subscribe": _empty,
+            "resources/unsubscribe": _empty,
+            "prompts/list": lambda _: self._listed("prompts", self.offers.prompts),
+            "prompts/get": self.offers.get_prompt,
+            "completion/complete": _complete,
+            "logging/setLevel": _empty,
+            "subscriptions/listen": self.listen,
+        }
+        """By method, what makes the result. A scenario may replace any."""
+        self.offered_version: str | None = None
+        """What `initialize` is answered with in place of what is right."""
+        self.admit: Callable[[JsonObject], None] | None = None
+        """Is given each modern request first; it may raise `Refuse`."""
+        self.sessions: Final[list[Session]] = []
+        """The legacy sessions that were opened."""
+        self.received: Final[list[JsonObject]] = []
+        """Every message of the client, in order."""
+        self.asked: Final[list[Asked]] = []
+        """What the client was asked."""
+        self.faults: Final[list[str]] = []
+        """What the suite itself did wrong."""
+        self._numbers: Final = itertools.count(1)
+        self._patience: Final = patience
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def legacy(self) -> tuple[Revision, ...]:
+        """What it speaks after `initialize`."""
+        return tuple(revision for revision in self.speaks if revision.era is Era.LEGACY)
+
+    @property
+    def modern(self) -> tuple[Revision, ...]:
+        """What it speaks without."""
+        return tuple(revision for revision in self.speaks if revision.era is Era.MODERN)
+
+    def open(self, id: str | None = None) -> Session:
+        """A new legacy session, not yet initialized."""
+        first = preferred(self.legacy) or self.speaks[0]
+        session = Session(revision=first, number=len(self.sessions), id=id)
+        self.sessions.append(session)
+        return session
+
+    def stateless(self, message: JsonObject) -> Session | None:
+        """What a modern request says of itself; `None` when it is no modern request.
+
+        Raises:
+            Refuse: It lacks something, or wants a revision that is not spoken.
+        """
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+        if not isinstance(meta, dict) or not isinstance(version, str) or "id" not in message:
+            if not self.legacy and "id" in message:
+                if message.get("method") == "initialize":
+                    raise self._unsupported(str((params if isinstance(params, dict) else {}).get("protocolVersion")))
+                raise Refuse(-32602, f"_meta has to name {PROTOCOL_VERSION}", status=400)
+            return None
+        if not self.modern:
+            return None
+        if self.admit is not None:
+            self.admit(message)
+        spoken = next((revision for revision in self.modern if revision.name == version), None)
+        if spoken is None:
+            raise self._unsupported(version)
+        capabilities = meta.get(CLIENT_CAPABILITIES)
+        if not isinstance(capabilities, dict):
+            raise Refuse(-32602, f"_meta has to have {CLIENT_CAPABILITIES}", status=400)
+        return Session(revision=spoken, capabilities=capabilities, opened=True)
+
+    def _unsupported(self, version: str) -> Refuse:
+        supported: JsonObject = {"supported": [each.name for each in self.speaks], "requested": version}
+        return Refuse(-32022, "this protocol version is not supported", supported, status=400)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    async def take(self, value: JsonValue, session: Session, outlet: Outlet) -> None:
+        """Takes what came: a message, or an array of them. Comes back when all that is to be said was said."""
+        if not isinstance(value, list):
+            await self._one(value, session, outlet)
+        elif session.revision.batching and 0 < len(value) <= _COLLECTED:
+            collected = _Collected(outlet)
+            async with trio.open_nursery() as nursery:
+                for each in value:
+                    nursery.start_soon(self._one, each, session, collected)
+            if collected.responses:
+                await outlet.send(b"[" + b",".join(collected.responses) + b"]", final=True)
+        else:
+            await outlet.send(encoded(Refuse(-32600, "an array is no message").error(None)), final=True)
+
+    async def _one(self, message: JsonValue, session: Session, outlet: Outlet) -> None:
+        if not isinstance(message, dict):
+            await outlet.send(encoded(Refuse(-32600, "a message has to be an object").error(None)), final=True)
+            return
+        self.received.append(message)
+        if "method" not in message:
+            waiting = session.waiting.get(encoded(message.get("id")).decode())
+            if waiting is not None:
+                waiting[1].append(message)
+                waiting[0].set()
+        elif "id" in message:
+            await self._request(message, session, outlet)
+        else:
+            await self._notification(message, session)
+
+    async def _notification(self, message: JsonObject, session: Session) -> None:
+        method, params = message.get("method"), message.get("params")
+        if method == "notifications/initialized":
+            session.ready.set()
+        elif method == "notifications/cancelled" and isinstance(params, dict):
+            scope = session.running.get(encoded(params.get("requestId")).decode())
+            if scope is not None:
+                scope.cancel()
+
+    async def _request(self, message: JsonObject, session: Session, outlet: Outlet) -> None:
+        key = encoded(message["id"]).decode()
+        turn = Turn(
+            message,
+            session,
+            outlet,
+            ids=lambda: next(self._numbers),
+            asked=self.asked,
+            patience=self._patience,
+        )
+        with trio.CancelScope() as scope:
+            session.running[key] = scope
+            data, deviant, status = b"", "", 200
+            try:
+                data = await self._answer(turn)
+            except Refuse as refusal:
+                data = encoded(refusal.error(message["id"]))
+                status = (refusal.status or 200) if session.revision.era is Era.MODERN else 200
+            except Instead as instead:
+                data, deviant = instead.data, instead.deviant
+            except NoAnswer:
+                return
+            except Exception as fault:  # noqa: BLE001  a fault of a scenario is told as one, and the others go on
+                self.faults.append(f"{turn.method}: {fault!r}")
+                data = encoded(Refuse(-32603, "the suite went wrong").error(message["id"]))
+            finally:
+                session.running.pop(key, None)
+            await outlet.send(data, final=True, deviant=deviant, status=status)
+
+    async def _answer(self, turn: Turn) -> bytes:
+        session = turn.session
+        if session.revision.era is Era.LEGACY and not session.opened and turn.method not in ("initialize", "ping"):
+            raise Refuse(-32600 if turn.method in self.handlers else -32601, f"{turn.method} came before initialize")
+        handler = self.handlers.get(turn.method)
+        # A legacy connection has its revision only when it is opened.
+        revision = session.revision
+        if handler is None or turn.method not in methods(revision):
+            raise Refuse(-32601, f"there is no method {turn.method}", status=404)
+        result = await handler(turn)
+        result = self.complete(turn.method, result, session.revision)
+        wrong = flaw_of_result(turn.method, result, session.revision)
+        if wrong is not None:
+            raise AssertionError(f"the suite would send a wrong result of {turn.method}: {wrong}")
+        return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result})
+
+    def complete(self, method: str, result: JsonObject, revision: Revision) -> JsonObject:
+        """A result with all that the revision wants in it, besides what it has."""
+        if not revision.result_type:
+            return result
+        meta = result.get("_meta")
+        whole: JsonObject = {"resultType": "complete", **result}
+        whole["_meta"] = {SERVER_INFO: _INFO, **(meta if isinstance(meta, dict) else {})}
+        if method in _CACHED and whole["resultType"] == "complete":
+            whole = {"ttlMs": 0, "cacheScope": "private", **whole}
+        return whole
+
+    # --- what it does ------------------------------------------------------------------------------------------------
+
+    def declared(self, revision: Revision) -> JsonObject:
+        """What it declares in a revision."""
+        completes = revision in methods(revision)["completion/complete"].capability_revisions
+        return {**self.capabilities, "completions": {}} if completes and self.capabilities else self.capabilities
+
+    async def initialize(self, turn: Turn) -> JsonObject:
+        """`initialize`"""
+        wanted = turn.text("protocolVersion")
+        spoken = next((revision for revision in self.legacy if revision.name == wanted), None) or preferred(self.legacy)
+        if spoken is None:
+            raise self._unsupported(wanted)
+        capabilities = turn.params.get("capabilities")
+        session = turn.session
+        session.revision = spoken
+        session.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        session.opened = True
+        return {
+            "protocolVersion": self.offered_version or spoken.name,
+            "capabilities": self.declared(spoken),
+            "serverInfo": _INFO,
+        }
+
+    async def discover(self, turn: Turn) -> JsonObject:
+        """`server/discover`"""
+        return {
+            "supportedVersions": [revision.name for revision in self.speaks],
+            "capabilities": self.declared(turn.revision),
+        }
+
+    async def _listed(self, member: str, entries: Sequence[JsonObject]) -> JsonObject:
+        return {member: list(entries)}
+
+    async def listen(self, turn: Turn) -> JsonObject:
+        """`subscriptions/listen`: all that is wanted is granted, and nothing changes."""
+        wanted = turn.params.get("notifications")
+        granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
+        granted.pop("taskIds", None)
+        meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
+        params: JsonObject = {"_meta": meta, "notifications": granted}
+        await turn.notify("notifications/subscriptions/acknowledged", params)
+        await trio.sleep_forever()
+        raise AssertionError("it ends by cancellation")
+
+
+async def _empty(_: Turn) -> JsonObject:
+    return {}
+
+
+async def _complete(turn: Turn) -> JsonObject:
+    argument = turn.params.get("argument")
+    typed = argument.get("value") if isinstance(argument, dict) else ""
+    return {"completion": {"values": [f"{typed}one", f"{typed}two"], "total": 2, "hasMore": False}}
+
+
+class _Collected:
+    """The responses to one batch; all else goes on as it comes."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet: Final = outlet
+        self.responses: Final[list[bytes]] = []
+
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  those of a batch have one status together
+        if final:
+            self.responses.append(data)
+        else:
+            await self._outlet.send(data, deviant=deviant)

@@ -1,0 +1,147 @@
+"""What the fake server offers: small things of every kind, fit for every revision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.drivers.client.scripted_request import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["Offers", "text_result", "tool", "usual"]
+
+_NUMBERS: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+    "required": ["a", "b"],
+}
+_NOTHING: Final[JsonObject] = {"type": "object", "properties": {}}
+
+
+def tool(name: str, description: str, schema: JsonObject | None = None) -> JsonObject:
+    """A tool as it is listed. Without a schema it takes nothing."""
+    return {"name": name, "description": description, "inputSchema": _NOTHING if schema is None else schema}
+
+
+def text_result(text: str) -> JsonObject:
+    """The result of a tool that says something."""
+    return {"content": [{"type": "text", "text": text}]}
+
+
+async def _add(turn: Turn) -> JsonObject:
+    arguments = turn.params.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    a, b = given.get("a"), given.get("b")
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return {**text_result("a and b have to be numbers"), "isError": True}
+    return text_result(str(a + b))
+
+
+async def _simple_text(_: Turn) -> JsonObject:
+    return text_result("a simple text")
+
+
+async def _simple_prompt(_: Turn) -> list[JsonValue]:
+    return [{"role": "user", "content": {"type": "text", "text": "a simple prompt"}}]
+
+
+async def _prompt_with_arguments(turn: Turn) -> list[JsonValue]:
+    arguments = turn.params.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    said = ", ".join(f"{name}: {given.get(name)}" for name in ("arg1", "arg2"))
+    return [{"role": "user", "content": {"type": "text", "text": said}}]
+
+
+@attrs.define(kw_only=True, eq=False)
+class Offers:
+    """Tables of what there is; scenarios add to them, or take away."""
+
+    tools: list[JsonObject] = attrs.field(factory=list)
+    """As they are listed."""
+    calls: dict[str, Callable[[Turn], Awaitable[JsonObject]]] = attrs.field(factory=dict)
+    """What a tool does, by its name."""
+    resources: list[JsonObject] = attrs.field(factory=list)
+    """As they are listed."""
+    templates: list[JsonObject] = attrs.field(factory=list)
+    """As they are listed."""
+    texts: dict[str, str] = attrs.field(factory=dict)
+    """What resources hold, by URI."""
+    prompts: list[JsonObject] = attrs.field(factory=list)
+    """As they are listed."""
+    messages: dict[str, Callable[[Turn], Awaitable[list[JsonValue]]]] = attrs.field(factory=dict)
+    """What a prompt is made of, by its name."""
+
+    def add_tool(
+        self,
+        name: str,
+        description: str,
+        run: Callable[[Turn], Awaitable[JsonObject]],
+        schema: JsonObject | None = None,
+    ) -> None:
+        """One more tool."""
+        self.tools.append(tool(name, description, schema))
+        self.calls[name] = run
+
+    async def call(self, turn: Turn) -> JsonObject:
+        """`tools/call`"""
+        run = self.calls.get(turn.text("name"))
+        if run is None:
+            raise Refuse(-32602, f"there is no tool {turn.params['name']!r}")
+        return await run(turn)
+
+    async def read(self, turn: Turn) -> JsonObject:
+        """`resources/read`"""
+        uri = turn.text("uri")
+        text = self.texts.get(uri)
+        if text is None and uri.startswith("test://template/") and uri.endswith("/data"):
+            text = f"data of {uri.split('/')[3]}"
+        if text is None:
+            raise Refuse(turn.revision.resource_not_found, "there is no such resource", {"uri": uri})
+        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
+
+    async def get_prompt(self, turn: Turn) -> JsonObject:
+        """`prompts/get`"""
+        make = self.messages.get(turn.text("name"))
+        if make is None:
+            raise Refuse(-32602, f"there is no prompt {turn.params['name']!r}")
+        messages = await make(turn)
+        return {"messages": messages}
+
+
+def usual() -> Offers:
+    """What there is where a scenario says nothing else."""
+    offers = Offers()
+    offers.add_tool("add_numbers", "Adds two numbers", _add, _NUMBERS)
+    offers.add_tool("test_simple_text", "Says something", _simple_text)
+    offers.resources.append(
+        {"uri": "test://static-text", "name": "static-text", "description": "A text", "mimeType": "text/plain"}
+    )
+    offers.texts["test://static-text"] = "a static text"
+    offers.templates.append(
+        {
+            "uriTemplate": "test://template/{id}/data",
+            "name": "template",
+            "description": "Data",
+            "mimeType": "text/plain",
+        }
+    )
+    offers.prompts.append({"name": "test_simple_prompt", "description": "A prompt"})
+    offers.messages["test_simple_prompt"] = _simple_prompt
+    offers.prompts.append(
+        {
+            "name": "test_prompt_with_arguments",
+            "description": "A prompt with two arguments",
+            "arguments": [
+                {"name": "arg1", "description": "The first", "required": True},
+                {"name": "arg2", "description": "The second", "required": True},
+            ],
+        }
+    )
+    offers.messages["test_prompt_with_arguments"] = _prompt_with_arguments
+    return offers

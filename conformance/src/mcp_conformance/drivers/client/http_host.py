@@ -1,0 +1,351 @@
+"""The fake server over Streamable HTTP, in both eras.
+
+Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28)
+"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client.http_exchange import STREAM, Exchange
+from mcp_conformance.drivers.client.scripted_request import Refuse, encoded
+from mcp_conformance.protocol.param_headers import annotated, modern_headers
+from mcp_conformance.wire.http_server import open_http_server
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mcp_conformance.drivers.client.fake_server import FakeServer
+    from mcp_conformance.drivers.client.scripted_request import Session
+    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.transcript import Transcript
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["HttpHost", "PostOutlet", "Stream", "open_http_host"]
+
+_JSON: Final = ("Content-Type", "application/json")
+_VERSION: Final = "mcp-protocol-version"
+_SESSION: Final = "mcp-session-id"
+
+
+class Stream:
+    """An event stream, which may outlive the HTTP response that it began in. Legacy streams can be fetched again.
+
+    Args:
+        key: Its part of the ids of events; `None`: its events have none, and it ends with its response.
+    """
+
+    def __init__(self, key: str | None) -> None:
+        self.key: Final = key
+        self.events: Final[list[bytes]] = []
+        """The data of its events so far."""
+        self.exchange: Exchange | None = None
+        """The response that carries it at present."""
+        self.done: Final = trio.Event()
+        """Set when its last event was sent."""
+
+    def id(self, index: int) -> str | None:
+        """The id of an event."""
+        return None if self.key is None else f"{self.key}-{index}"
+
+    async def attach(self, exchange: Exchange, since: int = 0) -> None:
+        """Goes on in another response, with the events from a number on."""
+        self.exchange = exchange
+        for index in range(since, len(self.events)):
+            await exchange.event(self.events[index], id=self.id(index))
+        if self.done.is_set():
+            await exchange.finish()
+
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  it has begun
+        """Sends one event, now or when the stream is fetched again."""
+        self.events.append(data)
+        if self.exchange is not None and not self.exchange.ended:
+            await self.exchange.event(data, id=self.id(len(self.events) - 1), deviant=deviant)
+        if final:
+            await self.end()
+
+    async def end(self) -> None:
+        """There are no more events."""
+        self.done.set()
+        if self.exchange is not None:
+            await self.exchange.finish()
+
+    async def pause(self, retry: int | None = None) -> None:
+        """Ends the response, and not the stream: the client has to fetch the rest."""
+        if self.exchange is not None:
+            if retry is not None:
+                await self.exchange.event(None, retry=retry)
+            await self.exchange.finish()
+
+
+class PostOutlet:
+    """Where the messages for one POST go: JSON where the response is all there is, else a stream.
+
+    Args:
+        exchange: The POST.
+        stream: The stream, if it comes to that.
+        streams: Whether it is a stream in any case.
+        priming: Whether a stream begins with an event without data.
+        headers: Headers of the answer.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        stream: Stream,
+        *,
+        streams: bool,
+        priming: bool,
+        headers: list[tuple[str, str]],
+    ) -> None:
+        self.exchange: Final = exchange
+        self.stream: Final = stream
+        self.headers: Final = headers
+        """Headers of the answer; a scenario may add some as long as it has not begun."""
+        self._streams: Final = streams
+        self._priming: Final = priming
+
+    async def open(self) -> None:
+        """Begins the stream."""
+        if not self.exchange.begun:
+            await self.exchange.start(200, [*STREAM, *self.headers])
+            self.stream.exchange = self.exchange
+            if self._priming:
+                await self.stream.send(b"")
+
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
+        """Sends one message."""
+        if final and not self.exchange.begun and not (self._streams and status == 200):
+            await self.exchange.respond(status, [_JSON, *self.headers], data, deviant=deviant)
+        else:
+            await self.open()
+            await self.stream.send(data, final=final, deviant=deviant)
+
+
+class HttpHost:
+    """An endpoint. Made by `open_http_host`.
+
+    Args:
+        server: What is behind it.
+        transcript: Where all is entered.
+        nursery: Where legacy requests are worked on: they outlive their connection.
+    """
+
+    def __init__(self, server: FakeServer, transcript: Transcript, nursery: trio.Nursery) -> None:
+        self.server: Final = server
+        self.exchanges: Final[list[Exchange]] = []
+        """All requests, in order."""
+        self.transcript: Final = transcript
+        """Where all is entered."""
+        self.nursery: Final = nursery
+        """Where legacy requests are worked on."""
+        self.path = "/mcp"
+        """Where it is."""
+        self.query = ""
+        """What stands behind the path in its URL, with the question mark."""
+        self.streams = False
+        """Whether every response comes in a stream."""
+        self.sessions = True
+        """Whether legacy clients are given a session id."""
+        self.standing = True
+        """Whether legacy clients can open a stream for what belongs to no request."""
+        self.before: Callable[[Exchange], Awaitable[bool]] | None = None
+        """Is given each request first. Whether it answered it."""
+        self._open: Final[dict[str, Session]] = {}
+        self._kept: Final[dict[str, Stream]] = {}
+        self._numbers: Final = itertools.count(1)
+
+    async def handle(self, incoming: Incoming) -> None:
+        """Answers one request."""
+        exchange = Exchange(incoming, self.transcript)
+        exchange.beside = exchange.path != self.path
+        self.exchanges.append(exchange)
+        if self.before is not None and await self.before(exchange):
+            return
+        if exchange.path != self.path:
+            await exchange.respond(404)
+        elif exchange.method == "POST":
+            await self._post(exchange)
+        elif not self.server.legacy:
+            await exchange.respond(405, [("Allow", "POST")])
+        elif exchange.method == "GET":
+            await self._get(exchange)
+        elif exchange.method == "DELETE":
+            session = self._open.pop(exchange.header(_SESSION) or "", None)
+            await exchange.respond(404 if session is None else 204)
+        else:
+            await exchange.respond(405, [("Allow", "GET, POST, DELETE")])
+
+    def lose(self, session: Session) -> None:
+        """Forgets a session, as a server that was started again."""
+        if session.id is not None:
+            self._open.pop(session.id, None)
+
+    # --- POST --------------------------------------------------------------------------------------------------------
+
+    async def _post(self, exchange: Exchange) -> None:
+        if not exchange.is_json():
+            await self._refuse(exchange, Refuse(-32700, "the body is no JSON", status=400), None)
+            return
+        message = exchange.message
+        try:
+            session = self.server.stateless(message)
+            if session is not None:
+                self._repeated(exchange, message, session)
+                await self._modern(exchange, session)
+                return
+            if not self.server.legacy:
+                # What is no request is not answered.
+                await exchange.respond(202)
+                return
+            session = self._session(exchange, message)
+        except Refuse as refusal:
+            await self._refuse(exchange, refusal, message.get("id"))
+            return
+        if session is not None:
+            exchange.known = session
+            await self._legacy(exchange, session)
+
+    async def _refuse(self, exchange: Exchange, refusal: Refuse, id: JsonValue) -> None:
+        error = refusal.error(id)
+        if id is None:
+            del error["id"]
+        await exchange.respond(refusal.status or 400, [_JSON], encoded(error))
+
+    def _repeated(self, exchange: Exchange, message: JsonObject, session: Session) -> None:
+        """Whether the headers say what the body says. Raises `Refuse`."""
+        tools = annotated(self.server.offers.tools)
+        for name, value in modern_headers(message, session.revision.name, tools):
+            if [each.strip() for each in exchange.all(name)] != [value]:
+                raise Refuse(-32020, f"{name} is not what the body says", status=400)
+
+    async def _modern(self, exchange: Exchange, session: Session) -> None:
+        outlet = PostOutlet(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
+        async with open_nursery() as nursery:
+            nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
+            await self.server.take(exchange.value, session, outlet)
+            nursery.cancel_scope.cancel()
+        if not exchange.begun:
+            # The scenario wants no answer: the client is left waiting until it goes.
+            await exchange.gone.wait()
+
+    def _session(self, exchange: Exchange, message: JsonObject) -> Session | None:
+        """The session that a request belongs to. Raises `Refuse`."""
+        version, given = exchange.header(_VERSION), exchange.header(_SESSION)
+        # One that was forgotten is still the one that the client means.
+        exchange.known = next((each for each in self.server.sessions if given is not None and each.id == given), None)
+        if version is not None and version not in {revision.name for revision in self.server.legacy}:
+            raise Refuse(-32600, f"the protocol version {version} is not supported", status=400)
+        if message.get("method") == "initialize":
+            session = self.server.open(f"session-{len(self.server.sessions) + 1}-4f9c" if self.sessions else None)
+            if session.id is not None:
+                self._open[session.id] = session
+            return session
+        if not self.sessions and self.server.sessions:
+            return self.server.sessions[-1]
+        if given is None:
+            raise Refuse(-32600, "Mcp-Session-Id is missing", status=400)
+        if given not in self._open:
+            raise Refuse(-32600, "there is no such session", status=404)
+        return self._open[given]
+
+    async def _legacy(self, exchange: Exchange, session: Session) -> None:
+        value = exchange.value
+        parts = value if isinstance(value, list) else [value]
+        if not any(isinstance(each, dict) and "method" in each and "id" in each for each in parts):
+            await exchange.respond(202)
+            await self.server.take(value, session, _Nowhere())
+            return
+        opens = exchange.message.get("method") == "initialize"
+        revision = session.revision
+        kept = revision.resumable and not opens
+        stream = self._stream() if kept else Stream(None)
+        outlet = PostOutlet(
+            exchange,
+            stream,
+            streams=self.streams,
+            priming=revision.priming_event and kept,
+            headers=[("Mcp-Session-Id", session.id)] if opens and session.id is not None else [],
+        )
+        if self.streams:
+            await outlet.open()
+        self.nursery.start_soon(self.server.take, value, session, outlet)
+        async with open_nursery() as nursery:
+            nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
+            await exchange.over.wait()
+            nursery.cancel_scope.cancel()
+
+    def _stream(self) -> Stream:
+        stream = Stream(f"stream{next(self._numbers)}")
+        self._kept[str(stream.key)] = stream
+        return stream
+
+    # --- GET ---------------------------------------------------------------------------------------------------------
+
+    async def _get(self, exchange: Exchange) -> None:
+        try:
+            session = self._session(exchange, {})
+        except Refuse as refusal:
+            await exchange.respond(refusal.status or 400)
+            return
+        exchange.known = session
+        last = exchange.header("last-event-id")
+        if last is not None:
+            key, _, index = last.rpartition("-")
+            stream = self._kept.get(key)
+            if stream is None:
+                await exchange.respond(400)
+                return
+            await exchange.start(200, STREAM)
+            await stream.attach(exchange, int(index) + 1)
+        elif not self.standing or session is None:
+            await exchange.respond(405, [("Allow", "POST, DELETE")])
+            return
+        else:
+            stream = self._stream()
+            await exchange.start(200, STREAM)
+            await stream.attach(exchange)
+            if session.revision.priming_event:
+                await stream.send(b"")
+            session.standing = stream
+            session.stands.set()
+        async with open_nursery() as nursery:
+            nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
+            await stream.done.wait()
+            nursery.cancel_scope.cancel()
+
+
+class _Nowhere:
+    """For what is not answered."""
+
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
+        """Loses it."""
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+@asynccontextmanager
+async def open_http_host(
+    server: FakeServer, transcript: Transcript, *, prepare: Callable[[HttpHost], None] = lambda _: None
+) -> AsyncIterator[tuple[HttpHost, str]]:
+    """Serves for a block; gives the host, and its URL.
+
+    Args:
+        server: What is behind it.
+        transcript: Where all is entered.
+        prepare: Is given the host before the first request can come.
+    """
+    async with open_nursery() as nursery:
+        host = HttpHost(server, transcript, nursery)
+        prepare(host)
+        async with open_http_server(host.handle) as port:
+            yield host, f"http://localhost:{port}{host.path}{host.query}"
+        nursery.cancel_scope.cancel()

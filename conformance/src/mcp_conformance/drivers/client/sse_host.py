@@ -1,0 +1,115 @@
+"""The fake server over the pair of endpoints of 2024-11-05: a stream, and a place to post to.
+
+Spec: basic/transports#http-with-sse (2024-11-05)
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client.http_exchange import STREAM, Exchange
+from mcp_conformance.wire.http_server import open_http_server
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mcp_conformance.drivers.client.fake_server import FakeServer
+    from mcp_conformance.drivers.client.scripted_request import Session
+    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.transcript import Transcript
+
+__all__ = ["SseHost", "open_sse_host"]
+
+
+class _Events:
+    """The stream of one session."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange: Final = exchange
+        self._writing: Final = trio.Lock()
+
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  all messages are alike
+        """Sends one message."""
+        async with self._writing:
+            await self._exchange.named_event("message", data, deviant=deviant)
+
+
+class SseHost:
+    """The endpoints. Made by `open_sse_host`.
+
+    Args:
+        server: What is behind them.
+        transcript: Where all is entered.
+        nursery: Where requests are worked on.
+    """
+
+    def __init__(self, server: FakeServer, transcript: Transcript, nursery: trio.Nursery) -> None:
+        self.server: Final = server
+        self.exchanges: Final[list[Exchange]] = []
+        """All requests, in order."""
+        self.path = "/sse"
+        """Where the stream is."""
+        self.before: Callable[[Exchange], Awaitable[bool]] | None = None
+        """Is given each request first. Whether it answered it."""
+        self._transcript: Final = transcript
+        self._nursery: Final = nursery
+        self._open: Final[dict[str, tuple[Session, _Events]]] = {}
+
+    async def handle(self, incoming: Incoming) -> None:
+        """Answers one request."""
+        exchange = Exchange(incoming, self._transcript)
+        self.exchanges.append(exchange)
+        if self.before is not None and await self.before(exchange):
+            return
+        await self.answer(exchange)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answers a request that was entered already."""
+        if exchange.target == self.path and exchange.method == "GET":
+            await self._stream(exchange)
+        elif exchange.target in self._open and exchange.method == "POST":
+            session, events = self._open[exchange.target]
+            exchange.known = session
+            if not exchange.is_json():
+                await exchange.respond(400)
+                return
+            await exchange.respond(202, [("Content-Type", "text/plain")], b"Accepted")
+            self._nursery.start_soon(self.server.take, exchange.value, session, events)
+        else:
+            await exchange.respond(405 if exchange.path == self.path else 404)
+
+    async def _stream(self, exchange: Exchange) -> None:
+        session = self.server.open()
+        events = _Events(exchange)
+        place = f"/messages?session={session.number}-8d1e"
+        self._open[place] = (session, events)
+        exchange.known = session
+        session.standing = events
+        session.stands.set()
+        await exchange.start(200, STREAM)
+        await exchange.named_event("endpoint", place.encode())
+        await exchange.gone.wait()
+        del self._open[place]
+
+
+@asynccontextmanager
+async def open_sse_host(
+    server: FakeServer, transcript: Transcript, *, prepare: Callable[[SseHost], None] = lambda _: None
+) -> AsyncIterator[tuple[SseHost, str]]:
+    """Serves for a block; gives the host, and the URL of the stream.
+
+    Args:
+        server: What is behind it.
+        transcript: Where all is entered.
+        prepare: Is given the host before the first request can come.
+    """
+    async with open_nursery() as nursery:
+        host = SseHost(server, transcript, nursery)
+        prepare(host)
+        async with open_http_server(host.handle) as port:
+            yield host, f"http://localhost:{port}{host.path}"
+        nursery.cancel_scope.cancel()

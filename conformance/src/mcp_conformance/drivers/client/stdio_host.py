@@ -1,0 +1,272 @@
+"""The fake server as a process that the client under test starts: the relay passes all on to here.
+
+Spec: basic/transports#stdio
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import struct
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client import relay
+from mcp_conformance.drivers.client.scripted_request import Refuse, encoded
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import strict_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mcp_conformance.drivers.client.fake_server import FakeServer
+    from mcp_conformance.drivers.client.scripted_request import Session
+    from mcp_conformance.wire.transcript import Transcript
+    from mcp_core.jsonrpc.messages import JsonValue
+
+__all__ = ["STARTED", "Launch", "StdioHost", "open_stdio_host"]
+
+STARTED: Final = "the client started the server"
+"""How the note of a transcript begins that another connection follows."""
+
+_HEAD: Final = struct.Struct(">cI")
+_MOST: Final = 64 * 1024 * 1024
+
+
+class Launch:
+    """One start of the server by the client.
+
+    Args:
+        stream: To the relay.
+        number: How many there were before it.
+        session: What is remembered.
+        transcript: Where all is entered.
+    """
+
+    def __init__(self, stream: trio.SocketStream, number: int, session: Session, transcript: Transcript) -> None:
+        self.number: Final = number
+        """How many there were before it."""
+        self.session: Final = session
+        """What is remembered, until it ends."""
+        self.received: Final = bytearray()
+        """All that the client wrote, byte for byte."""
+        self.values: Final[list[JsonValue]] = []
+        """The JSON of each line; `None` for a line that is none."""
+        self.input_ended: Final = trio.Event()
+        """Set when the client closed its side."""
+        self.events: Final[list[str]] = []
+        """What befell it, in order: `input-ended`, `SIGTERM`, `SIGINT`, `exited`, `killed`, `left-running`."""
+        self.over: Final = trio.Event()
+        """Set when its process is gone."""
+        self.line_end = b"\n"
+        """What is written behind each message."""
+        self._stream: Final = stream
+        self._transcript: Final = transcript
+        self._writing: Final = trio.Lock()
+        self._told = False
+
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  there is no difference
+        """Sends one message."""
+        self._transcript.message(data, sent=True, deviant=deviant)
+        await self.command(b"O", data + self.line_end)
+
+    async def write(self, data: bytes, *, deviant: str) -> None:
+        """Writes bytes to standard output."""
+        self._transcript.message(data, sent=True, deviant=deviant)
+        await self.command(b"O", data)
+
+    async def complain(self, data: bytes) -> None:
+        """Writes bytes to standard error."""
+        self._transcript.note(f"the suite writes {len(data)} bytes to standard error")
+        await self.command(b"R", data)
+
+    async def exit(self, status: int = 0) -> None:
+        """Ends the process."""
+        if not self._told:
+            self._told = True
+            self.enter("exited")
+            await self.command(b"X", str(status).encode())
+
+    async def command(self, kind: bytes, content: bytes = b"") -> None:
+        """Tells the relay to do something."""
+        async with self._writing:
+            try:
+                await self._stream.send_all(_HEAD.pack(kind, len(content)) + content)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._transcript.note("the server process is gone")
+
+    def enter(self, event: str) -> None:
+        """Keeps what befell it."""
+        self.events.append(event)
+        self._transcript.note(f"the server process: {event}")
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the suite ended it."""
+        return self._told
+
+
+class StdioHost:
+    """Where relays report. Made by `open_stdio_host`.
+
+    Args:
+        server: What is behind it.
+        transcript: Where all is entered.
+    """
+
+    def __init__(self, server: FakeServer, transcript: Transcript) -> None:
+        self.server: Final = server
+        self.launches: Final[list[Launch]] = []
+        """Each start by the client, in order."""
+        self.token: Final = secrets.token_hex(16)
+        """By which relays are known: nobody else on this machine is to be taken for the client."""
+        self.on_launch: Callable[[Launch], Awaitable[None]] | None = None
+        """What is done at each start, before anything is read."""
+        self.on_line: Callable[[Launch, bytes], Awaitable[bool]] | None = None
+        """Is given each line first. Whether it is dealt with."""
+        self.on_input_end: Callable[[Launch], Awaitable[None]] = _exit
+        """What is done when the client closes its side."""
+        self.on_signal: Callable[[Launch, signal.Signals], Awaitable[None]] = _exit_by
+        """What is done at a signal."""
+        self._transcript: Final = transcript
+
+    async def settled(self, seconds: float) -> None:
+        """Waits until every start has come to its end, for some time; what still runs then is ended.
+
+        Args:
+            seconds: How long.
+        """
+        with trio.move_on_after(seconds):
+            for launch in self.launches:
+                await launch.over.wait()
+        for launch in self.launches:
+            if not launch.over.is_set():
+                launch.events.append("left-running")
+                await launch.exit()
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Serves one relay."""
+        frames = _Frames(stream)
+        first = await frames.next()
+        if first != (b"H", self.token.encode()):
+            return
+        launch = Launch(stream, len(self.launches), self.server.open(), self._transcript)
+        launch.session.standing = launch
+        launch.session.stands.set()
+        self.launches.append(launch)
+        self._transcript.note(f"{STARTED}, start {launch.number + 1}")
+        async with open_nursery() as nursery:
+            if self.on_launch is not None:
+                await self.on_launch(launch)
+            partial = bytearray()
+            while (frame := await frames.next()) is not None:
+                kind, content = frame
+                if kind == b"I":
+                    launch.received.extend(content)
+                    partial += content
+                    *lines, rest = bytes(partial).split(b"\n")
+                    partial = bytearray(rest)
+                    for line in lines:
+                        await self._line(launch, line, nursery)
+                elif kind == b"E":
+                    if partial:
+                        self._transcript.message(bytes(partial), sent=False)
+                    launch.enter("input-ended")
+                    launch.input_ended.set()
+                    nursery.start_soon(self.on_input_end, launch)
+                elif kind == b"S":
+                    number = signal.Signals(int(content))
+                    launch.enter(number.name)
+                    nursery.start_soon(self.on_signal, launch, number)
+            if not launch.ended_by_itself:
+                launch.enter("killed")
+            launch.over.set()
+            nursery.cancel_scope.cancel()
+
+    async def _line(self, launch: Launch, line: bytes, nursery: trio.Nursery) -> None:
+        value = self._transcript.message(line, sent=False)
+        launch.values.append(value)
+        if self.on_line is not None and await self.on_line(launch, line):
+            return
+        try:
+            strict_json(line)
+            modern = self.server.stateless(value) if isinstance(value, dict) else None
+        except ValueError:
+            await launch.send(encoded(Refuse(-32700, "this is no JSON").error(None)))
+            return
+        except Refuse as refusal:
+            id = value.get("id") if isinstance(value, dict) else None
+            await launch.send(encoded(refusal.error(id)))
+            return
+        if modern is not None:
+            # What is cancelled is found by the connection, though all else is said by the request.
+            modern.running = launch.session.running
+        if modern is None and isinstance(value, dict) and "method" in value and "id" not in value:
+            # Cancellations take effect in their turn.
+            await self.server.take(value, launch.session, launch)
+            return
+        nursery.start_soon(self.server.take, value, modern or launch.session, launch)
+
+
+class _Frames:
+    """What a relay sends."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream: Final = stream
+        self._buffer = bytearray()
+
+    async def next(self) -> tuple[bytes, bytes] | None:
+        """The next frame; `None` at the end."""
+        head = await self._exactly(_HEAD.size)
+        if head is None:
+            return None
+        kind, length = _HEAD.unpack(head)
+        content = await self._exactly(length) if length <= _MOST else None
+        return None if content is None else (kind, content)
+
+    async def _exactly(self, count: int) -> bytes | None:
+        while len(self._buffer) < count:
+            try:
+                data = await self._stream.receive_some(64 * 1024)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return None
+            if not data:
+                return None
+            self._buffer += data
+        found = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return found
+
+
+async def _exit(launch: Launch) -> None:
+    await launch.exit()
+
+
+async def _exit_by(launch: Launch, number: signal.Signals) -> None:
+    await launch.exit(128 + number)
+
+
+@asynccontextmanager
+async def open_stdio_host(
+    server: FakeServer, transcript: Transcript, *, prepare: Callable[[StdioHost], None] = lambda _: None
+) -> AsyncIterator[tuple[StdioHost, list[str]]]:
+    """Waits for relays, for a block; gives the host, and the command line that the client has to start.
+
+    Args:
+        server: What is behind it.
+        transcript: Where all is entered.
+        prepare: Is given the host before anything can be started.
+    """
+    host = StdioHost(server, transcript)
+    prepare(host)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port: int = listeners[0].socket.getsockname()[1]
+    async with open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, host.serve, listeners)
+        # As a file and without `site`: it starts in a fraction of the time, in whatever environment the client gives it.
+        yield host, [sys.executable, "-S", "-E", str(Path(relay.__file__)), str(port), host.token]
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""Drives a server under test: targets, connections and the peers of each transport."""

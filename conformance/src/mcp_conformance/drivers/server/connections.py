@@ -1,0 +1,134 @@
+"""The connections that checks use one after another: opened when the first one wants them, given up when they are spoiled.
+
+To start a process for each check would take most of the time of a run over pipes. A connection goes on to the next
+check only if it came out of the last one as it went in: a request of no consequence is answered, and nothing else
+comes with that answer.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from typing import TypeAlias
+
+    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.model.check import Subject
+    from mcp_core.jsonrpc.messages import JsonObject
+
+    Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerPeer]]
+
+__all__ = ["Connections", "kind_of"]
+
+_NO_METHOD: Final = -32601
+
+
+def kind_of(subject: Subject, capabilities: JsonObject | None) -> str:
+    """What makes connections interchangeable: what is done on them, and what the client declared."""
+    return f"{subject.value} {json.dumps(capabilities, sort_keys=True)}"
+
+
+class _Held:
+    """An open connection. It has a task of its own, so that it can be closed whatever was opened since."""
+
+    def __init__(self, peer: ServerPeer) -> None:
+        self.peer: Final = peer
+        self.release: Final = trio.Event()
+        self.closed: Final = trio.Event()
+        self.fault: Exception | None = None
+        """What went wrong in the suite itself while it was open."""
+
+
+class Connections:
+    """The connections of one lane.
+
+    Args:
+        nursery: Where their tasks live.
+    """
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery: Final = nursery
+        self._free: Final[dict[str, _Held]] = {}
+
+    @asynccontextmanager
+    async def borrow(self, kind: str, opening: Opening) -> AsyncIterator[ServerPeer]:
+        """A connection of a kind, for a block: nobody else has it meanwhile.
+
+        Args:
+            kind: Which, by `kind_of`.
+            opening: Opens one, if there is none.
+
+        Raises:
+            Deviation: It cannot be opened; or the server ended in the block, whatever that came to otherwise.
+        """
+        held = self._free.pop(kind, None)
+        if held is None:
+            held = await self._nursery.start(self._hold, opening)
+        sound = False
+        try:
+            held.peer.forget()
+            try:
+                yield held.peer
+            except (NotApplicable, NotTestable):
+                sound = await _is_sound(held.peer)
+                if not held.peer.ending:
+                    raise
+            else:
+                sound = await _is_sound(held.peer)
+            if held.peer.ending:
+                raise Deviation("the server to go on", held.peer.ending)
+        finally:
+            if sound and kind not in self._free:
+                self._free[kind] = held
+            else:
+                await _close(held)
+                if held.fault is not None:
+                    raise held.fault
+
+    async def close(self) -> None:
+        """Closes all that are not in use."""
+        while self._free:
+            await _close(self._free.popitem()[1])
+
+    async def _hold(self, opening: Opening, *, task_status: trio.TaskStatus[_Held]) -> None:
+        held: _Held | None = None
+        try:
+            async with opening() as peer:
+                held = _Held(peer)
+                task_status.started(held)
+                await held.release.wait()
+        except Exception as fault:
+            if held is None:
+                raise
+            # It is the fault of this connection alone: whoever uses it is told, and the others go on.
+            held.fault = fault
+        finally:
+            if held is not None:
+                held.closed.set()
+
+
+async def _close(held: _Held) -> None:
+    held.release.set()
+    with trio.CancelScope(shield=True):
+        await held.closed.wait()
+
+
+async def _is_sound(peer: ServerPeer) -> bool:
+    """Whether a request of no consequence is answered by a result, and nothing else comes that belongs to nothing."""
+    known = len(peer.strays)
+    try:
+        answer = await peer.fence()
+    except Deviation:
+        return False
+    error = answer.message.get("error")
+    # A legacy server may lack `ping`: its connections are as good as they ever were.
+    lacking = isinstance(error, dict) and error.get("code") == _NO_METHOD
+    return (lacking or not answer.is_error) and len(peer.strays) == known

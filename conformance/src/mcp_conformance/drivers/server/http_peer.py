@@ -1,0 +1,339 @@
+"""A server under test at a URL: Streamable HTTP, in both eras.
+
+Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28)
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.server.peer import ServerPeer, encoded, within
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.param_headers import modern_headers
+from mcp_conformance.protocol.response import Answer
+from mcp_conformance.wire.http_client import HttpAnswer, HttpEnded
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Transcript, strict_json
+from mcp_core.framing.sse import Event, SseParser
+from mcp_core.limits import CLIENT_LIMITS
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.wire.http_client import Endpoint, HttpExchange
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+__all__ = ["HttpPeer", "messages_of", "open_http"]
+
+_ACCEPT: Final = ("Accept", "application/json, text/event-stream")
+_JSON: Final = ("Content-Type", "application/json")
+_RESUMPTIONS: Final = 20
+"""How often a stream is fetched again before its answer came."""
+
+
+class HttpPeer(ServerPeer):
+    """A connection over HTTP. Made by `open_http`.
+
+    Args:
+        endpoint: Where the server is.
+        revision: What is spoken.
+        settings: The bounds.
+        capabilities: What the client declares.
+        nursery: Where its streams are read.
+        by_tool: The headers that tools ask for, see `param_headers.annotated`.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        revision: Revision,
+        settings: Settings,
+        capabilities: JsonObject | None,
+        *,
+        nursery: trio.Nursery,
+        by_tool: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        super().__init__(revision, Transport.HTTP, Transcript(), settings, capabilities)
+        self.endpoint: Final = endpoint
+        self.by_tool = by_tool
+        self.session_id: str | None = None
+        """The session's id; `None` where the server gave none."""
+        self.standing: HttpExchange | None = None
+        """The stream of the server's own messages, if it offers one."""
+        self._nursery: Final = nursery
+
+    def headers(self, message: JsonValue) -> list[tuple[str, str]]:
+        """The headers that belong to a message."""
+        headers = [*self.settings.headers, _ACCEPT, _JSON]
+        if self.revision.era is Era.MODERN:
+            return [
+                *headers,
+                *modern_headers(message if isinstance(message, dict) else {}, self.revision.name, self.by_tool),
+            ]
+        return [*headers, *self.session_headers()]
+
+    def session_headers(self) -> list[tuple[str, str]]:
+        """What each request of a legacy session has."""
+        headers: list[tuple[str, str]] = []
+        if self.handshake is not None and self.revision.version_header:
+            headers.append(("MCP-Protocol-Version", self.revision.name))
+        if self.session_id is not None:
+            headers.append(("Mcp-Session-Id", self.session_id))
+        return headers
+
+    async def exchange(
+        self, message: JsonObject, *, deviant: str = "", headers: Sequence[tuple[str, str]] | None = None
+    ) -> Answer:
+        """Posts a request, and waits for its answer, be it JSON or in a stream."""
+        method = str(message.get("method"))
+        lines = self.headers(message) if headers is None else headers
+        try:
+            async with (
+                within(self.settings.patience, f"an answer to {method}"),
+                self.endpoint.exchange(self.transcript, "POST", lines, encoded(message), deviant=deviant) as exchange,
+            ):
+                if method == "initialize":
+                    self.session_id = exchange.header("mcp-session-id")
+                found, before = await self._read(exchange, message)
+                return Answer(
+                    method=method,
+                    message=found,
+                    before=tuple(before),
+                    status=exchange.status,
+                    headers=exchange.headers,
+                )
+        except HttpEnded as ended:
+            raise Deviation(f"an answer to {method}", str(ended)) from ended
+        raise AssertionError("the block ends by one of them")
+
+    async def _read(self, exchange: HttpExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+        """The answer, and what came before it."""
+        if exchange.media_type != "text/event-stream":
+            body = await exchange.read()
+            value = self.transcript.message(body, sent=False) if body else None
+            if not isinstance(value, dict) or "method" in value:
+                raise Deviation(
+                    f"a JSON-RPC response to {message.get('method')} in the body",
+                    f"HTTP {exchange.status}, {exchange.media_type or 'no content type'}, {body[:200]!r}",
+                )
+            return value, []
+        return await self._follow(exchange, message)
+
+    async def _follow(self, exchange: HttpExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+        """The answer out of a stream. One that ends before is fetched again, where that is possible."""
+        before: list[JsonObject] = []
+        last_id: str | None = None
+        pause = 0.0
+        while (event := await exchange.next_event()) is not None:
+            last_id = event.id or last_id
+            pause = pause if event.retry is None else event.retry / 1000
+            if event.data:
+                found = await self._event(event.data, message, before)
+                if found is not None:
+                    return found, before
+        for _ in range(_RESUMPTIONS):
+            if last_id is None or not self.revision.resumable:
+                break
+            await trio.sleep(pause)
+            headers = [*self.settings.headers, ("Accept", "text/event-stream"), *self.session_headers()]
+            headers.append(("Last-Event-ID", last_id))
+            async with self.endpoint.exchange(self.transcript, "GET", headers) as again:
+                while (event := await again.next_event()) is not None:
+                    last_id = event.id or last_id
+                    found = await self._event(event.data, message, before) if event.data else None
+                    if found is not None:
+                        return found, before
+        raise Deviation(f"an answer to {message.get('method')} in the stream", "the end of the stream without it")
+
+    async def _event(self, data: bytes, message: JsonObject, before: list[JsonObject]) -> JsonObject | None:
+        value = self.transcript.message(data, sent=False)
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, dict):
+                continue
+            if "method" not in each and encoded(each.get("id")) == encoded(message["id"]):
+                return each
+            if "method" in each:
+                before.append(each)
+            await self.take(each)
+        return None
+
+    async def post(self, message: JsonValue, *, deviant: str = "") -> None:
+        """Posts what is not answered. That it is accepted is for checks to look at: see the transcript."""
+        answer = await self.send(encoded(message), headers=self.headers(message), deviant=deviant)
+        if answer.body:
+            self.strays.extend(each for each in _messages(answer.body) if "method" not in each)
+        if not 200 <= answer.status < 300 and not deviant:
+            raise Deviation("HTTP 202 for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
+
+    async def send(
+        self,
+        body: bytes | None,
+        *,
+        headers: Sequence[tuple[str, str]],
+        method: str = "POST",
+        deviant: str = "",
+        host: str | None = None,
+    ) -> HttpAnswer:
+        """Sends a body with these headers alone, and takes the answer as it is; of a stream, all of it.
+
+        Raises:
+            Deviation: There is none.
+        """
+        try:
+            async with (
+                within(self.settings.patience, f"an answer to {method}"),
+                self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
+            ):
+                answer = await exchange.answer()
+                self._enter(answer)
+                return answer
+        except HttpEnded as ended:
+            raise Deviation("an HTTP response", str(ended)) from ended
+        raise AssertionError("the block ends by one of them")
+
+    def _enter(self, answer: HttpAnswer) -> None:
+        """Enters a body: what is not said to be JSON is no message, as the page of a proxy."""
+        if answer.media_type == "application/json" and answer.body:
+            self.transcript.message(answer.body, sent=False)
+        elif answer.media_type == "text/event-stream":
+            for event in SseParser(CLIENT_LIMITS).receive_data(answer.body):
+                if isinstance(event, Event) and event.data:
+                    self.transcript.message(event.data, sent=False)
+        elif answer.body:
+            self.transcript.note(f"a body of {answer.media_type or 'no content type'}: {answer.body[:200]!r}")
+
+    async def look(
+        self,
+        method: str = "POST",
+        *,
+        headers: Sequence[tuple[str, str]],
+        body: bytes | None = None,
+        deviant: str = "",
+        host: str | None = None,
+    ) -> HttpAnswer:
+        """As `send`, but of a stream only the head: it may last for ever.
+
+        Raises:
+            Deviation: There is no answer.
+        """
+        try:
+            async with (
+                within(self.settings.patience, f"an answer to {method}"),
+                self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
+            ):
+                if exchange.media_type == "text/event-stream" or (method == "GET" and exchange.status == 200):
+                    return HttpAnswer(status=exchange.status, headers=exchange.headers, body=b"")
+                answer = await exchange.answer()
+                self._enter(answer)
+                return answer
+        except HttpEnded as ended:
+            raise Deviation("an HTTP response", str(ended)) from ended
+        raise AssertionError("the block ends by one of them")
+
+    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+        """Posts what is no message; the response in the answer, `None` when there is none.
+
+        A refusal that has no message in its body is an answer too, whose message is empty.
+        """
+        answer = await self.send(data, headers=self.headers({"method": "ping"}), deviant=deviant)
+        found = next((each for each in messages_of(answer) if "method" not in each), {})
+        bare = Answer(method="", message=found, status=answer.status, headers=answer.headers)
+        return bare if found or bare.is_bare_refusal else None
+
+    async def stand(self) -> None:
+        """Opens the stream of the server's own messages, where it offers one."""
+        if self.revision.era is Era.MODERN:
+            return
+        await self._nursery.start(self._stand)
+
+    async def _stand(self, task_status: trio.TaskStatus[None]) -> None:
+        headers = [*self.settings.headers, ("Accept", "text/event-stream"), *self.session_headers()]
+        started = False
+        try:
+            with trio.move_on_after(self.settings.patience) as scope:
+                async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
+                    scope.deadline = float("inf")
+                    if exchange.media_type == "text/event-stream" and exchange.status == 200:
+                        self.standing = exchange
+                    started = True
+                    task_status.started()
+                    while self.standing is not None and (event := await exchange.next_event()) is not None:
+                        if event.data:
+                            await self.take(self.transcript.message(event.data, sent=False))
+        except HttpEnded as ended:
+            self.transcript.note(f"the standing stream ended: {ended}")
+        self.standing = None
+        if not started:
+            task_status.started()
+
+    async def end(self) -> None:
+        """Ends the session, if there is one."""
+        if self.session_id is None:
+            return
+        with trio.move_on_after(self.settings.patience):
+            try:
+                headers = [*self.settings.headers, *self.session_headers()]
+                async with self.endpoint.exchange(self.transcript, "DELETE", headers):
+                    pass
+            except HttpEnded:
+                self.transcript.note("the session could not be ended")
+
+
+def _messages(body: bytes) -> list[JsonObject]:
+    """The messages in a body, as far as it has any."""
+    try:
+        value = strict_json(body)
+    except ValueError:
+        return []
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+
+
+def messages_of(answer: HttpAnswer) -> list[JsonObject]:
+    """The messages in an answer, be it JSON or a stream."""
+    if answer.media_type != "text/event-stream":
+        return _messages(answer.body)
+    events = SseParser(CLIENT_LIMITS).receive_data(answer.body)
+    return [found for event in events if isinstance(event, Event) for found in _messages(event.data)]
+
+
+@asynccontextmanager
+async def open_http(
+    endpoint: Endpoint,
+    revision: Revision,
+    settings: Settings,
+    *,
+    capabilities: JsonObject | None = None,
+    handshake: bool = True,
+    by_tool: Mapping[str, Mapping[str, str]] | None = None,
+) -> AsyncIterator[HttpPeer]:
+    """Speaks with a server at a URL for the block.
+
+    Args:
+        endpoint: Where it is.
+        revision: What is spoken.
+        settings: The bounds.
+        capabilities: What the client declares; `None`: what every revision understands.
+        handshake: Whether the connection is opened as the revision wants it, and the standing stream too.
+        by_tool: The headers that tools ask for.
+
+    Raises:
+        Deviation: It cannot be opened.
+    """
+    async with open_nursery() as nursery:
+        peer = HttpPeer(endpoint, revision, settings, capabilities, nursery=nursery, by_tool=by_tool or {})
+        if handshake:
+            await peer.shake_hands()
+            await peer.stand()
+        try:
+            yield peer
+        finally:
+            with trio.CancelScope(shield=True):
+                await peer.end()
+            nursery.cancel_scope.cancel()

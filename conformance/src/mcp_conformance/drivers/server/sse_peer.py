@@ -1,0 +1,210 @@
+"""A server under test over the pair of endpoints of 2024-11-05: a stream of its messages, and a place to post to.
+
+Spec: basic/transports#http-with-sse (2024-11-05)
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from mcp_conformance.drivers.server.peer import ServerPeer, encoded, within
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.response import Answer
+from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.wire.http_client import Endpoint, HttpAnswer
+    from mcp_core.framing.sse import Event
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+__all__ = ["SsePeer", "open_sse"]
+
+
+class SsePeer(ServerPeer):
+    """A connection over HTTP+SSE. Made by `open_sse`.
+
+    Args:
+        endpoint: Where the stream is.
+        revision: What is spoken.
+        settings: The bounds.
+        capabilities: What the client declares.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, revision: Revision, settings: Settings, capabilities: JsonObject | None
+    ) -> None:
+        super().__init__(revision, Transport.HTTP_SSE, Transcript(), settings, capabilities)
+        self.endpoint: Final = endpoint
+        self.events: Final[list[Event]] = []
+        """All events of the stream, in order."""
+        self.target: str | None = None
+        """Path and query of the place to post to; `None` before it was told."""
+        self.status = 0
+        """The status of the stream; 0 before it came."""
+        self.media_type = ""
+        """The content type of the stream."""
+        self.ended = ""
+        """How the stream ended; empty while it lasts."""
+        self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
+        self._opened: Final = trio.Event()
+
+    async def read(self) -> None:
+        """Reads the stream until its end."""
+        headers = [*self.settings.headers, ("Accept", "text/event-stream")]
+        try:
+            async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
+                self.status, self.media_type = exchange.status, exchange.media_type
+                if self.status == 200 and self.media_type == "text/event-stream":
+                    while (event := await exchange.next_event()) is not None:
+                        await self._event(event)
+                self.ended = f"HTTP {self.status}, {self.media_type or 'no content type'}, and the end of the stream"
+        except HttpEnded as ended:
+            self.ended = str(ended)
+        self.transcript.note(self.ended)
+        self._opened.set()
+        for arrived, _ in self._waiting.values():
+            arrived.set()
+        self._arrived.set()
+
+    async def _event(self, event: Event) -> None:
+        self.events.append(event)
+        if event.event == "endpoint" and self.target is None:
+            self.transcript.note(f"event endpoint: {event.data.decode('utf-8', 'backslashreplace')}")
+            place = urlsplit(urljoin(self.endpoint.url, event.data.decode("utf-8", "replace")))
+            self.target = place.path + (f"?{place.query}" if place.query else "")
+            self._opened.set()
+        elif event.data:
+            value = self.transcript.message(event.data, sent=False)
+            waiting = self._waiting.get(_key(value.get("id"))) if isinstance(value, dict) else None
+            if isinstance(value, dict) and "method" not in value and waiting is not None:
+                waiting[1].append(value)
+                waiting[0].set()
+            else:
+                await self.take(value)
+
+    async def opened(self) -> str:
+        """Waits for the place to post to. Raises `Deviation` when it is not told."""
+        async with within(self.settings.patience, "an event `endpoint`"):
+            await self._opened.wait()
+        if self.target is None:
+            raise Deviation("an event `endpoint`", self.ended)
+        return self.target
+
+    async def send(
+        self,
+        body: bytes,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        host: str | None = None,
+        deviant: str = "",
+    ) -> HttpAnswer:
+        """Posts a body with these headers besides its content type. Raises `Deviation` when nothing is answered."""
+        target = await self.opened()
+        lines = [*self.settings.headers, ("Content-Type", "application/json"), *headers]
+        try:
+            async with (
+                within(self.settings.patience, "an answer to POST"),
+                self.endpoint.exchange(
+                    self.transcript, "POST", lines, body, target=target, host=host, deviant=deviant
+                ) as exchange,
+            ):
+                return await exchange.answer()
+        except HttpEnded as ended:
+            raise Deviation("an HTTP response", str(ended)) from ended
+        raise AssertionError("the block ends by one of them")
+
+    async def exchange(
+        self,
+        message: JsonObject,
+        *,
+        deviant: str = "",
+        headers: Sequence[tuple[str, str]] | None = None,
+    ) -> Answer:
+        """Posts a request, and waits for its answer in the stream."""
+        method = message.get("method")
+        arrived, answers = self._waiting[_key(message["id"])] = (trio.Event(), [])
+        since = len(self.inbox)
+        try:
+            posted = await self.send(encoded(message), headers=headers or (), deviant=deviant)
+            if not 200 <= posted.status < 300:
+                raise Deviation(f"HTTP 2xx for {method}", f"HTTP {posted.status}: {posted.body[:200]!r}")
+            async with within(self.settings.patience, f"an answer to {method} in the stream"):
+                await arrived.wait()
+        finally:
+            del self._waiting[_key(message["id"])]
+        if not answers:
+            raise Deviation(f"an answer to {method} in the stream", self.ended)
+        return Answer(method=str(method), message=answers[0], before=tuple(self.inbox[since:]))
+
+    async def post(self, message: JsonValue, *, deviant: str = "") -> None:
+        """Posts what is not answered."""
+        answer = await self.send(encoded(message), deviant=deviant)
+        if not 200 <= answer.status < 300 and not deviant:
+            raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
+
+    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+        """Posts what is no message, and waits for an error, in the answer or in the stream.
+
+        A refusal that has no message in its body is an answer too, whose message is empty.
+        """
+        known = len(self.strays)
+        answer = await self.send(data, deviant=deviant)
+        value = self.transcript.message(answer.body, sent=False) if answer.media_type == "application/json" else None
+        if isinstance(value, dict) and "error" in value:
+            return Answer(method="", message=value, status=answer.status, headers=answer.headers)
+        if not 200 <= answer.status < 300:
+            bare = Answer(method="", message={}, status=answer.status, headers=answer.headers)
+            return bare if bare.is_bare_refusal else None
+        with trio.move_on_after(self.settings.patience):
+            while len(self.strays) == known and not self.ended:
+                self._arrived = trio.Event()
+                await self._arrived.wait()
+        return Answer(method="", message=self.strays[known]) if len(self.strays) > known else None
+
+
+def _key(id: JsonValue) -> str:
+    """An id, such that 1, "1" and 1.0 differ."""
+    return encoded(id).decode()
+
+
+@asynccontextmanager
+async def open_sse(
+    endpoint: Endpoint,
+    revision: Revision,
+    settings: Settings,
+    *,
+    capabilities: JsonObject | None = None,
+    handshake: bool = True,
+) -> AsyncIterator[SsePeer]:
+    """Speaks with a server over HTTP+SSE for the block.
+
+    Args:
+        endpoint: Where the stream is.
+        revision: What is spoken.
+        settings: The bounds.
+        capabilities: What the client declares; `None`: what every revision understands.
+        handshake: Whether the connection is opened as the revision wants it.
+
+    Raises:
+        Deviation: It cannot be opened.
+    """
+    async with open_nursery() as nursery:
+        peer = SsePeer(endpoint, revision, settings, capabilities)
+        nursery.start_soon(peer.read)
+        try:
+            if handshake:
+                await peer.shake_hands()
+            yield peer
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""Checks, verdicts and the fixtures manifest: the data that all parts of the suite share."""

@@ -1,0 +1,284 @@
+"""An authorization server: its metadata, registration, and the page where a person would consent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode, urlsplit
+
+import attrs
+
+from mcp_conformance.oauth_testbed.client_jwts import Nonces, ProofChecks
+from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, single
+from mcp_conformance.oauth_testbed.metadata_documents import (
+    changed,
+    flaws,
+    is_among,
+    is_offered,
+    listed,
+    server_metadata,
+    usable_resources,
+)
+from mcp_conformance.oauth_testbed.quirks import Part, Well
+from mcp_conformance.oauth_testbed.registered_clients import Client, Clients, is_loopback, redirect_matches
+from mcp_conformance.oauth_testbed.token_endpoint import Code, TokenEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mcp_conformance.oauth_testbed.http_messages import Request
+    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.quirks import Quirks
+    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["AuthorizationServer", "Demands"]
+
+_PATHS: Final = {"/authorize": Part.AUTHORIZATION, "/token": Part.TOKEN, "/register": Part.REGISTRATION}
+_SECRETS: Final = ("client_secret_basic", "client_secret_post")
+_PATIENCE: Final = 6
+"""Authorization requests for one set of scopes. The specification wants a few at most."""
+
+
+@attrs.define
+class Demands:
+    """What the MCP server wants, as the client was told; what the client asked for."""
+
+    challenged: tuple[str, ...] = ()
+    """The scopes of the last challenge."""
+    supported: tuple[str, ...] = ()
+    """Those of the metadata of the resource."""
+    insufficient: bool = False
+    """Whether the last challenge said that the token does not suffice."""
+    asked: set[str] = attrs.field(factory=set)
+    """All scopes that were asked for so far."""
+    granted: set[str] = attrs.field(factory=set)
+    """All scopes that tokens were given for, asked for or not."""
+    times: dict[frozenset[str], int] = attrs.field(factory=dict)
+    """How often for each set of scopes."""
+
+
+@attrs.define(kw_only=True)
+class AuthorizationServer:
+    """One authorization server."""
+
+    quirks: Quirks
+    """How it behaves."""
+    places: Places
+    """Where it is."""
+    ledger: Ledger
+    """Where violations are noted."""
+    demands: Demands
+    """What scopes are wanted."""
+    documents: Mapping[str, JsonObject] = attrs.field(factory=dict)
+    """Metadata documents of clients, by their URLs."""
+    assertions: dict[str, str] = attrs.field(factory=dict)
+    """JWTs that it trusts."""
+    told: Sequence[str] = ()
+    """Issuers that the client has from its user."""
+    known_elsewhere: Callable[[str], bool] = attrs.field(default=lambda _: False, repr=False)
+    """Whether another authorization server gave a client id."""
+    strays: list[str] = attrs.field(factory=list)
+    """Where a browser is sent by others before the right answer comes."""
+    looked_up: bool = attrs.field(default=False, init=False)
+    """Whether somebody asked for its metadata."""
+    retired: bool = False
+    """Whether the MCP server has gone over to another one."""
+    _registrations: int = attrs.field(default=0, init=False)
+    _states: set[str] = attrs.field(factory=set, init=False)
+    clients: Clients = attrs.field(init=False)
+    """Whom it knows."""
+    tokens: TokenEndpoint = attrs.field(init=False)
+    """What it gave."""
+
+    def __attrs_post_init__(self) -> None:
+        self.clients = Clients(
+            issuer=self.places.issuer,
+            ledger=self.ledger,
+            documents=self.documents,
+            takes_documents=self.quirks.documents,
+        )
+        self.tokens = TokenEndpoint(
+            quirks=self.quirks,
+            places=self.places,
+            ledger=self.ledger,
+            clients=self.clients,
+            proofs=ProofChecks(self.ledger),
+            nonces=Nonces(
+                ledger=self.ledger,
+                requirement="dpop.client-as-nonce",
+                wanted=Part.TOKEN in self.quirks.nonce_at,
+                how=self.quirks.nonces,
+            ),
+            resources=usable_resources(self.quirks, self.places),
+            assertions=self.assertions,
+        )
+
+    def part(self, request: Request) -> Part | None:
+        """What a request is for; `None` for nothing that there is."""
+        part = _PATHS.get(request.path)
+        if part is None and any(request.url == well.url(self.places.issuer) for well in Well):
+            return Part.SERVER_METADATA
+        return part
+
+    def answer(self, request: Request, part: Part, now: float) -> Response:
+        """Answers a request."""
+        if part is Part.SERVER_METADATA:
+            return self._metadata(request)
+        self._check_flaws(part)
+        match part:
+            case Part.REGISTRATION:
+                return self._register(request)
+            case Part.AUTHORIZATION:
+                return self._authorize(request)
+        answer = self.tokens.answer(request, now)
+        if answer.status != 200 and single(request.form).get("grant_type") == "refresh_token":
+            # What follows may be a login without any challenge: an older one need not be known any more.
+            self.demands.challenged, self.demands.insufficient = (), False
+        self.demands.granted.update(*(token.scopes for token in self.tokens.issued.values()))
+        return answer
+
+    def _metadata(self, request: Request) -> Response:
+        self.ledger.expect(
+            request.header("authorization") is None, "auth.client-only-own-as-tokens", "a token goes to metadata"
+        )
+        if not any(request.url == well.url(self.places.issuer) for well in self.quirks.server_metadata_at):
+            return Response(status=404)
+        return json_response(server_metadata(self.quirks, self.places))
+
+    def _check_flaws(self, part: Part) -> None:
+        for flaw in flaws(self.quirks, self.places, self.told):
+            if part in flaw.parts:
+                self.ledger.note(flaw.requirement, f"a request for {part.value}, although {flaw.sentence}")
+        if part is Part.TOKEN:
+            return
+        sentence = f"a request for {part.value} at the authorization server that was before"
+        self.ledger.expect(not self.retired, "auth.as-change-reregister", sentence)
+        if is_offered(self.quirks, self.places, self.told):
+            sentence = f"a request for {part.value} by a client that never looked for the metadata"
+            self.ledger.expect(self.looked_up, "auth.client-both-as-metadata", sentence)
+
+    def _register(self, request: Request) -> Response:
+        document = json_object(request.body)
+        if not self.quirks.registers or document is None:
+            return json_response({"error": "invalid_client_metadata"}, 400)
+        self.clients.check_registration(request, document)
+        self._registrations += 1
+        answer: JsonObject = {
+            **document,
+            "client_id": f"client-{self._registrations}-at-{urlsplit(self.places.server).netloc}",
+        }
+        if document.get("token_endpoint_auth_method", _SECRETS[0]) in _SECRETS:
+            answer["client_secret"] = self.ledger.new("client", self.places.server)
+            answer["client_secret_expires_at"] = 0
+        answer = changed(answer, self.quirks.registration, self.places)
+        client = Client.of(answer)
+        if client.secret is not None:
+            self.ledger.secrets.setdefault(client.secret, self.places.server)
+        self.clients.registered[client.client_id] = client
+        return json_response(answer, 201)
+
+    def _authorize(self, request: Request) -> Response:
+        fields, expect = single(request.query), self.ledger.expect
+        client = self.clients.find(fields.get("client_id", ""))
+        uri = fields.get("redirect_uri", "")
+        if client is None:
+            self._check_unknown(fields.get("client_id", ""))
+            return Response(status=400, body=b"unknown client")
+        known = client.redirect_uris
+        registered = any(redirect_matches(each, uri) for each in known) if known else True
+        safe = uri.startswith("https://") or (uri.startswith("http://") and is_loopback(uri))
+        expect(safe, "auth.redirect-https-or-localhost", f"the redirect URI is {uri!a}")
+        if (
+            not expect(registered, "auth.redirect-registered", f"the redirect URI {uri!a} is not registered")
+            or not safe
+        ):
+            return Response(status=400, body=b"unknown redirect URI")
+        self._check_request(request, fields)
+        self._check_scopes(frozenset(fields.get("scope", "").split()))
+        code = Code(
+            client_id=fields.get("client_id", ""),
+            redirect_uri=uri,
+            challenge=fields.get("code_challenge", ""),
+            resource=fields.get("resource", ""),
+            scopes=tuple(fields.get("scope", "").split()),
+        )
+        location = self._back(code, fields.get("state", ""))
+        return Response(status=302, headers=(("Location", location),))
+
+    def _check_unknown(self, client_id: str) -> None:
+        """Notes why a client id is unknown; what another server gave is shown where it must not be is noted for all."""
+        if "://" in client_id:
+            taken = self.quirks.documents
+            self.ledger.expect(taken, "auth.cimd-client-checks", "the client id is a URL, and none is taken")
+        elif client_id not in self.clients.forgotten and not self.known_elsewhere(client_id):
+            self.ledger.note("auth.registration-obtained", "the client id of a request was never known")
+
+    def _check_request(self, request: Request, fields: dict[str, str]) -> None:
+        expect, names = self.ledger.expect, [name for name, _ in request.query]
+        state, resource = fields.get("state", ""), fields.get("resource", "")
+        expect(request.method == "GET", "auth.oauth21-security", "the browser is not sent by GET")
+        expect(len(names) == len(set(names)), "auth.oauth21-security", "an authorization request has a field twice")
+        expect(fields.get("response_type") == "code", "auth.oauth21-security", "the response_type is not code")
+        expect(len(fields.get("code_challenge", "")) == 43, "auth.pkce", "there is no code_challenge of SHA-256")
+        expect(fields.get("code_challenge_method") == "S256", "auth.pkce-s256", "the method of PKCE is not S256")
+        expect(len(state) >= 16 and state not in self._states, "auth.state", "state is missing, short, or not new")
+        expect("resource" in fields, "auth.resource-in-authorization", "an authorization request has no resource")
+        expect(not urlsplit(resource).fragment, "auth.resource-canonical-uri", "the resource has a fragment")
+        expect(
+            is_among(resource, self.tokens.resources) or not resource,
+            "auth.resource-identifies-server",
+            f"the resource is {resource!a}",
+        )
+        self._states.add(state)
+
+    def _check_scopes(self, asked: frozenset[str]) -> None:
+        demands, expect = self.demands, self.ledger.expect
+        offered = listed(server_metadata(self.quirks, self.places), "scopes_supported")
+        lacking = sorted(set(demands.challenged) - asked)
+        expect(not lacking, "auth.challenge-authoritative", f"challenged scopes are not asked for: {' '.join(lacking)}")
+        if demands.insufficient:
+            lost = sorted(demands.asked - asked)
+            expect(not lost, "auth.step-up-union", f"scopes of before are not asked for: {' '.join(lost)}")
+        elif not demands.challenged:
+            missing = sorted(set(demands.supported) - asked - {"offline_access"})
+            expect(not missing, "auth.scope-priority-supported", f"{' '.join(missing)} are supported and not asked for")
+            fine = bool(demands.supported) or not asked - demands.asked - demands.granted - {"offline_access"}
+            expect(fine, "auth.scope-omitted", "scopes are asked for that nobody named")
+        if "offline_access" in asked and "offline_access" not in {*offered, *demands.challenged}:
+            self.ledger.note("auth.refresh-offline-access-not-otherwise", "offline_access is asked for and not listed")
+        demands.asked |= asked
+        demands.times[asked] = demands.times.get(asked, 0) + 1
+        expect(demands.times[asked] <= _PATIENCE, "auth.step-up-retry-limit", "the person is sent again and again")
+
+    def _back(self, code: Code, state: str) -> str:
+        """Where the browser goes, after the strays."""
+        offered = is_offered(self.quirks, self.places, self.told)
+        metadata = server_metadata(self.quirks, self.places) if offered else {}
+        advertised = metadata.get("authorization_response_iss_parameter_supported") is True
+        right = {"code": self._new_code(code), "state": state, "iss": self.places.issuer}
+        told = changed(dict(right), self.quirks.authorization, self.places)
+        fields = {name: str(value) for name, value in told.items()}
+        code.poison = self._poison(fields, state, advertised=advertised)
+        for stray in self.quirks.strays:
+            given = {name: self.places.fill(value).replace("{state}", state) for name, value in stray.items()}
+            bad = attrs.evolve(code, poison=self._poison(given, state, advertised=advertised) or "auth.state")
+            if given.get("code") == "{code}":
+                given["code"] = self._new_code(bad)
+            self.strays.append(f"{code.redirect_uri}?{urlencode(given)}")
+        joint = "&" if urlsplit(code.redirect_uri).query else "?"
+        return f"{code.redirect_uri}{joint}{urlencode(fields)}"
+
+    def _new_code(self, code: Code) -> str:
+        text = self.ledger.new("code", self.places.server)
+        self.tokens.codes[text] = code
+        return text
+
+    def _poison(self, fields: dict[str, str], state: str, *, advertised: bool) -> str | None:
+        """The requirement that is broken by whoever takes an answer for good."""
+        if fields.get("state") != state:
+            return "auth.state"
+        if "iss" not in fields:
+            return "auth.iss-advertised-absent" if advertised else None
+        if fields["iss"] != self.places.issuer:
+            return "auth.iss-advertised-present" if advertised else "auth.iss-unadvertised-present"
+        return "auth.oauth21-security" if "error" in fields else None

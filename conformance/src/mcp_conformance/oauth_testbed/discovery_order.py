@@ -1,0 +1,62 @@
+"""Whether a client looks for metadata where, and in the order in which, the specification says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import attrs
+
+from mcp_conformance.oauth_testbed.quirks import Well
+
+if TYPE_CHECKING:
+    from mcp_conformance.oauth_testbed.http_messages import Request
+    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.violations import Ledger
+
+__all__ = ["DiscoveryOrder"]
+
+
+@attrs.define(kw_only=True)
+class DiscoveryOrder:
+    """Watches the requests for metadata."""
+
+    places: Places
+    """Where everything is."""
+    ledger: Ledger
+    """Where violations are noted."""
+    told: str | None = None
+    """The URL of the metadata of the resource in the last challenge."""
+    _asked: list[str] = attrs.field(factory=list, init=False)
+
+    def see(self, request: Request) -> None:
+        """Takes a request, whatever it is for."""
+        url = request.url
+        if url in (*self.places.prm_candidates, self.told):
+            self._resource(url)
+        for issuer in (self.places.issuer, self.places.other):
+            wells = self._wells(issuer)
+            if url in wells:
+                self._server(url, wells, path=bool(urlsplit(issuer).path.rstrip("/")))
+        self._asked.append(url)
+
+    def _resource(self, url: str) -> None:
+        if self.told is not None:
+            first = url == self.told or self.told in self._asked
+            self.ledger.expect(first, "auth.client-prm-header-preferred", "the URL in the challenge is not asked first")
+            return
+        before = self.places.prm_candidates[: self.places.prm_candidates.index(url)]
+        right = all(each in self._asked for each in before)
+        self.ledger.expect(right, "auth.client-prm-fallback-order", "the root is asked before the URL with the path")
+
+    def _server(self, url: str, wells: tuple[str, ...], *, path: bool) -> None:
+        looked = any(each in self._asked for each in (*self.places.prm_candidates, self.told))
+        self.ledger.expect(looked, "auth.prm-client-uses", "the metadata of the resource were not asked for")
+        before = wells[: wells.index(url)]
+        requirement = "auth.as-wellknown-path-order" if path else "auth.as-wellknown-root-order"
+        right = all(each in self._asked for each in before)
+        self.ledger.expect(right, requirement, f"{url} is asked for before {', '.join(before)}")
+
+    def _wells(self, issuer: str) -> tuple[str, ...]:
+        ordered = (Well.OAUTH, Well.OPENID_INSERTED, Well.OPENID_APPENDED, Well.OAUTH_APPENDED)
+        return tuple(dict.fromkeys(well.url(issuer) for well in ordered))

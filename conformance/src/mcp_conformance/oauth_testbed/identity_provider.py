@@ -1,0 +1,69 @@
+"""An identity provider, which gives an ID-JAG for an ID token: the first half of enterprise-managed authorization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.oauth_testbed.http_messages import Response, json_response, single
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from mcp_conformance.oauth_testbed.http_messages import Request
+    from mcp_conformance.oauth_testbed.registered_clients import Clients
+    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["IdentityProvider"]
+
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
+
+
+@attrs.define(kw_only=True)
+class IdentityProvider:
+    """One identity provider."""
+
+    audience: str
+    """The issuer of the authorization server that it gives assertions for."""
+    resources: AbstractSet[str]
+    """What they may be for."""
+    server: str
+    """The origin of that authorization server."""
+    ledger: Ledger
+    """Where violations are noted."""
+    clients: Clients
+    """Whom it knows."""
+    assertions: dict[str, str]
+    """Where its assertions become known to the authorization server."""
+    id_token: str = attrs.field(repr=False)
+    """What the employee has."""
+
+    def answer(self, request: Request, now: float) -> Response:
+        """Answers a request for an exchange."""
+        form, expect = single(request.form), self.ledger.expect
+        if request.path != "/token" or request.method != "POST":
+            return Response(status=404)
+        _, proved = self.clients.authenticate(request, now=now, needed=True)
+        if not expect(proved, "ema.client-auth-at-idp", "the exchange is not authenticated"):
+            return json_response({"error": "invalid_client"}, 401)
+        wanted = (
+            ("grant_type", {_EXCHANGE}, "ema.token-exchange"),
+            ("requested_token_type", {_ID_JAG}, "ema.requested-token-type"),
+            ("audience", {self.audience}, "ema.audience"),
+            ("resource", {*self.resources}, "ema.resource"),
+            ("subject_token", {self.id_token}, "ema.subject-token"),
+            ("subject_token_type", {_ID_TOKEN}, "ema.subject-token"),
+        )
+        good = [
+            expect(form.get(name) in values, requirement, f"{name} is wrong") for name, values, requirement in wanted
+        ]
+        if not all(good):
+            return json_response({"error": "invalid_request"}, 400)
+        assertion = self.ledger.new("id-jag", self.server)
+        self.assertions[assertion] = "ema.access-token-grant"
+        typed: JsonObject = {"issued_token_type": _ID_JAG, "token_type": "N_A", "expires_in": 300}
+        return json_response({"access_token": assertion, **typed})

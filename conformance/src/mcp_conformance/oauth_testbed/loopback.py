@@ -1,0 +1,158 @@
+"""Puts a `World` on the loopback interface, each of its sides on a port of its own.
+
+The MCP server is called `localhost`, all others `127.0.0.1`: two hosts, so that whatever is kept by host is kept apart.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import h11
+import trio
+
+from mcp_conformance.oauth_testbed.http_messages import Request, Response
+from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from mcp_conformance.oauth_testbed.quirks import Quirks
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["open_world", "serve_stream"]
+
+_READ: Final = 65_536
+_LARGEST: Final = 1_048_576
+"""Bytes of a body that are taken. What clients send here has some hundred."""
+_SIDES: Final = ("resource", "server", "other", "evil", "idp")
+
+
+@asynccontextmanager
+async def open_world(
+    quirks: Quirks | None = None,
+    *,
+    path: str = "/mcp",
+    clients: Sequence[JsonObject] = (),
+    documents: Mapping[str, JsonObject] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> AsyncIterator[World]:
+    """Serves a world until the block is left.
+
+    Args:
+        quirks: How it behaves.
+        path: The path of the MCP server.
+        clients: Clients that are registered beforehand.
+        documents: Metadata documents of clients, by their URLs.
+        clock: Seconds since the epoch.
+
+    Yields:
+        The world; `world.places.resource` is the URL of the MCP server.
+
+    Raises:
+        OSError: There is no port to be had.
+    """
+    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in _SIDES]
+    origins = [f"http://127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
+    origins[0] = origins[0].replace("127.0.0.1", "localhost")
+    world = World(
+        quirks,
+        resource=origins[0] + path,
+        server=origins[1],
+        other=origins[2],
+        evil=origins[3],
+        idp=origins[4],
+        clients=clients,
+        documents=documents,
+    )
+
+    async with open_nursery() as nursery:
+        for listener, origin in zip(listeners, origins, strict=True):
+
+            async def handle(stream: trio.SocketStream, origin: str = origin) -> None:
+                await serve_stream(stream, origin, world, clock)
+
+            await nursery.start(trio.serve_listeners, handle, [listener])
+        try:
+            yield world
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def serve_stream(stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
+    """Serves one connection, and closes it.
+
+    Args:
+        stream: The connection.
+        origin: Whom the client thinks that it talks to.
+        world: Who answers.
+        clock: Seconds since the epoch.
+    """
+    async with stream:
+        await _Connection(stream, origin, world, clock).run()
+
+
+class _Connection:
+    """One connection, with requests one after the other."""
+
+    def __init__(self, stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
+        self._stream: Final = stream
+        self._origin: Final = origin
+        self._world: Final = world
+        self._clock: Final = clock
+        self._h11: Final = h11.Connection(h11.SERVER)
+
+    async def run(self) -> None:
+        """Answers until the client goes, or says what is no HTTP."""
+        try:
+            while (request := await self._request()) is not None:
+                answer = self._world.answer(request, self._clock()) or Response(status=502)
+                # Infinite: it never comes. The client has to give up, or the block is left.
+                await trio.sleep(answer.delay)
+                await self._send(answer)
+                if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+                    return
+                self._h11.start_next_cycle()
+        except (h11.ProtocolError, trio.BrokenResourceError):
+            return
+
+    async def _request(self) -> Request | None:
+        head: h11.Request | None = None
+        body = b""
+        while True:
+            event = self._h11.next_event()
+            if event is h11.NEED_DATA:
+                self._h11.receive_data(bytes(await self._stream.receive_some(_READ)))
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > _LARGEST:
+                    return None
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                return self._whole(head, body)
+            else:
+                return None
+
+    def _whole(self, head: h11.Request, body: bytes) -> Request:
+        return Request(
+            method=head.method.decode("ascii"),
+            url=self._origin + head.target.decode("latin-1"),
+            headers=tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers),
+            body=body,
+        )
+
+    async def _send(self, answer: Response) -> None:
+        # Bytes, since a header may have what no ASCII is.
+        headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in answer.headers]
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+        if answer.status == 204:
+            headers.pop()
+        for event in (
+            h11.Response(status_code=answer.status, headers=headers),
+            h11.Data(data=answer.body),
+            h11.EndOfMessage(),
+        ):
+            await self._stream.send_all(self._h11.send(event) or b"")

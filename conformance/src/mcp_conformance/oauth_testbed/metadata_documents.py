@@ -1,0 +1,249 @@
+"""The documents that the servers publish, as their quirks make them, and what in them forbids a client to go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import attrs
+
+from mcp_conformance.oauth_testbed.http_messages import origin_of
+from mcp_conformance.oauth_testbed.quirks import Absent, Part, Well
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from mcp_conformance.oauth_testbed.quirks import Changes, Quirks
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = [
+    "Flaw",
+    "Places",
+    "changed",
+    "flaws",
+    "is_among",
+    "is_offered",
+    "is_published",
+    "listed",
+    "resource_metadata",
+    "server_metadata",
+    "usable_resources",
+]
+
+_PRM = "/.well-known/oauth-protected-resource"
+
+
+@attrs.frozen(kw_only=True)
+class Places:
+    """Where everything is: what the places in the strings of `Quirks` stand for."""
+
+    resource: str
+    """The URL of the MCP server."""
+    server: str
+    """The origin of the authorization server."""
+    issuer: str
+    """What it calls itself."""
+    other: str
+    """The issuer of another authorization server, which is its origin too."""
+    evil: str
+    """The origin of a stranger, which nobody should come to."""
+    prm: str
+    """The URL of the metadata of the resource."""
+
+    @classmethod
+    def of(cls, quirks: Quirks, *, resource: str, server: str, other: str, evil: str) -> Places:
+        """The places for some quirks."""
+        path = urlsplit(resource).path.rstrip("/")
+        wells = {"path": f"{_PRM}{path}", "root": _PRM, "elsewhere": "/meta/resource.json", "nowhere": f"{_PRM}{path}"}
+        prm = origin_of(resource) + wells[quirks.resource_metadata_at]
+        own = origin_of(resource) if quirks.same_origin else server
+        bare = cls(resource=resource, server=own, issuer="", other=other, evil=evil, prm=prm)
+        return attrs.evolve(bare, issuer=bare.fill(quirks.issuer))
+
+    @property
+    def origin(self) -> str:
+        """The origin of the MCP server."""
+        return origin_of(self.resource)
+
+    @property
+    def prm_candidates(self) -> tuple[str, ...]:
+        """Where a client looks that was not told, in this order."""
+        path = urlsplit(self.resource).path.rstrip("/")
+        return tuple(dict.fromkeys((f"{self.origin}{_PRM}{path}", f"{self.origin}{_PRM}")))
+
+    @property
+    def shouted(self) -> str:
+        """The URL of the MCP server, with scheme and host in upper case: the same resource."""
+        return self.origin.upper() + self.resource.removeprefix(self.origin)
+
+    def fill(self, text: str) -> str:
+        """A string with its places filled."""
+        for name in ("resource", "server", "issuer", "other", "evil", "prm", "origin", "shouted"):
+            value: str = getattr(self, name)
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    def filled(self, value: JsonValue) -> JsonValue:
+        """A value with the places of all its strings filled."""
+        if isinstance(value, str):
+            return self.fill(value)
+        if isinstance(value, list):
+            return [self.filled(each) for each in value]
+        if isinstance(value, dict):
+            return {name: self.filled(each) for name, each in value.items()}
+        return value
+
+
+def changed(document: JsonObject, changes: Changes, places: Places) -> JsonObject:
+    """A document with changes."""
+    document = dict(document)
+    for name, value in changes.items():
+        if isinstance(value, Absent):
+            document.pop(name, None)
+        else:
+            document[name] = places.filled(value)
+    return document
+
+
+def resource_metadata(quirks: Quirks, places: Places) -> JsonObject:
+    """The metadata of the MCP server (RFC 9728)."""
+    document: JsonObject = {
+        "resource": places.resource,
+        "authorization_servers": [places.issuer],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": [*quirks.scopes, *(scope for scopes in quirks.scopes_of.values() for scope in scopes)],
+    }
+    if quirks.dpop != "off":
+        document["dpop_signing_alg_values_supported"] = ["ES256"]
+        document["dpop_bound_access_tokens_required"] = quirks.dpop == "required"
+    return changed(document, quirks.resource_metadata, places)
+
+
+def server_metadata(quirks: Quirks, places: Places) -> JsonObject:
+    """The metadata of the authorization server (RFC 8414)."""
+    document: JsonObject = {
+        "issuer": places.issuer,
+        "authorization_endpoint": f"{places.server}/authorize",
+        "token_endpoint": f"{places.server}/token",
+        "jwks_uri": f"{places.server}/jwks",
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": [
+            "authorization_code",
+            "refresh_token",
+            "client_credentials",
+            "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        ],
+        "token_endpoint_auth_methods_supported": [
+            "none",
+            "client_secret_basic",
+            "client_secret_post",
+            "private_key_jwt",
+        ],
+        "token_endpoint_auth_signing_alg_values_supported": ["ES256", "RS256"],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        "authorization_grant_profiles_supported": ["urn:ietf:params:oauth:grant-profile:id-jag"],
+    }
+    if quirks.registers:
+        document["registration_endpoint"] = f"{places.server}/register"
+    if quirks.documents:
+        document["client_id_metadata_document_supported"] = True
+    if quirks.dpop != "off":
+        document["dpop_signing_alg_values_supported"] = ["ES256"]
+    return changed(document, quirks.server_metadata, places)
+
+
+def listed(document: JsonObject, name: str) -> tuple[str, ...]:
+    """The strings of a list in a document; also where they are one string, as some write them."""
+    value = document.get(name)
+    if isinstance(value, str):
+        return tuple(value.split())
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+@attrs.frozen
+class Flaw:
+    """Why a client must not go on."""
+
+    requirement: str
+    """The id of the requirement."""
+    sentence: str
+    """What is wrong with the documents."""
+    parts: frozenset[Part]
+    """What the client must not ask for."""
+
+
+_ALL = frozenset({Part.REGISTRATION, Part.AUTHORIZATION, Part.TOKEN})
+_WEB = frozenset({Part.AUTHORIZATION})
+
+
+def usable_resources(quirks: Quirks, places: Places) -> frozenset[str]:
+    """What a client may ask for tokens for: the URL of the server, what its metadata call it, without a slash."""
+    named = resource_metadata(quirks, places).get("resource")
+    all_names = {places.resource} | ({named} if isinstance(named, str) else set())
+    return frozenset(all_names | {name.removesuffix("/") for name in all_names})
+
+
+def is_among(resource: str, names: Collection[str]) -> bool:
+    """Whether a resource is one of some. That it ought to have neither a slash at its end nor a fragment are other rules."""
+    return resource.partition("#")[0].removesuffix("/") in names
+
+
+def _is_above(resource: JsonValue, places: Places) -> bool:
+    """Whether what the metadata are about is the server, or a resource that it is below."""
+    if not isinstance(resource, str) or origin_of(resource) != places.origin:
+        return False
+    above = [part for part in urlsplit(resource).path.split("/") if part]
+    path = [part for part in urlsplit(places.resource).path.split("/") if part]
+    return path[: len(above)] == above
+
+
+def _is_covered(quirks: Quirks, part: Part) -> bool:
+    """Whether something else always comes in place of the right answers."""
+    reply = quirks.replies.get(part)
+    return reply is not None and reply.status is not None and reply.times is None
+
+
+def is_published(quirks: Quirks) -> bool:
+    """Whether the metadata of the resource can be found and read."""
+    if quirks.resource_metadata_at == "elsewhere" and not any("{prm}" in line for line in quirks.challenge):
+        return False
+    return quirks.resource_metadata_at != "nowhere" and not _is_covered(quirks, Part.RESOURCE_METADATA)
+
+
+def is_offered(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> bool:
+    """Whether the authorization server has metadata where a client will look for them. See `flaws`."""
+    known = is_published(quirks) or bool(told)
+    there = bool(quirks.server_metadata_at) and not _is_covered(quirks, Part.SERVER_METADATA)
+    return there and (known or places.issuer.removesuffix("/") == places.origin)
+
+
+def flaws(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> list[Flaw]:
+    """All that forbids a client to go on, in what the documents say.
+
+    Args:
+        quirks: How the servers behave.
+        places: Where they are.
+        told: Issuers that the client has from its user, and may believe in spite of the resource's metadata.
+    """
+    found: list[Flaw] = []
+    resource, server = resource_metadata(quirks, places), server_metadata(quirks, places)
+    published = is_published(quirks)
+    if published and "resource" in resource and not _is_above(resource["resource"], places):
+        found.append(Flaw("auth.prm-resource-mismatch-rejected", "the metadata are of another resource", _ALL))
+    named = listed(resource, "authorization_servers") if published else ()
+    # Without metadata of the resource a client looks at the root of its origin, and may do without what is none.
+    expected = (*named, *told) if published or told else (places.origin, f"{places.origin}/", "", None)
+    if is_offered(quirks, places, told) and server.get("issuer") not in expected:
+        found.append(Flaw("auth.as-metadata-mismatch-not-used", "the metadata are of another issuer", _ALL))
+    methods = server.get("code_challenge_methods_supported")
+    if (
+        is_offered(quirks, places, told)
+        and server.get("issuer")
+        and not (isinstance(methods, list) and "S256" in methods)
+    ):
+        openid = Well.OAUTH not in quirks.server_metadata_at
+        requirement = "auth.pkce-refuse-oidc" if openid else "auth.pkce-refuse-rfc8414"
+        found.append(Flaw(requirement, "the metadata do not list S256 as a method of PKCE", _WEB))
+    return found

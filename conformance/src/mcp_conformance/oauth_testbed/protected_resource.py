@@ -1,0 +1,211 @@
+"""An MCP server that wants a token: just enough of one that any client gets through a session with it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.oauth_testbed.client_jwts import Nonces, ProofChecks
+from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response
+from mcp_conformance.oauth_testbed.metadata_documents import listed, resource_metadata
+from mcp_conformance.oauth_testbed.quirks import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_conformance.oauth_testbed.authorization_server import AuthorizationServer, Demands
+    from mcp_conformance.oauth_testbed.http_messages import Pairs, Request
+    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.quirks import Quirks
+    from mcp_conformance.oauth_testbed.token_endpoint import Token
+    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["ProtectedResource"]
+
+_MODERN: Final = "2026-07-28"
+_SCOPE: Final = re.compile(r'scope="?([^",]+)')
+_PATIENCE: Final = 2
+_INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
+_CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
+_META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
+
+
+def _result(method: str, params: JsonObject) -> JsonObject | None:
+    """What a method gives; `None` for one that there is not."""
+    match method:
+        case "initialize":
+            version: JsonValue = params.get("protocolVersion", "2025-11-25")
+            return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": _INFO}
+        case "server/discover":
+            return {"supportedVersions": [_MODERN], "capabilities": {"tools": {}}, **_CACHE}
+        case "tools/list":
+            tool: JsonObject = {"name": "read", "description": "Reads the note.", "inputSchema": {"type": "object"}}
+            return {"tools": [tool], **_CACHE}
+        case "tools/call":
+            return {"content": [{"type": "text", "text": "the note"}]}
+        case "ping":
+            return {}
+    return None
+
+
+def _speak(message: JsonObject, *, modern: bool) -> Response:
+    """The answer of a server that nothing is wrong with."""
+    method, params, id = message.get("method"), message.get("params"), message.get("id")
+    if id is None:
+        return Response(status=202)
+    result = _result(str(method), params if isinstance(params, dict) else {})
+    if result is None:
+        error: JsonObject = {"code": -32601, "message": "there is no such method"}
+        return json_response({"jsonrpc": "2.0", "id": id, "error": error}, 404 if modern else 200)
+    more: JsonObject = {"resultType": "complete", "_meta": _META} if modern else {}
+    return json_response({"jsonrpc": "2.0", "id": id, "result": {**result, **more}})
+
+
+@attrs.define(kw_only=True)
+class ProtectedResource:
+    """The MCP server."""
+
+    quirks: Quirks
+    """How it behaves."""
+    places: Places
+    """Where it is."""
+    ledger: Ledger
+    """Where violations are noted."""
+    demands: Demands
+    """What scopes are wanted."""
+    servers: Sequence[AuthorizationServer]
+    """All authorization servers that there are; its own is the first that is not retired."""
+    accepted: int = 0
+    """How many requests had a good token."""
+    _refusals: int = attrs.field(default=0, init=False)
+    _proofs: ProofChecks = attrs.field(init=False)
+    _nonces: Nonces = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._proofs = ProofChecks(self.ledger)
+        self._nonces = Nonces(
+            ledger=self.ledger,
+            requirement="dpop.client-rs-nonce",
+            wanted=Part.MCP in self.quirks.nonce_at,
+            how=self.quirks.nonces,
+        )
+
+    @property
+    def own(self) -> AuthorizationServer:
+        """Its authorization server."""
+        return next(server for server in self.servers if not server.retired)
+
+    def part(self, request: Request) -> Part | None:
+        """What a request is for; `None` for nothing that there is."""
+        if request.url in (*self.places.prm_candidates, self.places.prm):
+            return Part.RESOURCE_METADATA
+        return Part.MCP if request.place == self.places.resource.partition("?")[0] else None
+
+    def answer(self, request: Request, part: Part, now: float) -> Response:
+        """Answers a request."""
+        if part is Part.RESOURCE_METADATA:
+            return self._metadata(request)
+        names = [name for name, _ in request.query]
+        self.ledger.expect("access_token" not in names, "auth.token-not-in-query", "a token is in the URL")
+        message = json_object(request.body)
+        if request.method == "POST" and message is None:
+            return Response(status=400)
+        method = str(message.get("method")) if message is not None else request.method
+        refusal = self._refusal(request, method, now)
+        if refusal is not None:
+            return refusal
+        if message is None:
+            return Response(status=405, headers=(("Allow", "POST"),))
+        answer = _speak(message, modern=request.header("mcp-protocol-version") == _MODERN)
+        return attrs.evolve(answer, headers=(*answer.headers, *self._nonces.headers()))
+
+    def _metadata(self, request: Request) -> Response:
+        bare = request.header("authorization") is None
+        self.ledger.expect(bare, "auth.client-only-own-as-tokens", "a token goes to metadata")
+        if self.quirks.resource_metadata_at == "nowhere" or request.url != self.places.prm:
+            return Response(status=404)
+        document = resource_metadata(self.quirks, self.places)
+        if self.own.places.issuer != self.places.issuer:
+            document["authorization_servers"] = [self.own.places.issuer]
+        self.demands.supported = listed(document, "scopes_supported")
+        return json_response(document)
+
+    def _refusal(self, request: Request, method: str, now: float) -> Response | None:
+        given = request.header("authorization")
+        if given is None:
+            usable = any(token.expires_at > now for token in self.own.tokens.issued.values())
+            if self.accepted and usable:
+                self.ledger.note("auth.bearer-every-request", f"{method} comes without the token that there is")
+            if self.quirks.guarded and method not in self.quirks.guarded:
+                return None
+            return self._challenge(401, self.quirks.challenge, self.quirks.scopes)
+        scheme, _, text = given.partition(" ")
+        token = self._token(text)
+        if token is None or token.expires_at <= now:
+            return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
+        right = scheme.lower() == token.kind.lower()
+        requirement = "auth.bearer-header" if token.kind == "Bearer" else "dpop.client-scheme"
+        if not right:
+            self.ledger.expect(not token.said, requirement, f"a token of type {token.kind} comes by {scheme[:20]!a}")
+            return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
+        if token.thumbprint is not None and (refusal := self._unproved(request, token, now)) is not None:
+            return refusal
+        return self._lacking(token, method)
+
+    def _token(self, text: str) -> Token | None:
+        """The token, if it is of an authorization server that this server names."""
+        named = listed(resource_metadata(self.quirks, self.places), "authorization_servers")
+        for server in self.servers:
+            found = server.tokens.issued.get(text)
+            if found is not None:
+                own = server is self.own or (server.places.issuer in named and not server.retired)
+                foreign = "a token of another authorization server comes"
+                self.ledger.expect(own or server.retired, "auth.client-only-own-as-tokens", foreign)
+                return found if own else None
+        return None
+
+    def _unproved(self, request: Request, token: Token, now: float) -> Response | None:
+        proof = self._proofs.check(request, now, access_token=token.text)
+        self.ledger.expect(
+            proof is None or proof.thumbprint == token.thumbprint, "dpop.client-fresh-proof", "a proof has another key"
+        )
+        if proof is None or proof.thumbprint != token.thumbprint:
+            if request.header("dpop") is None:
+                self.ledger.note("dpop.client-fresh-proof", "a request with a bound token has no proof")
+            return self._dpop_error("invalid_dpop_proof")
+        return None if self._nonces.accept(proof) else self._dpop_error("use_dpop_nonce")
+
+    def _dpop_error(self, error: str) -> Response:
+        challenge = ("WWW-Authenticate", f'DPoP error="{error}", algs="ES256"')
+        return Response(status=401, headers=(challenge, *self._nonces.headers()))
+
+    def _lacking(self, token: Token, method: str) -> Response | None:
+        more = self.quirks.scopes_of.get(method, ())
+        needed = (*self.quirks.scopes, *more)
+        if more and self.quirks.insatiable:
+            self._refusals += 1
+            needed = (*needed, f"more:{self._refusals}")
+        if set(needed) <= token.scopes:
+            self.accepted += 1
+            return None
+        answer = self._challenge(403, self.quirks.challenge_scope, needed)
+        said = any("insufficient_scope" in line for line in self.quirks.challenge_scope)
+        self.demands.insufficient = said and self._refusals <= _PATIENCE
+        return answer
+
+    def _challenge(self, status: int, lines: Sequence[str], scopes: Sequence[str]) -> Response:
+        named = " ".join(scopes)
+        self.demands.insufficient = False
+        headers: Pairs = ()
+        for line in lines:
+            filled = line if named else line.replace(', scope="{scope}"', "")
+            if self.quirks.dpop == "required":
+                filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
+            headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
+        told = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
+        # Who asked the person twice in vain may give up, and begin anew without the scopes that were wanted.
+        self.demands.challenged = tuple(" ".join(told).split()) if self._refusals <= _PATIENCE else ()
+        return Response(status=status, headers=(*headers, *self._nonces.headers()))

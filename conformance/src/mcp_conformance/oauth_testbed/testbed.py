@@ -1,0 +1,306 @@
+"""Everybody whom a client can meet, as one object that answers requests and judges them.
+
+There is the MCP server, its authorization server, another one, an identity provider, and a stranger whom nobody should
+come to. A request that leads to none of them leads astray, and is noted.
+
+The world does nothing by itself: it has no sockets and no clock. `mcp_conformance.oauth_testbed.loopback` puts it on the network.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin
+
+import attrs
+
+from mcp_conformance.oauth_testbed.authorization_server import AuthorizationServer, Demands
+from mcp_conformance.oauth_testbed.discovery_order import DiscoveryOrder
+from mcp_conformance.oauth_testbed.http_messages import Request, Response, origin_of, single
+from mcp_conformance.oauth_testbed.identity_provider import IdentityProvider
+from mcp_conformance.oauth_testbed.metadata_documents import Places, is_published, usable_resources
+from mcp_conformance.oauth_testbed.protected_resource import ProtectedResource
+from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply
+from mcp_conformance.oauth_testbed.registered_clients import Client, Clients
+from mcp_conformance.oauth_testbed.violations import Ledger, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["World"]
+
+_NAMED_URL: Final = re.compile(r'resource_metadata="?([^",\s]+)')
+_PRIVATE: Final = re.compile(
+    r"https?://(?:127\.|10\.|169\.254\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0|\[|localhost)"
+)
+
+
+class World:
+    """The other side of a client, whole.
+
+    Args:
+        quirks: How it behaves.
+        resource: The URL of the MCP server.
+        server: The origin of its authorization server.
+        other: The origin of another one.
+        evil: The origin of a stranger.
+        idp: The origin of the identity provider.
+        clients: Clients that are registered at the authorization server beforehand, in the words of RFC 7591.
+        documents: Metadata documents of clients, by their URLs.
+        told: Issuers that the client has from its user, and need not find.
+    """
+
+    def __init__(
+        self,
+        quirks: Quirks | None = None,
+        *,
+        resource: str = "https://mcp.example/mcp",
+        server: str = "https://as.example",
+        other: str = "https://other.example",
+        evil: str = "https://evil.example",
+        idp: str = "https://idp.example",
+        clients: Sequence[JsonObject] = (),
+        documents: Mapping[str, JsonObject] | None = None,
+        told: Sequence[str] = (),
+    ) -> None:
+        self.quirks: Final = Quirks() if quirks is None else quirks
+        """How it behaves."""
+        self.places: Final = Places.of(self.quirks, resource=resource, server=server, other=other, evil=evil)
+        """Where everything is."""
+        self.requests: Final[list[Request]] = []
+        """All requests, in their order."""
+        self.answers: Final[list[Response | None]] = []
+        """What each of them was answered; `None` where nobody is."""
+        self.ledger: Final = Ledger()
+        """What was noted."""
+        self.demands: Final = Demands()
+        """What scopes were wanted, and asked for."""
+        assertions: dict[str, str] = {}
+        self._documents: Final[Mapping[str, JsonObject]] = documents or {}
+        self.server: Final = self._server(self.quirks, self.places, assertions, told)
+        """The authorization server of the MCP server."""
+        self.other: Final = self._server(
+            Quirks(
+                resource_metadata={**self.quirks.resource_metadata, "authorization_servers": [other]},
+                scopes=self.quirks.scopes,
+            ),
+            attrs.evolve(self.places, server=other, issuer=other),
+            {},
+        )
+        """Another one, without quirks."""
+        self.resource: Final = ProtectedResource(
+            quirks=self.quirks,
+            places=self.places,
+            ledger=self.ledger,
+            demands=self.demands,
+            servers=(self.server, self.other),
+        )
+        """The MCP server."""
+        self.workload: Final = self.ledger.new("workload", self.places.server)
+        """A JWT that a platform gave to a workload, and that the authorization server trusts."""
+        assertions[self.workload] = "wif.client-assertion"
+        self.id_token: Final = self.ledger.new("id-token", idp)
+        """An ID token of an employee."""
+        self.idp: Final = self._identity_provider(idp, assertions)
+        """The identity provider."""
+        self._idp_origin: Final = idp
+        self.watch: Callable[[Request, Response | None], None] | None = None
+        """Is given each request with its answer, before it is sent; it may change what is there from now on."""
+        self._order: Final = DiscoveryOrder(places=self.places, ledger=self.ledger)
+        self._replied: Final[dict[Part, int]] = {}
+        self._forbidden: Final[set[str]] = set()
+        for document in clients:
+            self.register(document)
+
+    def _server(
+        self, quirks: Quirks, places: Places, assertions: dict[str, str], told: Sequence[str] = ()
+    ) -> AuthorizationServer:
+        return AuthorizationServer(
+            quirks=quirks,
+            places=places,
+            ledger=self.ledger,
+            demands=self.demands,
+            documents=self._documents,
+            assertions=assertions,
+            told=told,
+            known_elsewhere=self._is_client,
+        )
+
+    def _is_client(self, client_id: str) -> bool:
+        """Whether an authorization server knows a client."""
+        return any(client_id in each.clients.registered for each in (self.server, self.other))
+
+    def _identity_provider(self, origin: str, assertions: dict[str, str]) -> IdentityProvider:
+        clients = Clients(issuer=origin, ledger=self.ledger, documents=self._documents, takes_documents=False)
+        return IdentityProvider(
+            audience=self.places.issuer,
+            resources=usable_resources(self.quirks, self.places),
+            server=self.places.server,
+            ledger=self.ledger,
+            clients=clients,
+            assertions=assertions,
+            id_token=self.id_token,
+        )
+
+    @property
+    def violations(self) -> Sequence[Violation]:
+        """What the client did wrong so far."""
+        return self.ledger.violations
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What must not be seen anywhere else: codes, tokens, client secrets, verifiers, assertions."""
+        return tuple(self.ledger.secrets)
+
+    def register(self, document: JsonObject, *, at_idp: bool = False) -> Client:
+        """Registers a client by hand, at the authorization server or at the identity provider."""
+        client = Client.of(document, default="none")
+        clients = self.idp.clients if at_idp else self.server.clients
+        clients.registered[client.client_id] = client
+        if client.secret is not None:
+            self.ledger.secrets[client.secret] = self._idp_origin if at_idp else self.places.server
+        return client
+
+    def migrate(self) -> None:
+        """The MCP server goes over to the other authorization server.
+
+        Raises:
+            ValueError: It has no metadata in which it could say so.
+        """
+        if not is_published(self.quirks):
+            raise ValueError("without metadata of the resource nobody can be told of another authorization server")
+        self.server.retired = True
+        # What was asked for before was asked of somebody else.
+        self.demands.asked.clear()
+
+    def restart(self) -> None:
+        """The authorization server forgets all clients and tokens, as one without a store does."""
+        self.server.clients.forget()
+        self.server.tokens.revoke()
+
+    def answer(self, request: Request, now: float) -> Response | None:
+        """Answers a request, and judges it.
+
+        Args:
+            request: The request.
+            now: Seconds since the epoch.
+
+        Returns:
+            `None` where nobody is who could answer.
+        """
+        self.ledger.begin(request)
+        self.requests.append(request)
+        self._check_secrets(request)
+        forbidden = request.url in self._forbidden
+        self.ledger.expect(
+            not forbidden, "security.redirect-targets-validated", f"a redirect is followed to {request.origin}"
+        )
+        self._order.see(request)
+        answer = self._answer(request, now)
+        if answer is not None:
+            self._look_at(request, answer)
+        self.answers.append(answer)
+        if self.watch is not None:
+            self.watch(request, answer)
+        return answer
+
+    def browse(self, url: str, now: float) -> list[str]:
+        """What a browser does in which the person consents.
+
+        Args:
+            url: Where it is sent.
+            now: Seconds since the epoch.
+
+        Returns:
+            The URLs to which it comes back, those that others have a hand in before the right one; perhaps none.
+        """
+        if not url.startswith(("https://", "http://")):
+            self.ledger.note("security.authorization-url-schemes", f"a browser is sent to {url[:40]!a}")
+            return []
+        answer = self.answer(Request(method="GET", url=url), now)
+        found = [*self.server.strays, *self.other.strays]
+        self.server.strays.clear()
+        self.other.strays.clear()
+        location = None if answer is None or answer.status not in (302, 303) else answer.header("location")
+        return found if location is None else [*found, location]
+
+    def _answer(self, request: Request, now: float) -> Response | None:
+        for side in (self.resource, self.server, self.other):
+            at = side.places.origin if side is self.resource else side.places.server
+            part = side.part(request) if request.origin == at else None
+            if part is None:
+                continue
+            if isinstance(side, AuthorizationServer) and part is Part.SERVER_METADATA:
+                side.looked_up = True
+            reply = self._reply(part) if side is not self.other else None
+            if reply is not None and reply.status is not None:
+                headers = tuple((name, self.places.fill(value)) for name, value in reply.headers)
+                return Response(status=reply.status, headers=headers, body=reply.body, delay=reply.delay)
+            answer = self._appended(side.answer(request, part, now), part, quirky=side is not self.other)
+            return answer if reply is None else attrs.evolve(answer, delay=reply.delay)
+        if request.origin == self._idp_origin:
+            return self.idp.answer(request, now)
+        if request.origin in (self.places.origin, self.places.server, self.places.other):
+            return Response(status=404)
+        return self._astray(request)
+
+    def _astray(self, request: Request) -> Response | None:
+        if request.origin == self.places.evil:
+            harmless = request.method == "GET" and "code_challenge" not in request.url
+            self.ledger.expect(harmless, "security.sanitize-urls", "a stranger is asked for more than a document")
+            return Response(status=404)
+        private = _PRIVATE.match(request.url) is not None
+        requirement = "security.block-private-ranges" if private else "security.sanitize-urls"
+        self.ledger.note(requirement, f"a request leads astray: {request.url[:200]!a}")
+        return None
+
+    def _reply(self, part: Part) -> Reply | None:
+        reply = self.quirks.replies.get(part)
+        count = self._replied[part] = self._replied.get(part, 0) + 1
+        return reply if reply is not None and (reply.times is None or count <= reply.times) else None
+
+    def _appended(self, answer: Response, part: Part, *, quirky: bool) -> Response:
+        text = self.quirks.appended.get(part)
+        if text is None or not quirky or not answer.body.endswith(b"}"):
+            return answer
+        return attrs.evolve(answer, body=answer.body[:-1] + b", " + self.places.fill(text).encode() + b"}")
+
+    def _look_at(self, request: Request, answer: Response) -> None:
+        """Remembers what the client was told, to judge by it what it does next."""
+        location = answer.header("location")
+        if location is not None and answer.status in (301, 302, 303, 307, 308) and "/authorize" not in request.path:
+            target = urljoin(request.url, location)
+            posted = request.method != "GET"
+            if posted or origin_of(target) != request.origin:
+                self._forbidden.add(target)
+        if answer.status == 401 and self.resource.part(request) is Part.MCP:
+            lines = [value for name, value in answer.headers if name.lower() == "www-authenticate"]
+            named = [found[1] for found in map(_NAMED_URL.search, lines) if found]
+            self._order.told = named[0] if named else None
+
+    def _check_secrets(self, request: Request) -> None:
+        client_id = single(request.form).get("client_id") or single(request.query).get("client_id") or ""
+        for server, away in ((self.server, self.other), (self.other, self.server)):
+            if request.origin == away.places.server and server.places.server != away.places.server:
+                foreign = client_id in server.clients.registered
+                self.ledger.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is shown")
+        shown = " ".join([request.url, *(value for _, value in request.headers), request.body.decode("latin-1")])
+        shown += _unbasic(request.header("authorization") or "")
+        for secret, origin in self.ledger.secrets.items():
+            if secret in shown and request.origin != origin:
+                sentence = f"{secret.partition('-')[0]} of {origin} goes to {request.origin}"
+                self.ledger.note("auth.no-cross-as-credentials", sentence)
+
+
+def _unbasic(header: str) -> str:
+    """The credentials in an Authorization header of Basic, readable."""
+    scheme, _, credentials = header.partition(" ")
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(credentials).decode("latin-1")
+    except ValueError:
+        return ""

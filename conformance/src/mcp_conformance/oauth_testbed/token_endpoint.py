@@ -1,0 +1,293 @@
+"""The token endpoint: codes, refresh tokens, client credentials and assertions for tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+import attrs
+
+from mcp_conformance.oauth_testbed.client_jwts import s256
+from mcp_conformance.oauth_testbed.http_messages import Response, json_response, single
+from mcp_conformance.oauth_testbed.metadata_documents import changed, is_among, is_published
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from mcp_conformance.oauth_testbed.client_jwts import Nonces, ProofChecks
+    from mcp_conformance.oauth_testbed.http_messages import Pairs, Request
+    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.quirks import Quirks
+    from mcp_conformance.oauth_testbed.registered_clients import Client, Clients
+    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["Code", "Token", "TokenEndpoint"]
+
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+
+
+@attrs.define(kw_only=True)
+class Code:
+    """What a code was given for."""
+
+    client_id: str
+    """To whom."""
+    redirect_uri: str
+    """Where it was brought."""
+    challenge: str
+    """What its verifier has to hash to."""
+    resource: str
+    """What the token will be for."""
+    scopes: tuple[str, ...]
+    """What it will be good for."""
+    poison: str | None = None
+    """The requirement that is broken by whoever redeems it."""
+    used: bool = False
+    """Whether it was redeemed."""
+
+
+@attrs.define(kw_only=True)
+class Token:
+    """An access token."""
+
+    text: str = attrs.field(repr=False)
+    """The token."""
+    kind: str
+    """`Bearer` or `DPoP`."""
+    client_id: str | None
+    """Who got it."""
+    resource: str
+    """What it is for."""
+    scopes: frozenset[str]
+    """What it is good for."""
+    expires_at: float
+    """When it ends."""
+    thumbprint: str | None
+    """Of the key that it is bound to."""
+    family: int
+    """All that came of one authorization has one."""
+    said: bool = True
+    """Whether the client was told its type."""
+
+
+@attrs.define
+class _Refresh:
+    token: Token
+    used: bool = False
+
+
+@attrs.define
+class _Refused(Exception):
+    """The answer is an error."""
+
+    error: str
+    status: int = 400
+    headers: Pairs = ()
+
+
+@attrs.define(kw_only=True)
+class TokenEndpoint:
+    """The token endpoint of one authorization server."""
+
+    quirks: Quirks
+    """How it behaves."""
+    places: Places
+    """Where it is."""
+    ledger: Ledger
+    """Where violations are noted."""
+    clients: Clients
+    """Whom it knows."""
+    proofs: ProofChecks
+    """Verifies proofs."""
+    nonces: Nonces
+    """Those that proofs need."""
+    resources: AbstractSet[str]
+    """What tokens may be for."""
+    assertions: Mapping[str, str]
+    """JWTs that are trusted, with the requirement by which they are known."""
+    codes: dict[str, Code] = attrs.field(factory=dict, repr=False)
+    """Codes that were given."""
+    issued: dict[str, Token] = attrs.field(factory=dict, repr=False)
+    """Access tokens that were given and are good, but for their time."""
+    _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
+    _families: int = attrs.field(default=0, init=False)
+    _forgotten: int = attrs.field(default=0, init=False)
+
+    def answer(self, request: Request, now: float) -> Response:
+        """Answers a request for a token."""
+        expect, form = self.ledger.expect, request.form
+        names = [name for name, _ in form]
+        expect(request.method == "POST", "auth.oauth21-security", "a token request is no POST")
+        expect(
+            request.media_type == "application/x-www-form-urlencoded",
+            "auth.oauth21-security",
+            "a token request is no form",
+        )
+        expect(len(names) == len(set(names)), "auth.oauth21-security", "a token request has a field twice")
+        expect(not request.query, "auth.oauth21-security", "a token request has fields in its URL")
+        for name in ("code_verifier", "client_assertion"):
+            if value := single(form).get(name):
+                self.ledger.secrets.setdefault(value, self.places.server)
+        try:
+            return self._granted(request, single(form), now)
+        except _Refused as refused:
+            headers = (*self.nonces.headers(), *refused.headers)
+            return json_response({"error": refused.error}, refused.status, headers)
+
+    def _granted(self, request: Request, form: dict[str, str], now: float) -> Response:
+        kind = form.get("grant_type")
+        client, proved = self.clients.authenticate(request, now=now, needed=kind != _JWT_BEARER)
+        if client is not None and self._forgotten < self.quirks.forgets:
+            self._forgotten += 1
+            self.clients.forget(client.client_id)
+            proved = False
+        if not proved:
+            raise _Refused("invalid_client", 401)
+        thumbprint = self._bound(request, now)
+        resource = form.get("resource", "")
+        self.ledger.expect("resource" in form, "auth.resource-in-token", "a token request has no resource")
+        known = is_among(resource, self.resources) or "resource" not in form
+        self.ledger.expect(known, "auth.resource-identifies-server", f"a token for {resource!a} is asked for")
+        asked = frozenset(form.get("scope", "").split())
+        match kind:
+            case "authorization_code":
+                token = self._by_code(form, client)
+            case "refresh_token":
+                token = self._by_refresh(form, client, asked)
+            case "client_credentials" if client is not None and client.method != "none":
+                token = self._fresh(client, resource, asked)
+            case "urn:ietf:params:oauth:grant-type:jwt-bearer":
+                token = self._by_assertion(form, client, resource, asked)
+            case _:
+                raise _Refused("unsupported_grant_type")
+        token.thumbprint, token.kind = thumbprint, "Bearer" if thumbprint is None else "DPoP"
+        return self._answer(token, now, refreshable=kind in ("authorization_code", "refresh_token"))
+
+    def _bound(self, request: Request, now: float) -> str | None:
+        """The thumbprint of the key that the token will be bound to."""
+        if self.quirks.dpop == "off":
+            return None
+        proof = self.proofs.check(request, now)
+        if proof is None:
+            if request.header("dpop") is None and self.quirks.dpop == "accepted":
+                return None
+            # Who has no metadata cannot know that it is wanted.
+            known = bool(self.quirks.server_metadata_at) and is_published(self.quirks)
+            if request.header("dpop") is None and known:
+                self.ledger.note("dpop.client-token-request-proof", "a token request has no proof")
+            raise _Refused("invalid_dpop_proof")
+        if not self.nonces.accept(proof):
+            raise _Refused("use_dpop_nonce")
+        return proof.thumbprint
+
+    def _by_code(self, form: dict[str, str], client: Client | None) -> Token:
+        expect = self.ledger.expect
+        code = self.codes.get(form.get("code", ""))
+        if code is None or client is None:
+            raise _Refused("invalid_grant")
+        if code.poison is not None:
+            self.ledger.note(code.poison, "a code that came in an answer that had to be dropped is redeemed")
+            raise _Refused("invalid_grant")
+        verifier = form.get("code_verifier", "")
+        verified = _VERIFIER.fullmatch(verifier) is not None and s256(verifier) == code.challenge
+        good = [
+            expect(not code.used, "auth.oauth21-security", "a code is redeemed twice"),
+            expect(code.client_id == client.client_id, "auth.oauth21-security", "a code is redeemed by another client"),
+            expect(
+                form.get("redirect_uri") == code.redirect_uri,
+                "auth.oauth21-security",
+                "the redirect URI is another one",
+            ),
+            expect(verified, "auth.pkce", "the verifier is not the one of the challenge"),
+            expect(
+                not code.resource or form.get("resource", code.resource) == code.resource,
+                "auth.resource-identifies-server",
+                "the resource of the token request is not that of the authorization request",
+            ),
+        ]
+        code.used = True
+        if not all(good):
+            raise _Refused("invalid_grant")
+        return self._fresh(client, code.resource, frozenset(code.scopes))
+
+    def _by_refresh(self, form: dict[str, str], client: Client | None, asked: frozenset[str]) -> Token:
+        kept = self._refreshes.get(form.get("refresh_token", ""))
+        if kept is None or client is None or kept.token.client_id != client.client_id:
+            raise _Refused("invalid_grant")
+        if kept.used and self.quirks.refresh == "rotates":
+            self.ledger.note("auth.oauth21-security", "a refresh token is used twice, though there was another one")
+            self.revoke(kept.token.family)
+            raise _Refused("invalid_grant")
+        wider = asked - kept.token.scopes
+        self.ledger.expect(
+            not wider, "auth.step-up-union", f"a refresh asks for more scopes: {' '.join(sorted(wider))}"
+        )
+        kept.used = True
+        scopes = kept.token.scopes & asked if asked else kept.token.scopes
+        token = self._fresh(client, kept.token.resource, scopes)
+        token.family = kept.token.family
+        return token
+
+    def _by_assertion(self, form: dict[str, str], client: Client | None, resource: str, asked: frozenset[str]) -> Token:
+        if form.get("assertion") not in self.assertions:
+            raise _Refused("invalid_grant")
+        return self._fresh(client, resource, asked)
+
+    def _fresh(self, client: Client | None, resource: str, scopes: frozenset[str]) -> Token:
+        self._families += 1
+        return Token(
+            text=self.ledger.new("access", self.places.origin),
+            kind="Bearer",
+            client_id=None if client is None else client.client_id,
+            resource=resource,
+            scopes=scopes,
+            expires_at=0.0,
+            thumbprint=None,
+            family=self._families,
+        )
+
+    def _answer(self, token: Token, now: float, *, refreshable: bool) -> Response:
+        token.expires_at = now + self.quirks.lifetime
+        document: JsonObject = {"access_token": token.text, "token_type": token.kind}
+        if self.quirks.lifetime != float("inf"):
+            document["expires_in"] = int(self.quirks.lifetime)
+        if token.scopes:
+            document["scope"] = " ".join(sorted(token.scopes))
+        if refreshable and self.quirks.refresh != "never":
+            refresh = self.ledger.new("refresh", self.places.server)
+            self._refreshes[refresh] = _Refresh(token)
+            document["refresh_token"] = refresh
+        document = changed(document, self.quirks.token, self.places)
+        token.scopes = _scopes(document.get("scope"), token.scopes)
+        told = document.get("token_type")
+        token.said = isinstance(told, str) and told.lower() == token.kind.lower()
+        self.issued[token.text] = token
+        headers = self.nonces.headers()
+        if not self.quirks.token_as_form:
+            return json_response(document, headers=headers)
+        typed = (("Content-Type", "application/x-www-form-urlencoded"), *headers)
+        return Response(status=200, headers=typed, body=urlencode({n: str(v) for n, v in document.items()}).encode())
+
+    def revoke(self, family: int | None = None) -> None:
+        """Voids all that came of one authorization; of all of them, for `None`."""
+        self.issued = {text: each for text, each in self.issued.items() if family not in (None, each.family)}
+        self._refreshes = {
+            text: each for text, each in self._refreshes.items() if family not in (None, each.token.family)
+        }
+
+    def expire(self) -> None:
+        """Ends all access tokens, as if their time were over. Refresh tokens stay."""
+        self.issued.clear()
+
+
+def _scopes(value: JsonValue, asked: frozenset[str]) -> frozenset[str]:
+    """What is granted, by what the answer says."""
+    if isinstance(value, str):
+        return frozenset(value.split())
+    if isinstance(value, list):
+        return frozenset(each for each in value if isinstance(each, str))
+    return asked

@@ -1,0 +1,1 @@
+"""What MCP messages have to look like: schemas, header parameters and responses."""

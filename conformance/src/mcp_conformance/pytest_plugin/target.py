@@ -1,0 +1,236 @@
+"""What the plugin of pytest puts to the test. It knows nothing of pytest."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.cli.options import NotUnderstood, known_baseline, require_words
+from mcp_conformance.drivers.server.targets import CommandTarget, UrlTarget
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.check import Role, Transport
+from mcp_conformance.model.fixtures_manifest import Manifest, read_manifest
+from mcp_conformance.reports.findings import findings
+from mcp_conformance.reports.text import finding_lines
+from mcp_conformance.runners.client import ClientCommand, lanes_of, run_client
+from mcp_conformance.runners.server import run_server
+from mcp_conformance.scoring.score import RED, Rules, Standing, score
+from mcp_conformance.suite.checks import CHECKS
+from mcp_core.errors import McpError
+from mcp_core.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+
+    from mcp_conformance.drivers.server.targets import ServerTarget
+    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.verdict import Run
+    from mcp_conformance.scoring.score import Scored
+    from mcp_core.revisions import Revision
+
+    Start = Callable[[Sequence[Revision], Collection[str]], Awaitable[Run]]
+
+__all__ = ["Case", "Ending", "Target", "targets"]
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """One check in one revision over one transport."""
+
+    check: Facts
+    """The check."""
+    revision: Revision
+    """What is spoken."""
+    transport: Transport
+    """Over what."""
+
+    @property
+    def name(self) -> str:
+        """The name of its test."""
+        return f"{self.revision.name}::{self.transport.value}::{self.check.id}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """By what it can be chosen."""
+        return {
+            "role": self.check.role.value,
+            "revision": self.revision.name,
+            "transport": self.transport.value,
+            "area": self.check.area,
+            "level": self.check.level(self.revision.name).value.lower(),
+        }
+
+
+@attrs.frozen(kw_only=True)
+class Ending:
+    """What came of a case."""
+
+    text: str = ""
+    """What there is to say; empty where all is well."""
+    skipped: bool = False
+    """Whether it does not apply."""
+    known: bool = False
+    """Whether the baseline bears with it."""
+
+
+class Target:
+    """A server or client under test.
+
+    Args:
+        name: Of the group of its tests.
+        role: Which side it is.
+        lanes: In which revisions over which transports it is tried.
+        rules: By what it is scored.
+        invocation: The command line that does the same.
+        start: Runs checks, by their ids, in revisions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        role: Role,
+        lanes: Sequence[tuple[Revision, Transport]],
+        rules: Rules,
+        invocation: Sequence[str],
+        start: Start,
+    ) -> None:
+        self.name: Final = name
+        self._role: Final = role
+        self._lanes: Final = tuple(lanes)
+        self._rules: Final = rules
+        self._invocation: Final = shlex.join(["mcp-conformance", role.value, *invocation])
+        self._start: Final = start
+        self._scored: Scored | None = None
+        self._trouble = ""
+
+    @property
+    def cases(self) -> Iterator[Case]:
+        """All that can be put to the test."""
+        for revision, transport in self._lanes:
+            for check in CHECKS[self._role]:
+                if revision.name in check.revisions and transport in check.transports:
+                    yield Case(check=check, revision=revision, transport=transport)
+
+    @property
+    def ran(self) -> bool:
+        """Whether it was put to the test."""
+        return self._scored is not None or self._trouble != ""
+
+    def run(self, cases: Sequence[Case]) -> None:
+        """Puts it to the test, by some cases at least."""
+        revisions = list(dict.fromkeys(case.revision for case in cases))
+        try:
+            run = trio.run(self._start, revisions, frozenset(case.check.id for case in cases))
+        except OSError as error:
+            self._trouble = f"it cannot be started: {error}"
+        else:
+            self._scored = score(attrs.evolve(run, invocation=self._invocation), self._rules)
+
+    def ending(self, case: Case) -> Ending:
+        """What came of a case, after the run."""
+        if self._scored is None:
+            return Ending(text=self._trouble)
+        scored = self._scored
+        place = (case.revision.name, case.transport.value)
+        lane = next(lane for lane in scored.run.lanes if (lane.revision, lane.transport) == place)
+        if lane.refusal is not None:
+            # One revision that is not spoken is nothing. None at all must not look green.
+            return Ending(text=f"not spoken: {lane.refusal}", skipped=bool(scored.run.verdicts))
+        verdict = next(each for each in scored.run.of(lane) if each.check == case.check.id)
+        standing = scored.standing(verdict)
+        if standing is Standing.NOT_APPLICABLE or (standing in RED and not scored.rules.is_red(standing)):
+            return Ending(text=verdict.reason, skipped=True)
+        entry = scored.known(verdict)
+        if entry is not None:
+            return Ending(text=entry.reason, known=True)
+        if standing in RED:
+            (finding,) = findings(scored, [verdict])
+            return Ending(text="\n".join(finding_lines(finding)))
+        stale = next((each for each in scored.judgement.stale if each.covers(verdict)), None)
+        return Ending() if stale is None else Ending(text=f"the baseline has {stale}, which is not red any more")
+
+
+def targets(
+    *,
+    server: str | None,
+    url: str | None,
+    client: str | None,
+    client_stdio: str | None,
+    fixtures: str | None,
+    baseline: str | None,
+    allow_untested: bool,
+) -> Iterator[Target]:
+    """What the options ask for.
+
+    Args:
+        server: How a server is started that speaks over its pipes.
+        url: Where a server is.
+        client: How a client is started that connects to `{url}`.
+        client_stdio: How a client is started that starts `{command}`.
+        fixtures: The file of what the server has for the fixtures.
+        baseline: The file of what is known to be red.
+        allow_untested: Whether what could not be put to the test is skipped.
+
+    Raises:
+        NotUnderstood: A file cannot be read.
+    """
+    settings = Settings()
+    require_words(server, client, client_stdio)
+    try:
+        manifest = Manifest() if fixtures is None else read_manifest(Path(fixtures))
+    except (McpError, OSError) as error:
+        raise NotUnderstood(f"{fixtures}: {error}") from error
+    rules = Rules(
+        today=datetime.datetime.now(datetime.UTC).date(),
+        allow_untested=allow_untested,
+        baseline=known_baseline(None if baseline is None else Path(baseline)),
+    )
+    more = () if fixtures is None else ("--fixtures", fixtures)
+    if server is not None:
+        yield Target(
+            "mcp-server",
+            role=Role.SERVER,
+            lanes=[(revision, Transport.STDIO) for revision in REVISIONS.values()],
+            rules=rules,
+            invocation=("--command", server, *more),
+            start=_starting(CommandTarget(server, settings), settings, manifest),
+        )
+    if url is not None:
+        yield Target(
+            "mcp-server-url",
+            role=Role.SERVER,
+            lanes=[(revision, Transport.HTTP) for revision in REVISIONS.values()],
+            rules=rules,
+            invocation=("--url", url, *more),
+            start=_starting(UrlTarget(url, settings), settings, manifest),
+        )
+    if client is not None or client_stdio is not None:
+        yield _client(ClientCommand(http=client, stdio=client_stdio), rules, settings)
+
+
+def _starting(target: ServerTarget, settings: Settings, manifest: Manifest) -> Start:
+    async def start(revisions: Sequence[Revision], chosen: Collection[str]) -> Run:
+        return await run_server(target, settings, manifest, revisions=revisions, chosen=chosen)
+
+    return start
+
+
+def _client(command: ClientCommand, rules: Rules, settings: Settings) -> Target:
+    async def start(revisions: Sequence[Revision], chosen: Collection[str]) -> Run:
+        return await run_client(command, settings, revisions=revisions, chosen=chosen)
+
+    words = (("--command", command.http), ("--stdio-command", command.stdio))
+    return Target(
+        "mcp-client",
+        role=Role.CLIENT,
+        lanes=lanes_of(command, list(REVISIONS.values())),
+        rules=rules,
+        invocation=[word for option, value in words if value is not None for word in (option, value)],
+        start=start,
+    )

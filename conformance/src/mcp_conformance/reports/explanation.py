@@ -1,0 +1,76 @@
+"""Checks, told: all of them in a list, or one with what it proves and how to run it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
+from mcp_conformance.checks.auth.authorization_servers.grants import LOGIN
+from mcp_conformance.model.check import Role, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from mcp_conformance.model.check import Facts
+
+__all__ = ["explain_lines", "list_lines"]
+
+_SUBJECTS: Final[Mapping[Subject, str]] = {
+    Subject.SHARED: "on a connection that it shares with other checks",
+    Subject.RECOVERING: "on a connection that it shares with others that do odd things",
+    Subject.CONNECTION: "on a connection of its own",
+    Subject.PROCESS: "on connections, or processes, that it opens itself",
+    Subject.EVIDENCE: "by looking at what the other checks exchange",
+}
+_TARGETS: Final[Mapping[Role, str]] = {
+    Role.SERVER: 'server --command "..."',
+    Role.CLIENT: 'client --command "... {url}"',
+}
+_BY_NEED: Final[Mapping[str, str]] = {
+    LOGIN: 'authorization-server --issuer URL --browser "... {url}"',
+    NEED: "authorization-server --issuer URL",
+}
+"""What is put to the test is no server; the first that is needed tells."""
+
+
+def list_lines(checks: Iterable[Facts], revisions: Collection[str]) -> Iterator[str]:
+    """Checks, one in a line: level, id and title.
+
+    Args:
+        checks: The checks.
+        revisions: The revisions that are spoken: a check may oblige more in one than in another, and the most is told.
+    """
+    rows = [(_level(check, revisions), check) for check in checks]
+    width = max((len(check.id) for _, check in rows), default=0)
+    for level, check in rows:
+        yield f"{level:7} {check.id:{width}}  {check.title}"
+
+
+def _level(check: Facts, revisions: Collection[str]) -> str:
+    order = ("MUST", "SHOULD", "MAY")
+    levels = {check.level(revision).value for revision in check.revisions if revision in revisions}
+    return next((each for each in order if each in levels), "")
+
+
+def explain_lines(check: Facts) -> Iterator[str]:
+    """A check: what it does, what it proves, how to run it."""
+    yield f"{check.id}  ({check.role.value})"
+    yield f"  {check.title}"
+    yield ""
+    yield f"  revisions   {', '.join(sorted(check.revisions))}"
+    yield f"  transports  {', '.join(sorted(each.value for each in check.transports))}"
+    yield f"  done        {_SUBJECTS[check.subject]}"
+    if check.needs:
+        yield f"  needs       {', '.join(check.needs)}"
+    yield ""
+    yield "  proves"
+    told: dict[tuple[str, str, str, str], list[str]] = {}
+    for revision in sorted(check.revisions):
+        for row in check.requirements(revision):
+            told.setdefault((row.level.value, row.id, row.text, row.place), []).append(revision)
+    for (level, id, text, place), revisions in told.items():
+        yield f"    {level} {id}: {text}"
+        yield f"         {place}; {', '.join(revisions)}"
+    yield ""
+    words = next((words for need, words in _BY_NEED.items() if need in check.needs), _TARGETS[check.role])
+    yield f"  run it      mcp-conformance {words} --check {check.id}"

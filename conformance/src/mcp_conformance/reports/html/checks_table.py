@@ -1,0 +1,107 @@
+"""The table of a page that has every check, with a filter that needs no script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.reports.html.elements import add, prose, requirement, slug
+from mcp_conformance.reports.html.matrix import columns, head_row, opens_group
+from mcp_conformance.scoring.score import Standing
+from mcp_conformance.suite.checks import find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from xml.etree.ElementTree import Element
+
+    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.verdict import Lane, Verdict
+    from mcp_conformance.scoring.score import Scored
+
+__all__ = ["checks_section"]
+
+_FILTERS: Final = (
+    Standing.FAILED,
+    Standing.NOT_TESTABLE,
+    Standing.KNOWN,
+    Standing.NOT_APPLICABLE,
+    Standing.UNSCORED,
+    Standing.PASSED,
+)
+
+
+def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) -> None:
+    """Adds the table.
+
+    Args:
+        main: Where to.
+        scored: The run.
+        anchors: Where the failures are told, by the identity of their verdicts.
+    """
+    lanes = columns(scored)
+    section = add(main, "section", id="checks")
+    rows: dict[str, dict[tuple[str, str], Verdict]] = {}
+    for verdict in scored.run.verdicts:
+        rows.setdefault(verdict.check, {})[verdict.revision, verdict.transport] = verdict
+    add(section, "h2", f"Checks: {len(rows)}")
+    _filters(section, scored)
+    table = add(add(section, "div", cls="wide", tabindex="0"), "table")
+    add(table, "caption", "What each check came to", cls="said")
+    head_row(add(table, "thead"), "check", lanes)
+    area, body = "", table
+    for id in sorted(rows):
+        check = find(id, scored.run.role)
+        if check.area != area:
+            area, body = check.area, add(table, "tbody")
+            heading = add(body, "tr", cls="area", id=f"area-{slug(area)}")
+            add(heading, "th", area, scope="rowgroup", colspan=str(len(lanes) + 1))
+        _row(body, scored, check, rows[id], lanes=lanes, anchors=anchors)
+
+
+def _filters(section: Element, scored: Scored) -> None:
+    counts = scored.counts()
+    fields = add(section, "fieldset")
+    add(fields, "legend", "Show")
+    for name, shown in (("all", "all"), *((slug(each.value), each.value) for each in _FILTERS if counts[each])):
+        label = add(fields, "label")
+        button = add(label, "input", type="radio", name="only", id=f"only-{name}")
+        if name == "all":
+            button.set("checked", "checked")
+        button.tail = f" {shown}"
+
+
+def _row(
+    body: Element,
+    scored: Scored,
+    check: Facts,
+    verdicts: Mapping[tuple[str, str], Verdict],
+    *,
+    lanes: Sequence[Lane],
+    anchors: Mapping[int, str],
+) -> None:
+    has = sorted({f"has-{slug(scored.standing(verdict).value)}" for verdict in verdicts.values()})
+    row = add(body, "tr", cls=" ".join(["check", *has]))
+    _name(add(row, "th", scope="row"), check, [revision for revision, _ in verdicts])
+    for number, lane in enumerate(lanes):
+        verdict = verdicts.get((lane.revision, lane.transport))
+        way = "way" if opens_group(lanes, number) else ""
+        if verdict is None:
+            add(row, "td", cls=way)
+            continue
+        standing = scored.standing(verdict).value
+        cell = add(row, "td", cls=f"{slug(standing)} {way}".strip(), title=verdict.reason or standing)
+        anchor = anchors.get(id(verdict))
+        add(cell if anchor is None else add(cell, "a", href=f"#{anchor}"), "span", standing, cls="said")
+
+
+def _name(cell: Element, check: Facts, revisions: Sequence[str]) -> None:
+    """The first cell of a row: what the check is, and, unfolded, what it proves."""
+    details = add(cell, "details")
+    summary = add(details, "summary")
+    add(summary, "code", check.id).tail = " "
+    prose(add(summary, "span", cls="title"), check.title)
+    entries = add(details, "ul", cls="requirements")
+    # A requirement may be worded alike in several revisions.
+    for text in dict.fromkeys(
+        (row.level.value, row.id, row.text, row.place) for name in revisions for row in check.requirements(name)
+    ):
+        requirement(entries, *text)

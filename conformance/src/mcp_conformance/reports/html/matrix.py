@@ -1,0 +1,97 @@
+"""The matrix of a page: areas by revision and transport."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.reports.html.elements import add, slug
+from mcp_conformance.scoring.score import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from xml.etree.ElementTree import Element
+
+    from mcp_conformance.model.verdict import Lane, Verdict
+    from mcp_conformance.scoring.score import Scored
+
+__all__ = ["columns", "head_row", "matrix_section", "opens_group"]
+
+_WORST: Final = (Standing.BROKEN, Standing.FAILED, Standing.NOT_TESTABLE, Standing.KNOWN, Standing.PASSED)
+"""What colours a cell: the first that is in it."""
+_KEYS: Final = (
+    (Standing.PASSED, "all"),
+    (Standing.NOT_TESTABLE, "some could not be tested, or are known"),
+    (Standing.FAILED, "some failed"),
+)
+"""What the colours mean."""
+
+
+def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) -> None:
+    """Adds the matrix.
+
+    Args:
+        main: Where to.
+        scored: The run.
+        anchors: Where the failures are told, by the identity of their verdicts.
+    """
+    lanes = columns(scored)
+    section = add(main, "section", id="matrix")
+    add(section, "h2", "By area, revision and transport")
+    legend = add(section, "p", "How many checks passed, of those that apply: ")
+    for standing, meaning in _KEYS:
+        add(legend, "span", meaning, cls=f"key {slug(standing.value)}")
+    table = add(add(section, "div", cls="wide", tabindex="0"), "table")
+    add(table, "caption", "How many checks passed, of those that apply", cls="said")
+    head_row(add(table, "thead"), "area", lanes)
+    areas = dict.fromkeys(verdict.check.partition(".")[0] for verdict in scored.run.verdicts)
+    body = add(table, "tbody")
+    for area in sorted(areas):
+        row = add(body, "tr")
+        add(add(row, "th", scope="row"), "a", area, href=f"#area-{slug(area)}")
+        for number, lane in enumerate(lanes):
+            mine = [verdict for verdict in scored.run.of(lane) if verdict.check.partition(".")[0] == area]
+            _cell(add(row, "td", cls="way" if opens_group(lanes, number) else ""), scored, mine, anchors)
+
+
+def _cell(cell: Element, scored: Scored, mine: Sequence[Verdict], anchors: Mapping[int, str]) -> None:
+    standings = [scored.standing(verdict) for verdict in mine]
+    worst = next((each for each in _WORST if each in standings), None)
+    if worst is None:
+        add(cell, "span", "\N{EN DASH}" if mine else "", cls="none")
+        return
+    passed = standings.count(Standing.PASSED)
+    applying = sum(each in _WORST for each in standings)
+    text = str(passed) if passed == applying else f"{passed} of {applying}"
+    anchor = next((anchors[id(verdict)] for verdict in mine if id(verdict) in anchors), None)
+    if anchor is None:
+        add(cell, "span", text, cls=slug(worst.value))
+    else:
+        add(cell, "a", text, cls=slug(worst.value), href=f"#{anchor}")
+
+
+def columns(scored: Scored) -> list[Lane]:
+    """The lanes that get a column: those that are spoken, by transport."""
+    return sorted((lane for lane in scored.run.lanes if lane.refusal is None), key=lambda lane: lane.transport)
+
+
+def head_row(head: Element, first: str, lanes: Sequence[Lane]) -> None:
+    """The two rows at the head of a table with a column for each lane: transports over revisions.
+
+    Args:
+        head: The `thead`.
+        first: What the first column is.
+        lanes: The lanes.
+    """
+    over, under = add(head, "tr"), add(head, "tr")
+    add(over, "th", first, rowspan="2", scope="col")
+    widths = Counter(lane.transport for lane in lanes)
+    for number, lane in enumerate(lanes):
+        if opens_group(lanes, number):
+            add(over, "th", lane.transport, colspan=str(widths[lane.transport]), scope="colgroup", cls="way")
+        add(under, "th", lane.revision, scope="col", cls="way" if opens_group(lanes, number) else "")
+
+
+def opens_group(lanes: Sequence[Lane], number: int) -> bool:
+    """Whether a column is the first of its transport."""
+    return number == 0 or lanes[number - 1].transport != lanes[number].transport

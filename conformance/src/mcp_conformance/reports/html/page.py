@@ -1,0 +1,160 @@
+"""A run as one HTML page, which refers to nothing outside of it and needs no script.
+
+A matrix of areas by revision and transport comes first, then each failure with all that its reader needs, then every check.
+The page is built as a tree, so that what a server says stays text, and its policy lets nothing run or load but its own style.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+import mcp_conformance
+from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.reports.findings import findings
+from mcp_conformance.reports.html.checks_table import checks_section
+from mcp_conformance.reports.html.elements import add, prose, requirement, slug
+from mcp_conformance.reports.html.matrix import matrix_section
+from mcp_conformance.scoring.score import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.reports.findings import Finding
+    from mcp_conformance.scoring.score import Scored
+
+__all__ = ["html"]
+
+_NO_TEXT: Final = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0001fffd]")
+"""What has no place in HTML, or shows nothing."""
+
+
+@cache
+def _style() -> str:
+    return resources.files(__package__ or "").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def html(scored: Scored) -> str:
+    """A run as a page."""
+    found = findings(scored, scored.those((Standing.FAILED, Standing.BROKEN)))
+    anchors = {id(verdict): f"f{n}" for n, finding in enumerate(found, 1) for verdict in finding.verdicts}
+    root = Element("html", lang="en")
+    _head(root, scored)
+    body = SubElement(root, "body")
+    add(
+        body, "a", "To the failures" if found else "To the checks", href="#failures" if found else "#checks", cls="skip"
+    )
+    _opening(body, scored)
+    main = SubElement(body, "main")
+    if scored.run.verdicts:
+        matrix_section(main, scored, anchors)
+    _failures(main, found)
+    _rest(main, scored)
+    if scored.run.verdicts:
+        checks_section(main, scored, anchors)
+    add(body, "footer", f"mcp-conformance {mcp_conformance.__version__}, {scored.rules.today.isoformat()}")
+    text = tostring(root, encoding="unicode", method="html")
+    return f"<!doctype html>\n{_NO_TEXT.sub(chr(0xFFFD), text)}\n"
+
+
+def _head(root: Element, scored: Scored) -> None:
+    head = SubElement(root, "head")
+    add(head, "meta", charset="utf-8")
+    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head.append(Element("meta", {"http-equiv": "Content-Security-Policy", "content": policy}))
+    add(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    add(head, "meta", name="referrer", content="no-referrer")
+    add(head, "title", f"MCP conformance of the {scored.run.role.value}: {scored.told}")
+    add(head, "style", _style())
+
+
+def _opening(body: Element, scored: Scored) -> None:
+    run, rules = scored.run, scored.rules
+    header = SubElement(body, "header")
+    add(header, "h1", f"MCP conformance of the {run.role.value}")
+    add(header, "strong", scored.told, cls=f"pill {'passed' if scored.status == 0 else 'failed'}")
+    add(add(header, "p", cls="target"), "code", run.target)
+    counts = scored.counts()
+    parts = [f"{count} {standing.value}" for standing, count in counts.items() if count]
+    parts.append(f"from level {rules.level.value}" if rules.level.value != "MAY" else "all levels")
+    if rules.profile is not None:
+        parts.append(f"profile {rules.profile.name}, {rules.profile.digest}")
+    add(header, "p", "; ".join(parts), cls="facts")
+    if run.invocation:
+        add(add(header, "p", cls="facts"), "code", run.invocation)
+
+
+def _failures(main: Element, found: Sequence[Finding]) -> None:
+    section = add(main, "section", id="failures")
+    if found:
+        add(section, "h2", f"Failures: {len(found)}")
+    for number, finding in enumerate(found, 1):
+        article = add(section, "article", id=f"f{number}")
+        _failure(article, finding)
+
+
+def _failure(article: Element, finding: Finding) -> None:
+    verdict = finding.first
+    add(article, "h3", verdict.check)
+    prose(add(article, "p"), finding.check.title)
+    add(article, "p", finding.places, cls="places")
+    rows = add(article, "ul", cls="requirements")
+    for row in finding.requirements:
+        requirement(rows, row.level.value, row.id, row.text, row.place)
+    told = add(article, "dl")
+    if verdict.outcome is Outcome.FAILED:
+        for name, value in (("expected", verdict.expected), ("observed", verdict.observed)):
+            add(told, "dt", name)
+            add(told, "dd", value)
+    else:
+        add(told, "dt", "the suite went wrong")
+        add(add(told, "dd"), "pre", verdict.reason)
+    add(told, "dt", "again")
+    add(add(told, "dd"), "code", finding.again)
+    where = f" in {verdict.revision} over {verdict.transport}" if len(finding.verdicts) > 1 else ""
+    _folded(article, f"Transcript{where}", "\n".join(verdict.transcript))
+    _folded(article, "Standard error, its end", verdict.log)
+
+
+def _folded(parent: Element, title: str, text: str) -> None:
+    if text:
+        details = add(parent, "details")
+        add(details, "summary", title)
+        add(details, "pre", text, tabindex="0")
+
+
+def _rest(main: Element, scored: Scored) -> None:
+    """What is neither a failure nor well."""
+    untested: dict[str, list[Verdict]] = {}
+    for verdict in scored.those((Standing.NOT_TESTABLE,)):
+        untested.setdefault(verdict.reason, []).append(verdict)
+    told = {reason: dict.fromkeys(verdict.check for verdict in group) for reason, group in untested.items()}
+    _lines(main, "Could not be tested", {reason: ", ".join(checks) for reason, checks in told.items()})
+    known: dict[str, str] = {}
+    for finding in findings(scored, scored.judgement.known):
+        entry = scored.known(finding.first)
+        known[f"{finding.first.check} ({finding.places})"] = "" if entry is None else entry.reason
+    _lines(main, "Known", known)
+    _lines(main, "Stale in the baseline", {str(entry): "is not red any more" for entry in scored.judgement.stale})
+    _lines(main, "Expired in the baseline", {str(entry): entry.reason for entry in scored.judgement.expired})
+    refused = {
+        f"{lane.revision} over {lane.transport}": lane.refusal for lane in scored.run.lanes if lane.refusal is not None
+    }
+    _lines(main, "Not spoken", refused)
+
+
+def _lines(main: Element, title: str, lines: Mapping[str, str]) -> None:
+    if not lines:
+        return
+    section = add(main, "section", id=slug(title))
+    add(section, "h2", f"{title}: {len(lines)}")
+    rows = add(section, "ul", cls="plain")
+    for first, second in lines.items():
+        add(rows, "li", f"{first}: {second}" if second else first)

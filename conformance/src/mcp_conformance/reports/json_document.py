@@ -1,0 +1,103 @@
+"""A run as one JSON document: what programs read.
+
+The document has a version, and a schema that lies beside this module, `document-1.schema.json`. Members may be added in a
+version; what is there keeps its meaning.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Final, cast
+
+import mcp_conformance
+from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.reports.findings import again
+from mcp_conformance.suite.checks import find
+
+if TYPE_CHECKING:
+    from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.scoring.baseline import Known
+    from mcp_conformance.scoring.score import Scored
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["VERSION", "document", "schema"]
+
+VERSION: Final = 1
+"""Of the document."""
+
+
+def schema() -> JsonObject:
+    """The JSON Schema of the document."""
+    text = resources.files(__package__ or "").joinpath(f"document-{VERSION}.schema.json").read_text(encoding="utf-8")
+    return cast("JsonObject", json.loads(text))
+
+
+def document(scored: Scored) -> JsonObject:
+    """A run as JSON."""
+    run, rules, judgement = scored.run, scored.rules, scored.judgement
+    profile: JsonObject | None = (
+        None if rules.profile is None else {"name": rules.profile.name, "digest": rules.profile.digest}
+    )
+    return {
+        "version": VERSION,
+        "suite": mcp_conformance.__version__,
+        "role": run.role.value,
+        "target": run.target,
+        "invocation": run.invocation,
+        "status": scored.status,
+        "level": rules.level.value,
+        "profile": profile,
+        "stale": [_entry(entry) for entry in judgement.stale],
+        "expired": [_entry(entry) for entry in judgement.expired],
+        "lanes": [
+            {
+                "revision": lane.revision,
+                "transport": lane.transport,
+                "refusal": lane.refusal,
+                "counts": {standing.value: count for standing, count in scored.counts(lane).items()},
+            }
+            for lane in run.lanes
+        ],
+        "verdicts": [_verdict(scored, verdict) for verdict in run.verdicts],
+    }
+
+
+def _entry(entry: Known) -> JsonObject:
+    found: JsonObject = {"check": entry.check, "reason": entry.reason}
+    for name, value in (("revision", entry.revision), ("transport", entry.transport)):
+        if value is not None:
+            found[name] = value
+    if entry.expires is not None:
+        found["expires"] = entry.expires.isoformat()
+    return found
+
+
+def _verdict(scored: Scored, verdict: Verdict) -> JsonObject:
+    check = find(verdict.check, scored.run.role)
+    known = scored.known(verdict)
+    found: JsonObject = {
+        "check": verdict.check,
+        "title": check.title,
+        "revision": verdict.revision,
+        "transport": verdict.transport,
+        "outcome": verdict.outcome.value,
+        "standing": scored.standing(verdict).value,
+        "level": check.level(verdict.revision).value,
+        "requirements": [
+            {"id": row.id, "level": row.level.value, "place": row.place, "text": row.text}
+            for row in check.requirements(verdict.revision)
+        ],
+    }
+    for name, value in (("reason", verdict.reason), ("expected", verdict.expected), ("observed", verdict.observed)):
+        if value:
+            found[name] = value
+    if known is not None:
+        found["known"] = known.reason
+    if verdict.transcript:
+        found["transcript"] = list(verdict.transcript)
+    if verdict.log:
+        found["log"] = verdict.log
+    if verdict.outcome in (Outcome.FAILED, Outcome.BROKEN):
+        found["again"] = again(scored.run, verdict)
+    return found

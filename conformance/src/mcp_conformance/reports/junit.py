@@ -1,0 +1,98 @@
+"""A run as JUnit XML, which every CI service can show: a suite for each lane, a case for each check.
+
+A case is red when it counts against the implementation, and skipped when it does not apply, is known or is not scored. What
+has no check, a stale entry of the baseline or a revision that was demanded and is not spoken, gets a case too: what makes
+the command fail must not look green.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from mcp_conformance.reports.findings import again
+from mcp_conformance.scoring.score import RED, Standing
+from mcp_conformance.suite.checks import find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.scoring.score import Scored
+
+__all__ = ["junit"]
+
+_TAGS: Final[Mapping[Standing, str]] = {
+    Standing.FAILED: "failure",
+    Standing.BROKEN: "error",
+    # What could not be tested is no pass, and must not look like one.
+    Standing.NOT_TESTABLE: "failure",
+    Standing.NOT_APPLICABLE: "skipped",
+    Standing.KNOWN: "skipped",
+    Standing.UNSCORED: "skipped",
+}
+_COUNTS: Final[Mapping[str, str]] = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+"""The attribute of a suite that counts the cases with a tag."""
+
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(scored: Scored) -> bytes:
+    """A run as a JUnit document, in UTF-8."""
+    root = Element("testsuites", name=f"mcp-conformance {scored.run.role.value}")
+    for lane in scored.run.lanes:
+        suite = SubElement(root, "testsuite", name=f"{lane.revision} {lane.transport}")
+        if lane.refusal is not None:
+            SubElement(SubElement(suite, "properties"), "property", name="not spoken", value=_clean(lane.refusal))
+        if lane in scored.unspoken:
+            _red(suite, lane.transport, f"speaks {lane.revision}", lane.refusal or "")
+        for verdict in scored.run.of(lane):
+            _case(scored, suite, verdict)
+    if scored.judgement.stale:
+        suite = SubElement(root, "testsuite", name="baseline")
+        for entry in scored.judgement.stale:
+            _red(suite, "baseline", str(entry), "it is not red any more: take the entry out")
+    if not scored.run.verdicts:
+        _red(SubElement(root, "testsuite", name="all"), "all", "something is tested", "there was nothing to test")
+    for element in [root, *root.iter("testsuite")]:
+        element.set("tests", str(sum(1 for _ in element.iter("testcase"))))
+        for tag, name in _COUNTS.items():
+            element.set(name, str(sum(1 for _ in element.iter(tag))))
+    indent(root)
+    document: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def _case(scored: Scored, suite: Element, verdict: Verdict) -> None:
+    place = f"{verdict.revision}.{verdict.transport}.{verdict.check.partition('.')[0]}"
+    case = SubElement(suite, "testcase", classname=place, name=verdict.check)
+    standing = scored.standing(verdict)
+    tag = _TAGS.get(standing)
+    if tag is None:
+        return
+    if standing in RED and not scored.rules.is_red(standing):
+        tag = "skipped"
+    message = f"expected {verdict.expected}; observed {verdict.observed}" if verdict.expected else verdict.reason
+    entry = scored.known(verdict)
+    if tag == "skipped":
+        message = ": ".join(part for part in (standing.value, message if entry is None else entry.reason) if part)
+        SubElement(case, tag, message=_clean(message))
+        return
+    told = SubElement(case, tag, message=_clean(message), type=standing.value)
+    check = find(verdict.check, scored.run.role)
+    rows = [f"{row.level.value} {row.id}: {row.text} ({row.place})" for row in check.requirements(verdict.revision)]
+    told.text = _clean("\n".join([check.title, *rows, *verdict.transcript, f"again: {again(scored.run, verdict)}"]))
+    if verdict.log:
+        SubElement(case, "system-err").text = _clean(verdict.log)
+
+
+def _red(suite: Element, place: str, name: str, message: str) -> None:
+    """A case that fails, and is no check."""
+    case = SubElement(suite, "testcase", classname=_clean(place), name=_clean(name))
+    SubElement(case, "failure", message=_clean(message), type="failed")
+
+
+def _clean(text: str) -> str:
+    """Without what XML cannot hold."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

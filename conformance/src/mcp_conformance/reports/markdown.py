@@ -1,0 +1,112 @@
+"""A run as Markdown, for the summary of a CI job."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.reports.findings import findings
+from mcp_conformance.scoring.score import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mcp_conformance.reports.findings import Finding
+    from mcp_conformance.scoring.score import Scored
+
+__all__ = ["markdown"]
+
+_MOST: Final = 100
+"""Findings that are shown in full: services refuse summaries beyond a megabyte."""
+_ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>#|!~&@])")
+"""What means something in Markdown."""
+
+
+def markdown(scored: Scored) -> str:
+    """A run as Markdown."""
+    return "\n".join(_lines(scored)) + "\n"
+
+
+def _lines(scored: Scored) -> Iterator[str]:
+    run, profile = scored.run, scored.rules.profile
+    yield f"## MCP conformance of the {run.role.value}: {'passed' if scored.status == 0 else 'not passed'}"
+    yield ""
+    yield f"{_code(run.target)}: {scored.told}."
+    if profile is not None:
+        yield f"Scored by the profile {profile.name} ({profile.digest})."
+    yield ""
+    yield from _table(scored)
+    found = findings(scored, scored.those((Standing.FAILED, Standing.BROKEN)))
+    for finding in found[:_MOST]:
+        yield from _finding(finding)
+    if len(found) > _MOST:
+        yield ""
+        yield f"And {len(found) - _MOST} more."
+    yield from _listed("Could not be tested", findings(scored, scored.those((Standing.NOT_TESTABLE,))))
+    yield from _listed("Known", findings(scored, scored.judgement.known))
+    if scored.judgement.stale:
+        yield ""
+        yield "### Stale in the baseline"
+        yield ""
+        yield from (f"- {_code(str(entry))} is not red any more" for entry in scored.judgement.stale)
+
+
+def _table(scored: Scored) -> Iterator[str]:
+    yield f"| revision | transport | {' | '.join(standing.value for standing in Standing)} |"
+    yield f"| --- | --- |{' ---: |' * len(Standing)}"
+    for lane in scored.run.lanes:
+        counts = scored.counts(lane)
+        cells = [str(count or "") for count in counts.values()]
+        if lane.refusal is not None:
+            cells = ["not spoken", *[""] * (len(Standing) - 1)]
+        yield f"| {lane.revision} | {lane.transport} | {' | '.join(cells)} |"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    verdict = finding.first
+    yield ""
+    yield f"### `{verdict.check}` ({finding.places})"
+    yield ""
+    yield _plain(finding.check.title)
+    yield ""
+    for row in finding.requirements:
+        yield f"- **{row.level.value}** `{row.id}`: {_plain(row.text)} ({_plain(row.place)})"
+    yield ""
+    told = [f"expected  {verdict.expected}", f"observed  {verdict.observed}"] if verdict.expected else []
+    yield from _fenced([*told, *verdict.reason.splitlines(), *verdict.transcript, f"again     {finding.again}"])
+
+
+def _listed(title: str, found: list[Finding]) -> Iterator[str]:
+    """Findings that get a line each, folded up."""
+    if not found:
+        return
+    yield ""
+    yield f"<details><summary>{title} ({sum(len(each.verdicts) for each in found)})</summary>"
+    yield ""
+    for each in found:
+        yield f"- `{each.first.check}` ({each.places}): {_plain(each.first.reason or each.first.observed)}"
+    yield ""
+    yield "</details>"
+
+
+def _plain(text: str) -> str:
+    """Text that means nothing but itself, in one line."""
+    return _ACTIVE.sub(r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """A span of code, whatever stands in it."""
+    fence = "`" * (_longest([text]) + 1)
+    return f"{fence} {' '.join(text.split())} {fence}"
+
+
+def _longest(lines: Iterable[str]) -> int:
+    return max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+
+
+def _fenced(lines: list[str]) -> Iterator[str]:
+    """A block of code, whatever stands in it."""
+    fence = "`" * max(3, _longest(lines) + 1)
+    yield fence
+    yield from (" ".join(line.splitlines()) for line in lines)
+    yield fence

@@ -1,0 +1,1 @@
+"""Runs the checks of servers, clients and authorization servers."""

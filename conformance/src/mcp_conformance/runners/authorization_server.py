@@ -1,0 +1,84 @@
+"""Runs the checks of an authorization server that stands for itself, without any server behind it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
+from mcp_conformance.drivers.server.connections import Connections
+from mcp_conformance.drivers.server.inventory import Survey
+from mcp_conformance.drivers.server.targets import UrlTarget
+from mcp_conformance.drivers.server.under_test import ServerUnderTest
+from mcp_conformance.model.check import Role, Transport
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.model.verdict import Lane, Run, Verdict
+from mcp_conformance.oauth_testbed.user_login import open_login
+from mcp_conformance.runners.check_run import server_judged
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.model.check import Check
+    from mcp_conformance.oauth_testbed.user_login import Login
+    from mcp_core.revisions import Revision
+
+__all__ = ["run_authorization_server"]
+
+_NOTHING: Final = Survey(capabilities={}, lists={})
+
+
+async def run_authorization_server(
+    issuer: str,
+    settings: Settings,
+    *,
+    revisions: Sequence[Revision],
+    chosen: Collection[str],
+    show: Callable[[Verdict], None],
+    login: Login | None = None,
+) -> Run:
+    """Puts an authorization server to the test.
+
+    Args:
+        issuer: What it calls itself.
+        settings: The bounds.
+        revisions: By the rules of which revisions.
+        chosen: The ids of the checks that run.
+        show: Is told each verdict as it comes.
+        login: Somebody who logs in there; `None`: nobody does.
+    """
+    told = attrs.evolve(settings, authorization_server=issuer, login=login)
+    target = UrlTarget(issuer, told)
+    checks = [each for each in SERVER_CHECKS if NEED in each.needs and each.id in chosen]
+    lanes, verdicts = [], []
+    listening = nullcontext() if login is None else open_login(login)
+    async with listening, open_nursery() as nursery:
+        connections = Connections(nursery)
+        for revision in revisions:
+            mine = [each for each in checks if revision.name in each.revisions]
+            if not mine:
+                continue
+            lanes.append(Lane(revision=revision.name, transport=Transport.HTTP.value, refusal=None))
+            subject = ServerUnderTest(
+                target=target,
+                revision=revision,
+                transport=Transport.HTTP,
+                survey=_NOTHING,
+                manifest=Manifest(),
+                settings=told,
+                evidence=[],
+                connections=connections,
+            )
+            for each in mine:
+                verdicts.append(await server_judged(each, subject, _run))
+                show(verdicts[-1])
+    return Run(role=Role.SERVER, target=issuer, lanes=tuple(lanes), verdicts=tuple(verdicts))
+
+
+async def _run(check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
+    await check.run(subject)

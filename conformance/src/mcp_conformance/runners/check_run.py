@@ -1,0 +1,98 @@
+"""What becomes of a check: one verdict, whatever it does."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.model.check import Check, Transport
+    from mcp_conformance.wire.transcript import Part
+    from mcp_core.revisions import Revision
+
+__all__ = ["RED", "judged", "server_judged"]
+
+RED: Final = (Outcome.FAILED, Outcome.BROKEN)
+"""What is told with a transcript."""
+
+
+class _UnderTest(Protocol):
+    """What servers and clients under test have in common."""
+
+    @property
+    def revision(self) -> Revision:
+        """What is spoken."""
+        ...
+
+    @property
+    def transport(self) -> Transport:
+        """Over what."""
+        ...
+
+
+async def judged(
+    check: str,
+    subject: _UnderTest,
+    run: Callable[[], Awaitable[None]],
+    evidence: Callable[[], tuple[Sequence[str], str]],
+) -> Verdict:
+    """Runs a check, and says what it came to.
+
+    Args:
+        check: Its id.
+        subject: What it is put to.
+        run: Runs it: returns when the subject passed, raises otherwise.
+        evidence: Gives the transcript and the log that a red verdict is told with.
+    """
+    clean = Verdict(
+        check=check,
+        revision=subject.revision.name,
+        transport=subject.transport.value,
+        outcome=Outcome.PASSED,
+    )
+    try:
+        await run()
+    except Deviation as deviation:
+        found = attrs.evolve(clean, outcome=Outcome.FAILED, expected=deviation.expected, observed=deviation.observed)
+    except NotApplicable as why:
+        return attrs.evolve(clean, outcome=Outcome.NOT_APPLICABLE, reason=str(why))
+    except NotTestable as why:
+        return attrs.evolve(clean, outcome=Outcome.NOT_TESTABLE, reason=str(why))
+    except Exception:  # noqa: BLE001  a fault of a check is told as one, and the others go on
+        found = attrs.evolve(clean, outcome=Outcome.BROKEN, reason=traceback.format_exc())
+    else:
+        return clean
+    lines, log = evidence()
+    return attrs.evolve(found, transcript=tuple(lines), log=log)
+
+
+async def server_judged(
+    check: Check[ServerUnderTest],
+    subject: ServerUnderTest,
+    run: Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]],
+) -> Verdict:
+    """Puts a server to a check, and says what it came to.
+
+    Args:
+        check: It.
+        subject: What it is put to.
+        run: Runs it: returns when the subject passed, raises otherwise.
+    """
+    parts: list[Part] = []
+
+    async def recorded() -> None:
+        await run(check, attrs.evolve(subject, opened=parts))
+
+    return await judged(
+        check.id,
+        subject,
+        recorded,
+        lambda: ([str(entry) for part in parts for entry in part.entries], subject.target.log),
+    )

@@ -1,0 +1,350 @@
+"""Runs a client under test: once in each scenario, revision and transport; then the checks judge what it did.
+
+The client is told what to do as by the official framework: in the environment, and by the URL on its command line.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.checks import CLIENT_CHECKS, SCENARIOS
+from mcp_conformance.drivers.client.fake_server import FakeServer
+from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
+from mcp_conformance.drivers.client.sse_host import SseHost, open_sse_host
+from mcp_conformance.drivers.client.stdio_host import StdioHost, open_stdio_host
+from mcp_conformance.model.check import Role, Transport
+from mcp_conformance.model.verdict import Lane, Run, Verdict
+from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.runners.check_run import judged
+from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+from mcp_conformance.scenarios.scenario import Stage
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.transcript import Transcript
+from mcp_core.revisions import REVISIONS, Era
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.model.check import Check
+    from mcp_conformance.scenarios.oauth_scenario import Scene
+    from mcp_conformance.scenarios.scenario import Host, Scenario
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+__all__ = ["ClientCommand", "lanes_of", "play", "run_client"]
+
+_FIRST: Final = "initialize"
+"""The scenario by which is seen whether the client speaks a revision at all."""
+_RUNS: Final = 3.0
+"""How often its patience a client may take for one scenario."""
+_SHOWN: Final = 60
+"""Entries of a transcript that are shown of a failure: the last ones."""
+
+
+@attrs.frozen(kw_only=True)
+class ClientCommand:
+    """How a client is started."""
+
+    http: str | None = None
+    """The command line to reach a server at `{url}`; without that word, the URL is appended. `None`: it cannot."""
+    stdio: str | None = None
+    """The command line to start a server by `{command}`; without, its words are appended. `None`: it cannot."""
+
+    def __str__(self) -> str:
+        return " | ".join(words for words in (self.http, self.stdio) if words is not None)
+
+    def words(self, url: str) -> list[str]:
+        """The command line for a URL."""
+        words = shlex.split(self.http or "")
+        return [word.replace("{url}", url) for word in words] if "{url}" in (self.http or "") else [*words, url]
+
+    def launching(self, command: Sequence[str]) -> list[str]:
+        """The command line for a server that is started. A word that is `{command}` and nothing else becomes many."""
+        words = shlex.split(self.stdio or "")
+        if "{command}" not in (self.stdio or ""):
+            return [*words, *command]
+        found: list[str] = []
+        for word in words:
+            found += command if word == "{command}" else [word.replace("{command}", shlex.join(command))]
+        return found
+
+
+def lanes_of(command: ClientCommand, revisions: Sequence[Revision]) -> list[tuple[Revision, Transport]]:
+    """In which revisions over which transports a client can be tried."""
+    lanes: list[tuple[Revision, Transport]] = []
+    for revision in revisions:
+        if command.http is not None:
+            lanes.append((revision, Transport.HTTP_SSE if revision.http_sse else Transport.HTTP))
+        if command.stdio is not None:
+            lanes.append((revision, Transport.STDIO))
+    return lanes
+
+
+async def run_client(
+    command: ClientCommand,
+    settings: Settings,
+    *,
+    revisions: Sequence[Revision] = tuple(REVISIONS.values()),
+    chosen: Collection[str] | None = None,
+    show: Callable[[Verdict], None] = lambda _: None,
+    played: Callable[[str], None] = lambda _: None,
+    looked_at: Collection[str] | None = None,
+) -> Run:
+    """Puts a client to the test.
+
+    Args:
+        command: How it is started.
+        settings: The bounds.
+        revisions: What is spoken.
+        chosen: The ids of the checks that run; `None`: all.
+        show: Is told each verdict as it comes.
+        played: Is told each scenario that is over, with revision and transport: judged is at the end.
+        looked_at: The scenarios that are enough for checks which look at whatever was said; `None`: all.
+    """
+    checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
+    lanes = lanes_of(command, revisions)
+    places = trio.CapacityLimiter(settings.jobs)
+    found: dict[int, tuple[Lane, list[Verdict]]] = {}
+
+    async def run(number: int, revision: Revision, transport: Transport) -> None:
+        trial = _Trial(
+            command=command,
+            settings=settings,
+            places=places,
+            revision=revision,
+            transport=transport,
+            played=played,
+            looked_at=looked_at,
+        )
+        found[number] = await trial.run(checks, show)
+
+    async with open_nursery() as nursery:
+        for number, (revision, transport) in enumerate(lanes):
+            nursery.start_soon(run, number, revision, transport)
+    results = [found[number] for number in range(len(lanes))]
+    return Run(
+        role=Role.CLIENT,
+        target=str(command),
+        lanes=tuple(lane for lane, _ in results),
+        verdicts=tuple(verdict for _, verdicts in results for verdict in verdicts),
+    )
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Trial:
+    """One revision over one transport: first whether it is spoken, then all scenarios, then all checks."""
+
+    command: ClientCommand
+    settings: Settings
+    places: trio.CapacityLimiter
+    revision: Revision
+    transport: Transport
+    played: Callable[[str], None]
+    looked_at: Collection[str] | None
+    runs: dict[str, Evidence] = attrs.field(factory=dict)
+
+    async def run(
+        self, checks: Sequence[Check[ClientUnderTest]], show: Callable[[Verdict], None]
+    ) -> tuple[Lane, list[Verdict]]:
+        """All of it."""
+        mine = [each for each in checks if self.revision.name in each.revisions and self.transport in each.transports]
+        await self._play(SCENARIOS[_FIRST])
+        refusal = _refusal(self.runs[_FIRST])
+        lane = Lane(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
+        if refusal is not None:
+            return lane, []
+        wanted = [each for each in _wanted(mine, self.looked_at) if each.name != _FIRST]
+        async with open_nursery() as nursery:
+            for scenario in wanted:
+                if scenario.belongs(self.revision, self.transport):
+                    nursery.start_soon(self._play, scenario)
+        # In the order of the table, so that two runs of the suite look at the same evidence first.
+        ordered = {name: self.runs[name] for name in SCENARIOS if name in self.runs}
+        verdicts = []
+        for each in mine:
+            client = ClientUnderTest(
+                revision=self.revision, transport=self.transport, settings=self.settings, runs=ordered
+            )
+            verdict = await _verdict(each, client)
+            verdicts.append(verdict)
+            show(verdict)
+        return lane, verdicts
+
+    async def _play(self, scenario: Scenario) -> None:
+        async with self.places:
+            self.runs[scenario.name] = await play(self.command, self.settings, scenario, self.revision, self.transport)
+        self.played(f"{self.revision} {self.transport.value} {scenario.name}")
+
+
+def _wanted(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str] | None) -> list[Scenario]:
+    """The scenarios that checks look at; all, if one looks at all, or those that are enough for that."""
+    named = [need.removeprefix("scenario:") for each in checks for need in each.needs]
+    passive = any(not each.needs for each in checks)
+    # Who looks at all means those that have to do with messages. A login says nothing new about them.
+    return [
+        scenario
+        for name, scenario in SCENARIOS.items()
+        if name in named or (passive and scenario.scene is None if looked_at is None else passive and name in looked_at)
+    ]
+
+
+def _refusal(evidence: Evidence) -> str | None:
+    """Why a client does not speak a revision; `None` when it does."""
+    if not evidence.messages:
+        return f"the client sent no message: {evidence.ending}"
+    if evidence.revision.era is Era.LEGACY:
+        return _refusal_of_legacy(evidence)
+    name = evidence.revision.name
+    metas = [_param(each, "_meta") for each in evidence.requests]
+    spoken = {str(meta.get(PROTOCOL_VERSION)) for meta in metas if isinstance(meta, dict)}
+    return None if name in spoken else f"the client spoke {', '.join(sorted(spoken)) or 'an older revision'}"
+
+
+def _refusal_of_legacy(evidence: Evidence) -> str | None:
+    """As `_refusal`. A client that offers something else speaks the revision if it goes on in what it is answered."""
+    name = evidence.revision.name
+    offered = [_param(each, "protocolVersion") for each in evidence.sent("initialize")]
+    if name in offered:
+        return None
+    if not offered:
+        return "the client offered no version"
+    told = f"the client offered {', '.join(map(str, offered))}, and does not go on in {name}"
+    if not evidence.sent("notifications/initialized"):
+        return f"{told}: {evidence.ending}"
+    behind = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
+    said = {version for each in behind if (version := each.header("mcp-protocol-version")) is not None}
+    return f"{told}, but in {', '.join(sorted(said))}" if said - {name} else None
+
+
+def _param(message: object, name: str) -> object:
+    params = message.get("params") if isinstance(message, dict) else None
+    return params.get(name) if isinstance(params, dict) else None
+
+
+async def play(
+    command: ClientCommand, settings: Settings, scenario: Scenario, revision: Revision, transport: Transport
+) -> Evidence:
+    """Runs the client once.
+
+    Args:
+        command: How it is started.
+        settings: The bounds.
+        scenario: What it meets.
+        revision: What it is told to speak.
+        transport: Over what.
+    """
+    if scenario.scene is not None:
+        return await _play_scene(command, settings, scenario, scenario.scene, revision)
+    transcript = Transcript()
+    server = FakeServer(scenario.speaks or (revision,), settings.patience)
+    notes: dict[str, JsonValue] = {}
+
+    def prepare(host: Host) -> None:
+        scenario.prepare(
+            Stage(
+                revision=revision,
+                transport=transport,
+                server=server,
+                host=host,
+                patience=settings.patience,
+                notes=notes,
+            )
+        )
+
+    async with AsyncExitStack() as stack:
+        host: Host
+        if transport is Transport.STDIO:
+            host, launcher = await stack.enter_async_context(open_stdio_host(server, transcript, prepare=prepare))
+            words = command.launching(launcher)
+        elif transport is Transport.HTTP_SSE:
+            host, url = await stack.enter_async_context(open_sse_host(server, transcript, prepare=prepare))
+            words = command.words(url)
+        else:
+            host, url = await stack.enter_async_context(open_http_host(server, transcript, prepare=prepare))
+            words = command.words(url)
+        environment = _environment(scenario, revision, scenario.context)
+        status, log = await _run(words, environment, settings, transcript, host)
+    return Evidence(
+        scenario=scenario,
+        revision=revision,
+        transport=transport,
+        transcript=transcript,
+        server=server,
+        exchanges=tuple(host.exchanges) if isinstance(host, HttpHost | SseHost) else (),
+        launches=tuple(host.launches) if isinstance(host, StdioHost) else (),
+        notes=notes,
+        status=status,
+        log=log,
+    )
+
+
+async def _play_scene(
+    command: ClientCommand, settings: Settings, scenario: Scenario, scene: Scene, revision: Revision
+) -> Evidence:
+    """Runs the client once in a world of OAuth, whose MCP server wants a token."""
+    transcript = Transcript()
+    async with open_world(scene.quirks) as world:
+        context = scene.enter(world, transcript)
+        environment = _environment(scenario, revision, context)
+        status, log = await _run(command.words(world.places.resource), environment, settings, transcript)
+    return Evidence(
+        scenario=scenario,
+        revision=revision,
+        transport=Transport.HTTP,
+        transcript=transcript,
+        server=FakeServer((revision,), settings.patience),
+        world=world,
+        status=status,
+        log=log,
+    )
+
+
+def _environment(scenario: Scenario, revision: Revision, context: JsonObject | None) -> dict[str, str]:
+    """What the client is told."""
+    told = {"MCP_CONFORMANCE_SCENARIO": scenario.name}
+    if not scenario.free:
+        told["MCP_CONFORMANCE_PROTOCOL_VERSION"] = revision.name
+    if context is not None:
+        told["MCP_CONFORMANCE_CONTEXT"] = json.dumps({"name": scenario.name, **context})
+    return told
+
+
+async def _run(
+    words: Sequence[str],
+    environment: dict[str, str],
+    settings: Settings,
+    transcript: Transcript,
+    host: Host | None = None,
+) -> tuple[int | None, str]:
+    """Runs a command to its end: the exit status, if it ended by itself, and the end of its standard error."""
+    async with run_process(words, environment=environment) as process:
+        with trio.move_on_after(settings.patience * _RUNS):
+            await process.wait()
+        status = process.status
+        transcript.note("the client did not end" if status is None else f"the client ended with status {status}")
+        if isinstance(host, StdioHost) and status is not None:
+            # Before what it left behind is ended along with it.
+            await host.settled(settings.patience)
+    return status, process.log
+
+
+async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Verdict:
+    """Judges by one check."""
+
+    def evidence() -> tuple[list[str], str]:
+        seen = client.looked_at
+        if seen is None:
+            return [], ""
+        return [f"in the scenario {seen.scenario.name}:", *seen.transcript.lines()[-_SHOWN:]], seen.log
+
+    return await judged(check.id, client, partial(check.run, client), evidence)

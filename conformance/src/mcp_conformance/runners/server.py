@@ -1,0 +1,194 @@
+"""Runs the checks of servers: which, where, in what order, and what became of each.
+
+A *lane* is one revision over one transport. Lanes run side by side; in a lane the checks run one after another, those
+that share a connection first, those that only look at the evidence last. Each check has exactly one verdict in each
+lane in which it can run.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.drivers.server.connections import Connections
+from mcp_conformance.drivers.server.inventory import Survey, survey
+from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
+from mcp_conformance.model.check import Role, Subject, Transport
+from mcp_conformance.model.verdict import Deviation, Lane, NotApplicable, NotTestable, Run
+from mcp_conformance.runners.check_run import RED, server_judged
+from mcp_conformance.runners.server_exit import Vigil
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from mcp_conformance.drivers.server.targets import ServerTarget
+    from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.model.check import Check
+    from mcp_conformance.model.fixtures_manifest import Manifest
+    from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.wire.transcript import Transcript
+    from mcp_core.revisions import Revision
+
+__all__ = ["run_server"]
+
+_ORDER: Final = (Subject.SHARED, Subject.RECOVERING, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
+_HTTP_SSE: Final = frozenset({"2024-11-05"})
+
+
+async def run_server(
+    target: ServerTarget,
+    settings: Settings,
+    manifest: Manifest,
+    *,
+    revisions: Sequence[Revision] = tuple(REVISIONS.values()),
+    chosen: Collection[str] | None = None,
+    show: Callable[[Verdict], None] = lambda _: None,
+) -> Run:
+    """Puts a server to the test.
+
+    Args:
+        target: The server.
+        settings: The bounds.
+        manifest: What it has for the fixtures.
+        revisions: What is spoken.
+        chosen: The ids of the checks that run; `None`: all.
+        show: Is told each verdict as it comes.
+    """
+    lanes = [
+        (revision, each)
+        for revision in revisions
+        for each in sorted(target.transports, key=lambda t: t.value)
+        # It was the transport of one revision.
+        if each is not Transport.HTTP_SSE or revision.name in _HTTP_SSE
+    ]
+    verdicts: dict[int, list[Verdict]] = {}
+    found: dict[int, Lane] = {}
+    places = trio.CapacityLimiter(settings.jobs)
+    vigil = Vigil(target)
+
+    async def run(number: int, revision: Revision, transport: Transport) -> None:
+        async with places:
+            lane = _Lane(target, settings, manifest, vigil, revision=revision, transport=transport, show=show)
+            refusal = await lane.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
+            log = "" if refusal is None else target.log
+            found[number] = Lane(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
+            verdicts[number] = lane.verdicts
+
+    async with open_nursery() as nursery:
+        for number, (revision, transport) in enumerate(lanes):
+            nursery.start_soon(run, number, revision, transport)
+    order = range(len(lanes))
+    return Run(
+        role=Role.SERVER,
+        target=str(target),
+        lanes=tuple(found[number] for number in order),
+        verdicts=tuple(verdict for number in order for verdict in verdicts[number]),
+    )
+
+
+class _Lane:
+    """One revision over one transport."""
+
+    def __init__(
+        self,
+        target: ServerTarget,
+        settings: Settings,
+        manifest: Manifest,
+        vigil: Vigil,
+        *,
+        revision: Revision,
+        transport: Transport,
+        show: Callable[[Verdict], None],
+    ) -> None:
+        self._target: Final = target
+        self._settings: Final = settings
+        self._manifest: Final = manifest
+        self._vigil: Final = vigil
+        self._revision: Final = revision
+        self._transport: Final = transport
+        self._show: Final = show
+        self._evidence: Final[list[Transcript]] = []
+        self.verdicts: Final[list[Verdict]] = []
+
+    async def run(self, checks: Sequence[Check[ServerUnderTest]]) -> str | None:
+        """Runs all checks that belong here. Why nothing could be tried, if so."""
+        mine = [
+            check
+            for subject in _ORDER
+            for check in checks
+            if check.subject is subject
+            and self._revision.name in check.revisions
+            and self._transport in check.transports
+        ]
+        try:
+            surveyed = await self._vigil.reached(self._survey)
+        except (Deviation, NotTestable) as why:
+            return str(why)
+        async with open_nursery() as nursery:
+            connections = Connections(nursery)
+            watch = self._vigil.watch(f"{self._revision} over {self._transport.value}", connections.close)
+            subject = ServerUnderTest(
+                target=self._target,
+                revision=self._revision,
+                transport=self._transport,
+                survey=surveyed,
+                manifest=self._manifest,
+                settings=self._settings,
+                evidence=self._evidence,
+                connections=connections,
+            )
+            for check in mine:
+                verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run))
+                if verdict.outcome in RED:
+                    # Whatever it left behind must not become the fault of the next one.
+                    await connections.close()
+                self.verdicts.append(verdict)
+                self._show(verdict)
+            await connections.close()
+        return None
+
+    async def _survey(self) -> Survey:
+        async with self._target.open(self._revision, self._transport) as peer:
+            self._evidence.append(peer.transcript)
+            return await survey(peer)
+        raise AssertionError("the block returns")
+
+    async def _run(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
+        """Runs one check, with the connection that it wants, if it comes to want one."""
+        _require(check, subject.survey)
+        with trio.fail_after(self._settings.patience * 6 + self._settings.starting):
+            try:
+                await check.run(subject)
+            except NotConnected:
+                await self._connected(check, subject)
+
+    async def _connected(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
+        if check.subject in (Subject.PROCESS, Subject.EVIDENCE):
+            raise AssertionError(f"{check.id} is to open its own connections, or none")
+        if check.subject is Subject.CONNECTION:
+            async with subject.open() as peer:
+                self._evidence.append(peer.transcript)
+                await check.run(attrs.evolve(subject, connected=peer))
+        else:
+            async with subject.share(subject=check.subject, evident=True) as peer:
+                await check.run(attrs.evolve(subject, connected=peer))
+
+
+def _require(check: Check[ServerUnderTest], surveyed: Survey) -> None:
+    """Whether the server offers what a check needs.
+
+    Raises:
+        NotApplicable: It does not.
+    """
+    for need in check.needs:
+        kind, _, name = need.partition(":")
+        if kind == "capability" and not surveyed.has(name):
+            raise NotApplicable(f"the server does not declare {name}")
+        if kind == "any" and not surveyed.lists.get(name):
+            raise NotApplicable(f"the server lists no {name}")

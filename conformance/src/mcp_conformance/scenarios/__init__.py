@@ -1,0 +1,1 @@
+"""Scenarios that clients under test run through, and the evidence that each leaves."""

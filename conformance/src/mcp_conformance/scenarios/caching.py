@@ -1,0 +1,139 @@
+"""Results that hold for a while, and what ends that: changes, time, cursors that are no more (2026-07-28)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.scenarios.fetches import FRESH
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN
+from mcp_core.types.meta import SUBSCRIPTION_ID
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["ASKING", "CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "PLAIN"]
+
+FRESHNESS: Final = "conformance_freshness"
+"""The name of the scenario."""
+CHANGES: Final = "test_changes"
+"""The tool that tells of a change of the list of tools."""
+IDLE: Final = "test_takes_long"
+"""The tool during which the client has nothing to do, for longer than some results hold."""
+ASKING: Final = "test://asks-first"
+"""The resource that is read in two rounds."""
+PLAIN: Final = "test://static-text"
+"""A resource that does not hold at all."""
+CURSORS: Final = ("the second page", "the second page, anew")
+"""The cursors of the list of prompts: one that is no more when it is used for the third time, and one that takes its place."""
+
+_SHORT: Final = 100
+"""Milliseconds that a result holds that is soon out of date."""
+_LONG: Final = 0.5
+"""Seconds during which it goes out of date several times."""
+
+
+def _freshness(stage: Stage) -> None:
+    """Puts together what follows."""
+    _changing_tools(stage)
+    _paged_prompts(stage)
+    _asking_resource(stage)
+    handlers = stage.server.handlers
+    listed = handlers["resources/list"]
+
+    async def resources(turn: Turn) -> JsonObject:
+        return {**await listed(turn), "ttlMs": _SHORT}
+
+    handlers["resources/list"] = resources
+
+
+def _changing_tools(stage: Stage) -> None:
+    """A list of tools that holds for an hour, a tool that tells of its change, and one that takes long."""
+    server = stage.server
+    open_now: list[Turn] = []
+    right = server.handlers["tools/list"]
+
+    async def listed(turn: Turn) -> JsonObject:
+        return {**await right(turn), "ttlMs": FRESH}
+
+    async def change(_: Turn) -> JsonObject:
+        for listener in open_now:
+            stage.notes["changed"] = True
+            params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.request["id"]}}
+            await listener.notify("notifications/tools/list_changed", params)
+        return text_result("changed")
+
+    async def take_long(_: Turn) -> JsonObject:
+        await trio.sleep(_LONG)
+        return text_result("it took long")
+
+    listen = server.handlers["subscriptions/listen"]
+
+    async def listening(turn: Turn) -> JsonObject:
+        open_now.append(turn)
+        try:
+            return await listen(turn)
+        finally:
+            open_now.remove(turn)
+
+    server.handlers["tools/list"] = listed
+    server.handlers["subscriptions/listen"] = listening
+    server.offers.add_tool(CHANGES, "Tells of a change of the list of tools", change)
+    server.offers.add_tool(IDLE, "Takes half a second", take_long)
+
+
+def _paged_prompts(stage: Stage) -> None:
+    """Two pages, of which the first holds and the second does not; in the end its cursor is no more."""
+    server = stage.server
+    prompts = server.offers.prompts
+
+    async def page(turn: Turn) -> JsonObject:
+        cursor = turn.params.get("cursor")
+        asked = sum(_cursor(each) == CURSORS[0] for each in server.received if each.get("method") == "prompts/list")
+        over = asked >= 3
+        if cursor is None:
+            return {"prompts": [*prompts[:1]], "nextCursor": CURSORS[over], "ttlMs": FRESH}
+        if cursor not in CURSORS or (cursor == CURSORS[0] and over):
+            raise Refuse(-32602, "this cursor is no more")
+        return {"prompts": [*prompts[1:]], "ttlMs": 0}
+
+    server.handlers["prompts/list"] = page
+
+
+def _cursor(message: JsonObject) -> object:
+    params = message.get("params")
+    return params.get("cursor") if isinstance(params, dict) else None
+
+
+def _asking_resource(stage: Stage) -> None:
+    """A resource that is read in two rounds, and then holds for an hour."""
+    server = stage.server
+    server.offers.resources.append({"uri": ASKING, "name": "asks-first"})
+    server.offers.texts[ASKING] = "read in two rounds"
+    right = server.handlers["resources/read"]
+
+    async def read(turn: Turn) -> JsonObject:
+        if turn.params.get("uri") != ASKING:
+            return await right(turn)
+        if "requestState" not in turn.params:
+            return {"resultType": "input_required", "requestState": "half read"}
+        return {**await right(turn), "ttlMs": FRESH}
+
+    server.handlers["resources/read"] = read
+
+
+FRESH_SCENARIOS: Final = (
+    Scenario(
+        name=FRESHNESS,
+        title="Lists and resources that hold for a while, and what ends that.",
+        prepare=_freshness,
+        revisions=frozenset(MODERN),
+    ),
+)
+"""They, in order."""

@@ -1,0 +1,296 @@
+"""The table of questions: forms, pages, samples and roots, right and wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.scenarios.client_request_tools import Question
+from mcp_core.revisions import MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["DEFAULTS", "DEFAULT_VALUES", "FORM", "HINTED", "MODELS", "ODD_ID", "UNFIT", "WRONG", "asked", "by_name"]
+
+_FORMS: Final = between(R2025_06_18)
+_LATE: Final = between(R2025_11_25)
+_PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_SOUND: Final = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
+
+FORM: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Name", "minLength": 2, "maxLength": 20},
+        "age": {"type": "integer", "minimum": 18, "maximum": 150},
+        "share": {"type": "number", "minimum": 0, "maximum": 1},
+        "agreed": {"type": "boolean"},
+        "color": {"type": "string", "enum": ["red", "green"]},
+        "mail": {"type": "string", "format": "email"},
+    },
+    "required": ["name", "age", "agreed", "color"],
+}
+"""The form of `ask_form`."""
+UNFIT: Final[JsonObject] = {"name": "x", "age": 7, "agreed": True, "color": "blue"}
+"""What does not fit it."""
+_CHOICES: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "size": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "small"}, {"const": "l", "title": "large"}],
+        },
+        "colors": {"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["red", "green", "blue"]}},
+        "days": {
+            "type": "array",
+            "minItems": 2,
+            "items": {"anyOf": [{"const": "1", "title": "Monday"}, {"const": "2", "title": "Tuesday"}]},
+            "default": ["1", "2"],
+        },
+    },
+    "required": ["size", "colors", "days"],
+}
+DEFAULT_VALUES: Final[JsonObject] = {
+    "name": "John Doe",
+    "age": 30,
+    "score": 95.5,
+    "status": "active",
+    "verified": True,
+    "tags": ["b", "c"],
+}
+"""What the fields of `ask_defaults` have."""
+ODD_ID: Final = "../1?a=b#c \u00fc \U0001f9ea {}"
+"""The id of a page that clients are sent to. It says nothing to them."""
+
+
+_PAGE: Final[JsonObject] = {
+    "mode": "url",
+    "message": "Please log in there.",
+    "url": "https://conformance.invalid/log-in?a=b",
+}
+
+
+def _form(schema: JsonObject, **more: JsonValue) -> JsonObject:
+    return {"message": "Please fill in.", "requestedSchema": schema, **more}
+
+
+def _message(role: str, content: JsonValue) -> JsonObject:
+    return {"role": role, "content": content}
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _sample(*messages: JsonObject, **more: JsonValue) -> JsonObject:
+    return {"messages": list(messages), "maxTokens": 100, **more}
+
+
+_ASK: Final = _message("user", _text("What is the weather in Ghent?"))
+_USE: Final[JsonObject] = {"type": "tool_use", "id": "use-1", "name": "get_weather", "input": {"city": "Ghent"}}
+_RESULT: Final[JsonObject] = {"type": "tool_result", "toolUseId": "use-1", "content": [_text("rain")]}
+_TOOLS: Final[list[JsonValue]] = [
+    {
+        "name": "get_weather",
+        "description": "The weather in a city",
+        "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    }
+]
+
+DEFAULTS: Final = Question(
+    name="ask_defaults",
+    method="elicitation/create",
+    needs="elicitation.form",
+    revisions=_LATE,
+    params=_form(
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "default": "John Doe"},
+                "age": {"type": "integer", "default": 30},
+                "score": {"type": "number", "default": 95.5},
+                "status": {"type": "string", "enum": ["active", "inactive"], "default": "active"},
+                "verified": {"type": "boolean", "default": True},
+                "tags": {
+                    "type": "array",
+                    "items": {"type": "string", "enum": ["a", "b", "c"]},
+                    "default": ["b", "c"],
+                },
+            },
+            "required": [],
+        }
+    ),
+)
+"""A form whose fields have defaults."""
+
+_RIGHT: Final = (
+    Question(
+        name="ask_form",
+        method="elicitation/create",
+        needs="elicitation.form",
+        revisions=_FORMS,
+        params=_form(FORM),
+    ),
+    Question(
+        name="ask_form_by_mode",
+        method="elicitation/create",
+        needs="elicitation.form",
+        revisions=_LATE,
+        params=_form(FORM, mode="form"),
+    ),
+    Question(
+        name="ask_choices",
+        method="elicitation/create",
+        needs="elicitation.form",
+        revisions=_LATE,
+        params=_form(_CHOICES),
+    ),
+    Question(
+        name="ask_url",
+        method="elicitation/create",
+        needs="elicitation.url",
+        revisions=frozenset({R2025_11_25}),
+        params={**_PAGE, "elicitationId": ODD_ID},
+    ),
+    Question(
+        name="ask_url",
+        method="elicitation/create",
+        needs="elicitation.url",
+        revisions=frozenset(MODERN),
+        params=_PAGE,
+    ),
+    Question(
+        name="ask_sample",
+        method="sampling/createMessage",
+        needs="sampling",
+        params=_sample(
+            _message("user", _text("Hello")),
+            _message("assistant", _text("What is it?")),
+            _ASK,
+            systemPrompt="Be brief.",
+            temperature=0.5,
+            stopSequences=["\n\n"],
+            metadata={"a": 1},
+            includeContext="none",
+            modelPreferences={"costPriority": 0, "speedPriority": 1, "intelligencePriority": 0.5},
+        ),
+    ),
+    Question(
+        name="ask_sample_image",
+        method="sampling/createMessage",
+        needs="sampling",
+        params=_sample(_message("user", {"type": "image", "data": _PIXEL, "mimeType": "image/png"})),
+    ),
+    Question(
+        name="ask_sample_audio",
+        method="sampling/createMessage",
+        needs="sampling",
+        revisions=between(R2025_03_26),
+        params=_sample(_message("user", {"type": "audio", "data": _SOUND, "mimeType": "audio/wav"})),
+    ),
+    Question(
+        name="ask_sample_tools_auto",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(_ASK, tools=_TOOLS, toolChoice={"mode": "auto"}),
+    ),
+    Question(
+        name="ask_sample_tools_required",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(_ASK, tools=_TOOLS, toolChoice={"mode": "required"}),
+    ),
+    Question(
+        name="ask_sample_tools_none",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(_ASK, tools=_TOOLS, toolChoice={"mode": "none"}),
+    ),
+    Question(
+        name="ask_sample_tool_results",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(_ASK, _message("assistant", [_USE]), _message("user", [_RESULT]), tools=_TOOLS),
+    ),
+    Question(name="ask_roots", method="roots/list", needs="roots"),
+)
+
+WRONG: Final = (
+    Question(
+        name="ask_form_without_message",
+        method="elicitation/create",
+        needs="elicitation.form",
+        revisions=_FORMS,
+        params={"requestedSchema": FORM},
+        deviant="elicitation/create without a message",
+    ),
+    Question(
+        name="ask_sample_without_messages",
+        method="sampling/createMessage",
+        needs="sampling",
+        params={"maxTokens": 100},
+        deviant="sampling/createMessage without messages",
+    ),
+    Question(
+        name="ask_sample_odd_content",
+        method="sampling/createMessage",
+        needs="sampling",
+        params=_sample(_message("user", {"type": "image", "data": "not base64!", "mimeType": 7})),
+        deviant="an image whose data and type are none",
+    ),
+    Question(
+        name="ask_sample_missing_result",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(_ASK, _message("assistant", [_USE]), _message("user", _text("And?")), tools=_TOOLS),
+        deviant="a tool_use without its tool_result",
+    ),
+    Question(
+        name="ask_sample_mixed_result",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(
+            _ASK, _message("assistant", [_USE]), _message("user", [_RESULT, _text("and more")]), tools=_TOOLS
+        ),
+        deviant="a tool_result beside other content",
+    ),
+)
+"""Questions that break a rule."""
+
+MODELS: Final = ("alpha-large-3", "alpha-small-3", "beta-sonnet-20260101", "gamma-mini")
+"""The models that a client is to have where hints are tried; the first is the one that it likes best."""
+
+
+def _hinted(name: str, *hints: str, **priorities: JsonValue) -> Question:
+    preferences: JsonObject = {"hints": [{"name": hint} for hint in hints], **priorities}
+    return Question(
+        name=name,
+        method="sampling/createMessage",
+        needs="sampling",
+        params=_sample(_ASK, modelPreferences=preferences),
+    )
+
+
+HINTED: Final = (
+    _hinted("ask_hints_in_order", "no-such-model", "gamma-mini", "alpha-large-3"),
+    _hinted("ask_hints_substring", "sonnet"),
+    _hinted(
+        "ask_hints_before_priorities", "alpha-small-3", intelligencePriority=1.0, speedPriority=0.0, costPriority=0.0
+    ),
+)
+"""Questions with hints; in each only one of the models is the right one."""
+
+
+def asked() -> tuple[Question, ...]:
+    """The questions that break no rule."""
+    return _RIGHT
+
+
+def by_name(*names: str) -> list[Question]:
+    """Some of them, in the order of the table."""
+    return [question for question in _RIGHT if question.name in names]

@@ -1,0 +1,234 @@
+"""Tools that run as tasks, as 2025-11-25 has them in the protocol itself: what clients that call them meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.scripted_request import Instead, Refuse, encoded, notification
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.scenarios.client_request_table import by_name
+from mcp_conformance.scenarios.client_request_tools import declares
+from mcp_conformance.scenarios.task_script import ENDED, PLAIN, Course, Job, enter, noted
+from mcp_core.types.meta import RELATED_TASK
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+    Handler = Callable[[Turn], Awaitable[JsonObject]]
+
+__all__ = ["CORE_COURSES", "INSISTING", "WAITING_TASK", "CoreTasks", "core_tasks_undeclared"]
+
+WAITING_TASK: Final = "task_waits"
+"""The tool whose task never ends."""
+INSISTING: Final = "task_insists"
+"""The tool that is not run otherwise than as a task, though it does not say so."""
+_PAGE: Final = 2
+_PAUSE: Final = 0.1
+"""Seconds that somebody waits for a result who did not look at the task before."""
+_STATUS: Final = "notifications/tasks/status"
+
+CORE_COURSES: Final = (
+    Course(name="task_required", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
+    Course(name="task_optional", support="optional"),
+    Course(name="task_forbidden", support="forbidden"),
+    PLAIN,
+    Course(name="task_told", steps=("working", "working", "working", "completed"), told=True),
+    Course(name="task_asks", steps=("working", "working", "input_required", "completed"), asks=("form",)),
+    Course(
+        name="task_asks_elsewhere",
+        steps=("working", "input_required", "completed"),
+        asks=("form",),
+        elsewhere=True,
+    ),
+    Course(name="task_fails", steps=("working", "failed")),
+    Course(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
+    Course(name="task_unhurried", intervals=(None,), ttl=None),
+    Course(name=INSISTING, support="optional"),
+)
+"""The tools, and what becomes of their tasks. Each bears on what clients have to do, or to bear."""
+
+
+class CoreTasks:
+    """The tasks of a server of 2025-11-25.
+
+    Args:
+        stage: Where.
+        courses: What its tools do.
+    """
+
+    def __init__(self, stage: Stage, courses: tuple[Course, ...]) -> None:
+        self._stage: Final = stage
+        self._courses: Final = {each.name: each for each in courses}
+        self._jobs: Final[dict[str, Job]] = {}
+        server = stage.server
+        requests: JsonObject = {"tools": {"call": {}}}
+        server.capabilities = {**server.capabilities, "tasks": {"list": {}, "cancel": {}, "requests": requests}}
+        server.offers.tools[:] = [each.listed(modern=False) for each in courses]
+        server.offers.calls.clear()
+        server.offers.calls.update(dict.fromkeys(self._courses, self._call))
+        handlers: dict[str, Handler] = {
+            "tasks/get": self._get,
+            "tasks/result": self._result,
+            "tasks/list": self._list,
+            "tasks/cancel": self._cancel,
+        }
+        server.handlers.update(handlers)
+
+    async def _call(self, turn: Turn) -> JsonObject:
+        course = self._courses[turn.text("name")]
+        wished = turn.params.get("task")
+        if not isinstance(wished, dict):
+            if course.support == "required":
+                raise Refuse(-32601, f"{course.name} runs as a task alone")
+            if course.name == INSISTING:
+                raise Refuse(-32600, f"{course.name} has to be called as a task")
+            return text_result("done at once")
+        if course.support not in ("optional", "required"):
+            raise Refuse(-32601, f"{course.name} does not run as a task")
+        job = Job(course=course, token=turn.token)
+        self._jobs[job.id] = job
+        enter(self._stage, job)
+        noted(self._stage, job, "created", trio.current_time(), status="working")
+        created: JsonObject = {"task": job.shown("working", modern=False)}
+        raise Instead(_checked(turn, created))
+
+    def _job(self, turn: Turn) -> Job:
+        job = self._jobs.get(turn.text("taskId"))
+        if job is None or job.forgotten:
+            raise Refuse(-32602, "there is no such task, or not any more")
+        return job
+
+    async def _get(self, turn: Turn) -> JsonObject:
+        came = trio.current_time()
+        job = self._job(turn)
+        status = job.look()
+        if job.forgotten:
+            noted(self._stage, job, "tasks/get", came, status="forgotten")
+            raise Refuse(-32602, "there is no such task any more")
+        if status == "working":
+            await self._report(turn, job)
+        noted(self._stage, job, "tasks/get", came, status=status, interval=job.interval)
+        return job.shown(status, modern=False)
+
+    async def _report(self, turn: Turn, job: Job) -> None:
+        """Tells how far it is, and how it stands, where messages go that belong to no request."""
+        standing = turn.session.standing
+        if standing is None:
+            noted(self._stage, job, "nowhere", trio.current_time())
+            return
+        if job.course.told:
+            told = notification(_STATUS, job.shown("working", modern=False), turn.revision, "")
+            noted(self._stage, job, "told", trio.current_time(), status="working")
+            await standing.send(encoded(told))
+        if job.token is not None:
+            progress: JsonObject = {"progressToken": job.token, "progress": job.looks, **_related(job)}
+            await standing.send(encoded(notification("notifications/progress", progress, turn.revision, "")))
+
+    async def _result(self, turn: Turn) -> JsonObject:
+        came = trio.current_time()
+        job = self._job(turn)
+        noted(self._stage, job, "tasks/result", came, status=job.status())
+        if job.course.name == WAITING_TASK:
+            await job.done.wait()
+        if job.course.asks and not job.ended:
+            await self._ask(turn, job)
+        elif job.status() not in ENDED:
+            # Who waits for the result need not look at the task meanwhile.
+            await trio.sleep(_PAUSE)
+            job.end("failed" if job.course.steps[-1] == "failed" else "completed")
+        if job.status() == "cancelled":
+            raise Refuse(-32603, "the task was cancelled")
+        if job.status() == "failed":
+            raise Refuse(-32603, "it could not be done")
+        job.end("completed")
+        return {**job.outcome(), **_related(job)}
+
+    async def _ask(self, turn: Turn, job: Job) -> None:
+        """Asks for a form or a sample, whatever the client declares, in the name of the task: once."""
+        if job.asked:
+            # Somebody else is waiting for the answer already.
+            await job.settled.wait()
+            return
+        job.asked = True
+        try:
+            await self._ask_whatever(turn, job)
+        finally:
+            job.answered.update(job.course.asks)
+            job.settled.set()
+
+    async def _ask_whatever(self, turn: Turn, job: Job) -> None:
+        for question in by_name("ask_form", "ask_sample"):
+            if not declares(turn.session, question.needs):
+                continue
+            params: JsonObject = {**(question.params or {}), **_related(job)}
+            elsewhere = job.course.elsewhere
+            if elsewhere and turn.session.standing is None:
+                noted(self._stage, job, "nowhere", trio.current_time())
+                elsewhere = False
+            name = f"{job.course.name} {job.id}"
+            await turn.ask(question.method, params, standing=elsewhere, name=name)
+            return
+
+    async def _list(self, turn: Turn) -> JsonObject:
+        jobs = list(self._jobs.values())
+        cursor = turn.params.get("cursor")
+        cursors: list[JsonValue] = [_cursor(begin) for begin in range(0, len(jobs), _PAGE)]
+        if cursor is not None and cursor not in cursors:
+            raise Refuse(-32602, "the cursor is none of this list")
+        begin = 0 if cursor is None else _PAGE * cursors.index(cursor)
+        page: JsonObject = {"tasks": [each.shown(each.status(), modern=False) for each in jobs[begin : begin + _PAGE]]}
+        given = self._stage.notes.setdefault("cursors", [])
+        if begin + _PAGE < len(jobs):
+            page["nextCursor"] = _cursor(begin + _PAGE)
+            if isinstance(given, list):
+                given.append(page["nextCursor"])
+        return page
+
+    async def _cancel(self, turn: Turn) -> JsonObject:
+        came = trio.current_time()
+        job = self._job(turn)
+        if job.status() in ENDED:
+            raise Refuse(-32602, f"the task is {job.status()}")
+        job.end("cancelled")
+        # A server may forget what was cancelled, at once too.
+        del self._jobs[job.id]
+        noted(self._stage, job, "tasks/cancel", came, status="cancelled")
+        return job.shown("cancelled", modern=False)
+
+
+def core_tasks_undeclared(stage: Stage) -> None:
+    """Tools that say that they run as tasks, of a server that declares no tasks: so they do not."""
+
+    async def call(turn: Turn) -> JsonObject:
+        if "task" in turn.params:
+            stage.notes["augmented"] = turn.text("name")
+        return text_result("done at once")
+
+    offers = stage.server.offers
+    offers.tools[:] = [
+        Course(name=f"task_{support}", support=support).listed(modern=False) for support in ("required", "optional")
+    ]
+    offers.calls.clear()
+    offers.calls.update({str(each["name"]): call for each in offers.tools})
+
+
+def _cursor(begin: int) -> str:
+    return f" tasks from {begin:04d} on: =?base64?eA==?= \u00fc/ "
+
+
+def _related(job: Job) -> JsonObject:
+    return {"_meta": {RELATED_TASK: {"taskId": job.id}}}
+
+
+def _checked(turn: Turn, created: JsonObject) -> bytes:
+    wrong = flaw(created, "CreateTaskResult", turn.revision)
+    if wrong is not None:
+        raise AssertionError(f"the suite would send a wrong task: {wrong}")
+    return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": created})

@@ -1,0 +1,217 @@
+"""Tools that run as tasks, as the extension of 2026-07-28 has them: what clients that call them meet.
+
+Spec: the extension `io.modelcontextprotocol/tasks`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.scripted_request import Instead, Refuse, encoded
+from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.scenarios.client_request_table import by_name
+from mcp_conformance.scenarios.client_request_tools import declares
+from mcp_conformance.scenarios.task_script import PLAIN, Course, Job, enter, noted
+from mcp_core.types.meta import SUBSCRIPTION_ID, TASKS_EXTENSION
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_conformance.drivers.client.scripted_request import Session, Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+    Handler = Callable[[Turn], Awaitable[JsonObject]]
+
+__all__ = ["EXTENSION_COURSES", "ODD_TASK", "UNFIT_TASKS", "ExtensionTasks", "declares_tasks", "unfit_tasks"]
+
+ODD_TASK: Final = "t\u00e2che =?base64?eA==?= n\u00b0 1"
+"""The id of a task that no header can have as it is."""
+UNFIT_TASKS: Final = {"prompts/get": "conformance-prompt-as-task-1", "resources/read": "conformance-resource-as-task-2"}
+"""By method, the task by which is answered what cannot be one."""
+_ERROR: Final[JsonObject] = {"code": -32603, "message": "it could not be done"}
+_PAUSE: Final = 0.1
+"""Seconds between two things that a client is told."""
+
+EXTENSION_COURSES: Final = (
+    Course(name="task_soon", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
+    PLAIN,
+    Course(
+        name="task_asks", steps=("working", "input_required", "working", "working", "completed"), asks=("one", "two")
+    ),
+    Course(name="task_fails", steps=("working", "failed")),
+    Course(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
+    Course(name="task_unhurried", intervals=(None,), ttl=None),
+    Course(name="task_told", steps=("working", "working", "working", "completed"), told=True),
+    Course(name="task_odd", id=ODD_TASK),
+)
+"""The tools, and what becomes of their tasks. Each bears on what clients have to do, or to bear."""
+
+
+def declares_tasks(session: Session) -> bool:
+    """Whether the client declared the extension."""
+    extensions = session.capabilities.get("extensions")
+    return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
+
+
+class ExtensionTasks:
+    """The tasks of a server of 2026-07-28.
+
+    Args:
+        stage: Where.
+        courses: What its tools do.
+    """
+
+    def __init__(self, stage: Stage, courses: tuple[Course, ...]) -> None:
+        self._stage: Final = stage
+        self._courses: Final = {each.name: each for each in courses}
+        self._jobs: Final[dict[str, Job]] = {}
+        server = stage.server
+        server.capabilities = {**server.capabilities, "extensions": {TASKS_EXTENSION: {}}}
+        server.offers.tools[:] = [each.listed(modern=True) for each in courses]
+        server.offers.calls.clear()
+        server.offers.calls.update(dict.fromkeys(self._courses, self._call))
+        handlers: dict[str, Handler] = {
+            "tasks/get": self._get,
+            "tasks/update": self._update,
+            "tasks/cancel": self._cancel,
+            "subscriptions/listen": self._listen,
+        }
+        server.handlers.update(handlers)
+
+    async def _call(self, turn: Turn) -> JsonObject:
+        course = self._courses[turn.text("name")]
+        if not declares_tasks(turn.session) or course is PLAIN:
+            # The server decides, and to a client without the extension it is not left to.
+            return text_result("done at once")
+        if course.asks and not _questions(turn.session):
+            course = attrs.evolve(course, steps=("working", "completed"), asks=())
+        job = Job(course=course, id=course.id) if course.id else Job(course=course)
+        self.add(job)
+        noted(self._stage, job, "created", trio.current_time(), status="working")
+        raise Instead(_as_task(self._stage, turn, job.shown("working", modern=True)))
+
+    def add(self, job: Job) -> None:
+        """One more task, that no tool began."""
+        self._jobs[job.id] = job
+        enter(self._stage, job)
+
+    def _job(self, turn: Turn) -> Job:
+        if not declares_tasks(turn.session):
+            needed: JsonObject = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+            raise Refuse(-32021, f"{turn.method} needs {TASKS_EXTENSION}", needed, status=400)
+        job = self._jobs.get(turn.text("taskId"))
+        if job is None or job.forgotten:
+            raise Refuse(-32602, "there is no such task, or not any more")
+        return job
+
+    async def _get(self, turn: Turn) -> JsonObject:
+        came = trio.current_time()
+        job = self._job(turn)
+        late = job.lingering > 0
+        job.lingering -= 1 if late else 0
+        status = job.status() if late else job.look()
+        if job.forgotten:
+            noted(self._stage, job, "tasks/get", came, status="forgotten")
+            raise Refuse(-32602, "there is no such task any more")
+        shown = job.shown(status, modern=True)
+        keys: list[JsonValue] = []
+        if status == "input_required":
+            # Where an answer is still on its way, what it answers is asked, too.
+            keys = [key for key in job.course.asks if late or key not in job.answered]
+            questions = _questions(turn.session)
+            shown["inputRequests"] = {
+                str(key): questions[index % len(questions)] for index, key in enumerate(job.course.asks) if key in keys
+            }
+        noted(self._stage, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
+        return {**shown, **_outcome(job, status)}
+
+    async def _update(self, turn: Turn) -> JsonObject:
+        came = trio.current_time()
+        job = self._job(turn)
+        responses = turn.params.get("inputResponses")
+        given = list(responses) if isinstance(responses, dict) else []
+        keys: list[JsonValue] = [*given]
+        job.answered.update(key for key in given if key in job.course.asks)
+        job.lingering = 1
+        noted(self._stage, job, "tasks/update", came, status=job.status(), keys=keys)
+        return {}
+
+    async def _cancel(self, turn: Turn) -> JsonObject:
+        came = trio.current_time()
+        job = self._job(turn)
+        noted(self._stage, job, "tasks/cancel", came, status=job.status())
+        job.end("cancelled")
+        return {}
+
+    async def _listen(self, turn: Turn) -> JsonObject:
+        """Grants what is wanted of tasks that are told of, and tells of them to their end."""
+        wanted = turn.params.get("notifications")
+        granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
+        ids = granted.pop("taskIds", None)
+        jobs = (
+            [self._jobs[id] for id in ids if isinstance(id, str) and id in self._jobs] if isinstance(ids, list) else []
+        )
+        told = [job for job in jobs if job.course.told and declares_tasks(turn.session)]
+        if told:
+            granted["taskIds"] = [job.id for job in told]
+        meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
+        await turn.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted})
+        for job in told:
+            for status in ("working", "completed"):
+                noted(self._stage, job, "told", trio.current_time(), status=status)
+                shown: JsonObject = {"_meta": meta, **job.shown(status, modern=True), **_outcome(job, status)}
+                if status == "completed":
+                    job.end("completed")
+                await turn.notify("notifications/tasks", shown)
+                await trio.sleep(_PAUSE)
+        await trio.sleep_forever()
+        raise AssertionError("it ends by cancellation")
+
+
+def unfit_tasks(stage: Stage) -> None:
+    """A prompt and a resource that are answered by a task, which only calls of tools can be."""
+    tasks = ExtensionTasks(stage, (Course(name="task_soon"),))
+    for method, id in UNFIT_TASKS.items():
+        right = stage.server.handlers[method]
+
+        async def unfit(turn: Turn, id: str = id, right: Handler = right) -> JsonObject:
+            if not declares_tasks(turn.session):
+                return await right(turn)
+            posed = stage.notes.setdefault("unfit", [])
+            if isinstance(posed, list):
+                posed.append(turn.method)
+            job = Job(course=Course(name=turn.method), id=id)
+            tasks.add(job)
+            shown = job.shown("working", modern=True)
+            raise Instead(_as_task(stage, turn, shown), f"a task for {turn.method}")
+
+        stage.server.handlers[method] = unfit
+
+
+def _outcome(job: Job, status: str) -> JsonObject:
+    """What stands in a task that has ended."""
+    if status == "completed":
+        return {"result": job.outcome()}
+    return {"error": _ERROR} if status == "failed" else {}
+
+
+def _questions(session: Session) -> list[JsonObject]:
+    """What the client can be asked."""
+    return [
+        {"method": each.method, "params": each.params}
+        for each in by_name("ask_form", "ask_sample")
+        if declares(session, each.needs)
+    ]
+
+
+def _as_task(stage: Stage, turn: Turn, shown: JsonObject) -> bytes:
+    result = stage.server.complete("tools/call", {**shown, "resultType": "task"}, turn.revision)
+    wrong = flaw(result, "CreateExtensionTaskResult", turn.revision)
+    if wrong is not None:
+        raise AssertionError(f"the suite would send a wrong task: {wrong}")
+    return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result})

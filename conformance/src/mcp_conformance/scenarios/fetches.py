@@ -1,0 +1,119 @@
+"""What a client fetches: URLs that it is told of and must leave alone, and results that hold for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result, tool
+from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.drivers.client.scripted_request import Instead, encoded
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.client_request_table import ODD_ID
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN, R2025_11_25, Era, between
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["ACCESS_SCENARIOS", "FRESH", "ICON", "PAGE", "SCHEMA"]
+
+PAGE: Final = "/not-to-be-fetched/page"
+"""The path of a page that the user is asked to visit."""
+ICON: Final = "/not-to-be-fetched/icon.png"
+"""The path of an icon, by plain HTTP."""
+SCHEMA: Final = "/not-to-be-fetched/schema.json"
+"""The path of a schema that another refers to."""
+FRESH: Final = 3_600_000
+"""Milliseconds that a result holds: longer than any run."""
+
+
+def _origin(turn: Turn) -> str:
+    """Where the client reached the server."""
+    outlet = turn.outlet
+    host = outlet.exchange.header("host") if isinstance(outlet, PostOutlet) else None
+    return f"http://{host or 'localhost'}"
+
+
+def _urls(stage: Stage) -> None:
+    """Icons, schemas and a page, all on the server itself: whoever fetches one is seen."""
+    offers = stage.server.offers
+
+    async def listed(turn: Turn) -> JsonObject:
+        origin = _origin(turn)
+        odd: JsonObject = {"type": "object", "properties": {"n": {"$ref": f"{origin}{SCHEMA}"}}}
+        referring = {**tool("gives_referred", "Its schema refers elsewhere"), "outputSchema": odd}
+        icons: JsonObject = {"icons": [{"src": f"{origin}{ICON}", "mimeType": "image/png"}]}
+        return {"tools": [*({**each, **icons} for each in offers.tools), referring]}
+
+    async def referred(_: Turn) -> JsonObject:
+        return {**text_result('{"n": 1}'), "structuredContent": {"n": 1}}
+
+    async def visit(turn: Turn) -> JsonObject:
+        if not turn.session.has("elicitation.url") or "inputResponses" in turn.params:
+            return text_result("visited, or not")
+        params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{_origin(turn)}{PAGE}"}
+        stage.notes["visit"] = True
+        if turn.revision.era is Era.MODERN:
+            asked: JsonObject = {"method": "elicitation/create", "params": params}
+            return {"resultType": "input_required", "inputRequests": {"visit": asked}}
+        await turn.ask("elicitation/create", {**params, "elicitationId": ODD_ID})
+        return text_result("visited, or not")
+
+    stage.server.handlers["tools/list"] = listed
+    offers.calls["gives_referred"] = referred
+    offers.add_tool("sends_to_page", "Asks the user to visit a page", visit)
+
+
+def _caching(stage: Stage) -> None:
+    """Lists that hold for long, not at all, or say something odd about it."""
+    server = stage.server
+    server.offers.resources.append({"uri": "test://other", "name": "other"})
+    server.offers.texts["test://other"] = "another text"
+    held: dict[str, JsonObject] = {
+        "tools/list": {"ttlMs": FRESH},
+        "prompts/list": {"ttlMs": 0},
+        "resources/read": {"ttlMs": FRESH},
+    }
+    for method, more in held.items():
+        right = server.handlers[method]
+
+        async def holding(turn: Turn, right: Handler = right, more: JsonObject = more) -> JsonObject:
+            return {**await right(turn), **more}
+
+        server.handlers[method] = holding
+    odd: dict[str, JsonObject] = {"resources/list": {}, "resources/templates/list": {"ttlMs": -1}}
+    for method, more in odd.items():
+        right = server.handlers[method]
+
+        async def oddly(turn: Turn, right: Handler = right, more: JsonObject = more) -> JsonObject:
+            result = server.complete(turn.method, await right(turn), turn.revision)
+            del result["ttlMs"]
+            whole: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": {**result, **more}}
+            raise Instead(encoded(whole), "a result without ttlMs, or with a negative one")
+
+        server.handlers[method] = oddly
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Handler = Callable[[Turn], Awaitable[JsonObject]]
+
+ACCESS_SCENARIOS: Final = (
+    Scenario(
+        name="conformance_urls",
+        title="Icons, schemas and a page on the server itself, none of which is to be fetched; nobody consents to it.",
+        prepare=_urls,
+        revisions=between(R2025_11_25),
+        transports=frozenset({Transport.HTTP}),
+    ),
+    Scenario(
+        name="conformance_caching",
+        title="Lists that hold for an hour, or not at all; the client is to read each twice, and two resources.",
+        prepare=_caching,
+        revisions=frozenset(MODERN),
+    ),
+)
+"""They, in order."""

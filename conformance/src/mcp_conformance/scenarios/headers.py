@@ -1,0 +1,157 @@
+"""What modern clients meet over HTTP to see what they repeat in headers. Spec: basic/transports/streamable-http"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result, tool
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["ANNOTATED", "HEADER_SCENARIOS", "INVALID", "URIS"]
+
+URIS: Final = (
+    "file:///path/to/file%20name.txt",
+    "https://example.com/resource?id=123",
+    "test://ünïcode/\u6e2c\u8a66",
+    "=?base64?dGVzdA==?=",
+)
+"""Resources whose names are hard to put into a header."""
+
+_SPECIAL: Final = ("test_headers", "my-hyphenated-tool")
+
+
+async def _done(_: Turn) -> JsonObject:
+    return text_result("done")
+
+
+def _standard(stage: Stage) -> None:
+    """Names and URIs of every kind."""
+    offers = stage.server.offers
+    for name in _SPECIAL:
+        offers.add_tool(name, "Does nothing", _done)
+    for number, uri in enumerate(URIS):
+        offers.resources.append({"uri": uri, "name": f"special-{number}"})
+        offers.texts[uri] = "a text"
+
+
+ANNOTATED: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "priority": {"type": "integer", "x-mcp-header": "Priority"},
+        "verbose": {"type": "boolean", "x-mcp-header": "Verbose"},
+        "query": {"type": "string"},
+        "float_val": {"type": "number"},
+        "place": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "x-mcp-header": "Place_City.x"}},
+        },
+    },
+}
+"""The input schema of a tool whose arguments are to be repeated in headers."""
+
+_CALLS: Final[tuple[JsonObject, ...]] = (
+    {"region": "us-west1", "priority": 42, "verbose": False, "query": "SELECT 1", "float_val": 1.5},
+    {"region": "eu west 1", "priority": -7, "verbose": True},
+    {"region": "", "verbose": None},
+    {"region": "\u6771\u4eac", "place": {"city": "Zürich"}},
+    {"region": " padded ", "place": {"city": "Ghent"}},
+    {"region": "line\r\nInjected: yes"},
+    {"region": "\ttab"},
+    {"region": "=?base64?dGVzdA==?="},
+    {"priority": 0, "query": "nothing else"},
+)
+
+
+def _custom(stage: Stage) -> None:
+    """A tool with annotated parameters."""
+    stage.server.offers.add_tool("test_custom_headers", "Does nothing", _done, ANNOTATED)
+
+
+def _with(schema: JsonObject, header: JsonValue) -> JsonObject:
+    return {"type": "object", "properties": {"value": {**schema, "x-mcp-header": header}}}
+
+
+_STRING: Final[JsonObject] = {"type": "string"}
+
+INVALID: Final[Mapping[str, JsonObject]] = {
+    "empty": _with(_STRING, ""),
+    "space": _with(_STRING, "My Region"),
+    "colon": _with(_STRING, "Region:Primary"),
+    "non_ascii": _with(_STRING, "Rëgion"),
+    "control": _with(_STRING, "Region\u0007"),
+    "slash": _with(_STRING, "a/b"),
+    "not_a_string": _with(_STRING, 7),
+    "on_object": _with({"type": "object"}, "Data"),
+    "on_array": _with({"type": "array", "items": {"type": "string"}}, "Items"),
+    "on_null": _with({"type": "null"}, "Nothing"),
+    "on_number": _with({"type": "number"}, "Ratio"),
+    "duplicate": {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "x-mcp-header": "Region"},
+            "b": {"type": "string", "x-mcp-header": "REGION"},
+        },
+    },
+    "in_items": {
+        "type": "object",
+        "properties": {
+            "list": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+            }
+        },
+    },
+    "in_any_of": {
+        "type": "object",
+        "anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}, {"required": []}],
+    },
+}
+"""Input schemas with an annotation that is not allowed, by what is wrong; the tool is called `invalid_` and that."""
+
+
+def _invalid(stage: Stage) -> None:
+    """One valid tool among invalid ones."""
+    offers = stage.server.offers
+    offers.tools.clear()
+    offers.calls.clear()
+    for name, schema in INVALID.items():
+        offers.tools.append(tool(f"invalid_{name}", "Must not be used", schema))
+        offers.calls[f"invalid_{name}"] = _done
+    offers.add_tool("valid_tool", "May be used", _done, ANNOTATED)
+
+
+HEADER_SCENARIOS: Final = (
+    Scenario(
+        name="http-standard-headers",
+        title="Tools, resources and prompts with names of every kind.",
+        prepare=_standard,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
+    ),
+    Scenario(
+        name="http-custom-headers",
+        title="A tool with parameters that are to be repeated in headers; the context says what to call.",
+        prepare=_custom,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
+        context={"toolCalls": [{"name": "test_custom_headers", "arguments": call} for call in _CALLS]},
+    ),
+    Scenario(
+        name="http-invalid-tool-headers",
+        title="Tools whose annotations of headers are not allowed, and one whose are.",
+        prepare=_invalid,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
+    ),
+)
+"""They, in order."""

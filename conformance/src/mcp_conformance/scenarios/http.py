@@ -1,0 +1,111 @@
+"""What clients meet over Streamable HTTP: streams, sessions, and their ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["HTTP_SCENARIOS", "RETRY"]
+
+RETRY: Final = 500
+"""Milliseconds that a client has to wait before it fetches a stream again."""
+
+_STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
+_HTTP: Final = frozenset({Transport.HTTP})
+
+
+def _all_in_streams(stage: Stage) -> None:
+    """Every response comes in a stream, behind a comment."""
+    stage.http.streams = True
+
+
+def _without_session(stage: Stage) -> None:
+    stage.http.sessions = False
+
+
+def _without_standing_stream(stage: Stage) -> None:
+    stage.http.standing = False
+
+
+def _session_lost(stage: Stage) -> None:
+    """The first `tools/list` finds its session forgotten."""
+    lost: list[bool] = []
+
+    async def forget(exchange: Exchange) -> bool:
+        sessions = stage.server.sessions
+        if exchange.message.get("method") == "tools/list" and not lost and sessions:
+            lost.append(True)
+            stage.http.lose(sessions[-1])
+            stage.notes["lost"] = sessions[-1].id
+            stage.notes["at"] = exchange.number
+        return False
+
+    stage.http.before = forget
+
+
+def _sse_retry(stage: Stage) -> None:
+    """The stream of a call ends before the result, which can be fetched after some time."""
+
+    async def reconnect(turn: Turn) -> JsonObject:
+        outlet = turn.outlet
+        if isinstance(outlet, PostOutlet):
+            await outlet.open()
+            stage.notes["last_id"] = outlet.stream.id(len(outlet.stream.events) - 1)
+            await outlet.stream.pause(RETRY)
+            stage.notes["paused_at"] = trio.current_time()
+        return text_result("fetched")
+
+    stage.server.offers.add_tool("test_reconnection", "Is answered in a second stream", reconnect)
+
+
+HTTP_SCENARIOS: Final = (
+    Scenario(
+        name="all-in-streams",
+        title="A server that answers every request by an event stream.",
+        prepare=_all_in_streams,
+        revisions=_STATEFUL | frozenset(MODERN),
+        transports=_HTTP,
+    ),
+    Scenario(
+        name="without-session",
+        title="A server that gives no session id.",
+        prepare=_without_session,
+        revisions=_STATEFUL,
+        transports=_HTTP,
+    ),
+    Scenario(
+        name="without-standing-stream",
+        title="A server that answers GET with 405.",
+        prepare=_without_standing_stream,
+        revisions=_STATEFUL,
+        transports=_HTTP,
+    ),
+    Scenario(
+        name="session-lost",
+        title="A server that has forgotten the session when the first `tools/list` comes.",
+        prepare=_session_lost,
+        revisions=_STATEFUL,
+        transports=_HTTP,
+    ),
+    Scenario(
+        name="sse-retry",
+        title="A tool whose stream ends before its result, which has to be fetched after half a second.",
+        prepare=_sse_retry,
+        revisions=frozenset(each for each in LEGACY if each.priming_event),
+        transports=_HTTP,
+    ),
+)
+"""They, in order."""

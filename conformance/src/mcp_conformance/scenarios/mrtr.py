@@ -1,0 +1,150 @@
+"""Results that ask for input first: in one round, in several, of tools, prompts and resources (2026-07-28)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.scripted_request import Instead, encoded
+from mcp_conformance.scenarios.client_request_tools import STATE
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["ARGUMENTS", "ROUND_SCENARIOS", "STATES"]
+
+_CONFIRM: Final[JsonObject] = {
+    "method": "elicitation/create",
+    "params": {
+        "message": "Are you sure?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"ok": {"type": "boolean", "default": True}},
+            "required": ["ok"],
+        },
+    },
+}
+_SAMPLE: Final[JsonObject] = {
+    "method": "sampling/createMessage",
+    "params": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Say something"}}],
+        "maxTokens": 50,
+    },
+}
+_ROOTS: Final[JsonObject] = {"method": "roots/list"}
+STATES: Final = (f"first {STATE}", "second/0000000000000000001")
+"""The states of two rounds, one after the other."""
+ARGUMENTS: Final[JsonObject] = {"text": "as it is \u00fc", "count": 7}
+"""What the tool of several rounds is called with: its schema gives it as defaults."""
+_WITH_DEFAULTS: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "default": ARGUMENTS["text"]},
+        "count": {"type": "integer", "default": ARGUMENTS["count"]},
+    },
+    "required": ["text", "count"],
+}
+
+
+def _asking(state: str | None = None, **requests: JsonObject) -> JsonObject:
+    result: JsonObject = {"resultType": "input_required"}
+    if requests:
+        result["inputRequests"] = dict(requests)
+    if state is not None:
+        result["requestState"] = state
+    return result
+
+
+def _can(turn: Turn) -> bool:
+    return turn.session.has("elicitation")
+
+
+async def _echo_state(turn: Turn) -> JsonObject:
+    if not _can(turn) or "inputResponses" in turn.params:
+        return text_result("confirmed")
+    return _asking(STATE, confirm=_CONFIRM)
+
+
+async def _no_state(turn: Turn) -> JsonObject:
+    if not _can(turn) or "inputResponses" in turn.params:
+        return text_result("confirmed")
+    return _asking(confirm=_CONFIRM)
+
+
+async def _unrelated(_: Turn) -> JsonObject:
+    return text_result("nothing was asked")
+
+
+async def _no_result_type(turn: Turn) -> JsonObject:
+    result: JsonValue = {"content": [{"type": "text", "text": "complete"}]}
+    message: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
+    raise Instead(encoded(message), "a result without resultType")
+
+
+async def _all_kinds(turn: Turn) -> JsonObject:
+    """Asks for all that the client declares, in one result."""
+    if "inputResponses" in turn.params:
+        return text_result("confirmed")
+    kinds = (("elicitation", _CONFIRM), ("sampling", _SAMPLE), ("roots", _ROOTS))
+    wanted = {f"{name}: 1": request for name, request in kinds if turn.session.has(name)}
+    return _asking(STATE, **wanted) if wanted else text_result("nothing is declared")
+
+
+async def _rounds(turn: Turn) -> JsonObject:
+    """A question, then a state alone, then the end."""
+    state = turn.params.get("requestState")
+    if not _can(turn) or state == STATES[1]:
+        return text_result("done")
+    return _asking(STATES[1]) if state == STATES[0] else _asking(STATES[0], confirm=_CONFIRM)
+
+
+def _request_state(stage: Stage) -> None:
+    offers = stage.server.offers
+    offers.tools.clear()
+    offers.add_tool("test_mrtr_echo_state", "Asks for a confirmation, with a state", _echo_state)
+    offers.add_tool("test_mrtr_no_state", "Asks for a confirmation, without a state", _no_state)
+    offers.add_tool("test_mrtr_unrelated", "Asks for nothing", _unrelated)
+    offers.add_tool("test_mrtr_no_result_type", "Has a result of no type", _no_result_type)
+
+
+def _several(stage: Stage) -> None:
+    server = stage.server
+    server.offers.tools.clear()
+    server.offers.add_tool("ask_all_kinds", "Asks for all at once", _all_kinds)
+    server.offers.add_tool("ask_in_rounds", "Asks twice", _rounds, _WITH_DEFAULTS)
+    server.offers.add_tool("ask_nothing", "Asks for nothing", _unrelated)
+    for method in ("prompts/get", "resources/read"):
+        right = server.handlers[method]
+
+        async def first(turn: Turn, right: Handler = right) -> JsonObject:
+            return (
+                await right(turn) if not _can(turn) or "inputResponses" in turn.params else _asking(STATE, c=_CONFIRM)
+            )
+
+        server.handlers[method] = first
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Handler = Callable[[Turn], Awaitable[JsonObject]]
+
+ROUND_SCENARIOS: Final = (
+    Scenario(
+        name="sep-2322-client-request-state",
+        title="Tools that ask for a confirmation with a state and without one, and tools that do not.",
+        prepare=_request_state,
+        revisions=frozenset(MODERN),
+    ),
+    Scenario(
+        name="conformance_rounds",
+        title="Tools that ask for several things, and more than once; prompts and resources that ask, too.",
+        prepare=_several,
+        revisions=frozenset(MODERN),
+    ),
+)
+"""They, in order."""

@@ -1,0 +1,121 @@
+"""What clients meet that may speak whatever they can: silence, errors of every code, and the endpoints of 2024-11-05."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.scripted_request import Refuse, encoded
+from mcp_conformance.drivers.client.sse_host import SseHost
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2024_11_05, R2025_03_26, between
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.stdio_host import Launch
+    from mcp_conformance.scenarios.scenario import Stage
+
+__all__ = ["CODES", "ERA_SCENARIOS"]
+
+CODES: Final = (-32601, -32602, -32000)
+"""By what legacy servers refuse the probe, beside the code of the scenario `meets-legacy`."""
+
+_STDIO: Final = frozenset({Transport.STDIO})
+_HTTP: Final = frozenset({Transport.HTTP})
+_NO_SSE: Final = _STDIO | _HTTP
+_STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
+
+
+def _nothing(_: Stage) -> None:
+    """The server as it is."""
+
+
+def _is_probe(launch: Launch) -> bool:
+    value = launch.values[-1]
+    return isinstance(value, dict) and value.get("method") == "server/discover"
+
+
+def _silent(stage: Stage) -> None:
+    """`server/discover` is not answered at all."""
+
+    async def ignore(launch: Launch, _: bytes) -> bool:
+        return _is_probe(launch)
+
+    stage.stdio.on_line = ignore
+
+
+def _refusing(code: int) -> Scenario:
+    def prepare(stage: Stage) -> None:
+        async def refuse(launch: Launch, _: bytes) -> bool:
+            if not _is_probe(launch):
+                return False
+            value = launch.values[-1]
+            id = value.get("id") if isinstance(value, dict) else None
+            await launch.send(encoded(Refuse(code, "this is not understood").error(id)))
+            return True
+
+        stage.stdio.on_line = refuse
+
+    return Scenario(
+        name=f"meets-legacy{code}",
+        title=f"A server of the legacy era that refuses what it does not know by {code}; the client may speak whatever it can.",
+        prepare=prepare,
+        revisions=frozenset(MODERN),
+        transports=_STDIO,
+        speaks=(LATEST_LEGACY,),
+        free=True,
+    )
+
+
+def _two_endpoints(stage: Stage) -> None:
+    """Streamable HTTP is not spoken: there is a stream by GET, which says where to post to."""
+    host = stage.http
+    pair = SseHost(stage.server, host.transcript, host.nursery)
+    pair.path = host.path
+
+    async def answer(exchange: Exchange) -> bool:
+        await pair.answer(exchange)
+        return True
+
+    host.before = answer
+
+
+ERA_SCENARIOS: Final = (
+    Scenario(
+        name="meets-any-legacy",
+        title="A server of all legacy revisions; the client may speak whatever it can.",
+        prepare=_nothing,
+        revisions=frozenset(LEGACY),
+        transports=_NO_SSE,
+        speaks=tuple(LEGACY),
+        free=True,
+    ),
+    Scenario(
+        name="meets-silent",
+        title="A server of the legacy era that does not answer what it does not know; the client may speak whatever it can.",
+        prepare=_silent,
+        revisions=frozenset(MODERN),
+        transports=_STDIO,
+        speaks=(LATEST_LEGACY,),
+        free=True,
+    ),
+    *map(_refusing, CODES),
+    Scenario(
+        name="meets-two-endpoints",
+        title="A server that speaks 2024-11-05, with its two endpoints, where the client is told of one.",
+        prepare=_two_endpoints,
+        revisions=_STATEFUL,
+        transports=_HTTP,
+        speaks=(R2024_11_05,),
+    ),
+    Scenario(
+        name="meets-two-endpoints-free",
+        title="A server that speaks 2024-11-05, with its two endpoints; the client may speak whatever it can.",
+        prepare=_two_endpoints,
+        revisions=frozenset(MODERN),
+        transports=_HTTP,
+        speaks=(R2024_11_05,),
+        free=True,
+    ),
+)
+"""They, in order."""

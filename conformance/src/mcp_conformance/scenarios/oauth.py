@@ -1,0 +1,335 @@
+"""What clients meet where a token is wanted: a protected MCP server with its authorization server, right, odd or hostile.
+
+Names that the official framework has too mean the same as there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.model.check import Transport
+from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.registered_clients import Client
+from mcp_conformance.scenarios.oauth_grants import GRANTS
+from mcp_conformance.scenarios.oauth_scenario import Scene
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, between
+
+if TYPE_CHECKING:
+    from mcp_conformance.oauth_testbed.http_messages import Request, Response
+    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
+
+__all__ = ["OAUTH_SCENARIOS", "SHOWN_TO_NOBODY"]
+
+SHOWN_TO_NOBODY: Final = "shown_to_nobody"
+"""The error in an answer that is not of the authorization server."""
+
+_FIRST: Final = frozenset({R2025_03_26})
+_NOW: Final = frozenset({LATEST})
+_RESOURCES: Final = between(R2025_06_18)
+_LATE: Final = between(R2025_11_25)
+_HTTP: Final = frozenset({Transport.HTTP})
+
+_METHODS: Final = "code_challenge_methods_supported"
+_ADVERTISED: Final = "authorization_response_iss_parameter_supported"
+_UNNAMED: Final = ('Bearer realm="notes"',)
+_OWN: Final = Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=())
+_WRITE: Final = {"tools/call": ("notes:write",)}
+_EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
+_GIVEN: Final[JsonObject] = {
+    "client_id": "given-client",
+    "client_secret": "given-client-secret",
+    "token_endpoint_auth_method": "client_secret_basic",
+}
+_NO_URIS: Final = Reply(
+    status=400, body=b'{"error": "invalid_redirect_uri", "error_description": "only our own applications"}'
+)
+
+
+def _preregistered(world: World) -> JsonObject:
+    """The client has an id and a secret, and knows whose they are."""
+    world.register(_GIVEN)
+    return {"client_id": "given-client", "client_secret": "given-client-secret", "issuer": world.places.issuer}
+
+
+def _preregistered_elsewhere(world: World) -> JsonObject:
+    """The client has an id and a secret, of another authorization server."""
+    client = Client.of(_GIVEN)
+    world.other.clients.registered[client.client_id] = client
+    return {**_GIVEN, "issuer": world.places.other}
+
+
+def _migrating(world: World) -> None:
+    """After the first request with a token the server goes over to another authorization server."""
+
+    def watch(_request: Request, _answer: Response | None) -> None:
+        if world.resource.accepted and not world.server.retired:
+            world.migrate()
+
+    world.watch = watch
+
+
+def _nothing(_: Stage) -> None:
+    """There is no stage."""
+
+
+def _of(
+    name: str, title: str, revisions: frozenset[Revision], scene: Quirks | Scene, *, prefix: str = "auth/"
+) -> Scenario:
+    return Scenario(
+        name=prefix + name,
+        title=title,
+        prepare=_nothing,
+        revisions=revisions,
+        transports=_HTTP,
+        scene=Scene(quirks=scene) if isinstance(scene, Quirks) else scene,
+    )
+
+
+_DISCOVERY: Final = (
+    _of("metadata-default", "A server that wants a token, and does all as it should.", _RESOURCES, Quirks()),
+    _of(
+        "metadata-var1",
+        "The metadata of the server are where its path leads, and nobody says so; those of the authorization server are in "
+        "the manner of OpenID Connect.",
+        _LATE,
+        Quirks(challenge=_UNNAMED, server_metadata_at=(Well.OPENID_APPENDED,)),
+    ),
+    _of(
+        "metadata-var2",
+        "The metadata of the server are at the root, and nobody says so; the issuer has a path.",
+        _LATE,
+        Quirks(
+            challenge=_UNNAMED,
+            resource_metadata_at="root",
+            resource_metadata={"resource": "{origin}"},
+            issuer="{server}/tenant1",
+        ),
+    ),
+    _of(
+        "metadata-var3",
+        "The metadata of the server are where only the challenge says; the issuer has a path, and its metadata are in the "
+        "manner of OpenID Connect.",
+        _LATE,
+        Quirks(resource_metadata_at="elsewhere", issuer="{server}/tenant1", server_metadata_at=(Well.OPENID_APPENDED,)),
+    ),
+    _of(
+        "challenge-among-others",
+        "The challenge is one of several in a line, behind one with a comma in quotation marks.",
+        _RESOURCES,
+        Quirks(
+            resource_metadata_at="elsewhere", challenge=(f'Basic realm="a, Bearer b", {CHALLENGE}, Negotiate YII=',)
+        ),
+    ),
+    _of(
+        "resource-in-upper-case",
+        "The metadata name the server with scheme and host in upper case.",
+        _RESOURCES,
+        Quirks(resource_metadata={"resource": "{shouted}"}),
+    ),
+    _of(
+        "resource-mismatch",
+        "The metadata are of another server.",
+        _NOW,
+        Quirks(resource_metadata={"resource": "{evil}/mcp"}),
+    ),
+    _of(
+        "metadata-issuer-mismatch",
+        "The metadata of the authorization server name another issuer.",
+        _NOW,
+        Quirks(server_metadata={"issuer": "{evil}"}),
+    ),
+    _of(
+        "metadata-issuer-slash",
+        "The metadata of the authorization server name its issuer with a slash behind it.",
+        _NOW,
+        Quirks(server_metadata={"issuer": "{server}/"}),
+    ),
+    _of(
+        "2025-03-26-oauth-metadata-backcompat",
+        "A server that is its own authorization server, with metadata.",
+        _FIRST,
+        _OWN,
+    ),
+    _of(
+        "2025-03-26-oauth-endpoint-fallback",
+        "A server that is its own authorization server, without metadata.",
+        _FIRST,
+        Quirks(
+            same_origin=True,
+            resource_metadata_at="nowhere",
+            challenge=(),
+            server_metadata_at=(),
+            authorization={"iss": ABSENT},
+        ),
+    ),
+    _of(
+        "2025-03-26-pre-registration",
+        "A server that is its own authorization server, and registers nobody.",
+        _FIRST,
+        Scene(
+            quirks=Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=(), registers=False),
+            begin=_preregistered,
+        ),
+    ),
+)
+
+_REGISTRATION: Final = (
+    _of(
+        "basic-cimd",
+        "The authorization server takes the URL of a metadata document for a client id, and registers clients too.",
+        _LATE,
+        Quirks(documents=True),
+    ),
+    _of(
+        "pre-registration",
+        "The client was given an id and a secret; nobody can register.",
+        _RESOURCES,
+        Scene(quirks=Quirks(registers=False), begin=_preregistered),
+    ),
+    _of(
+        "pre-registration-first",
+        "The client was given an id and a secret, where it could have others.",
+        _LATE,
+        Scene(quirks=Quirks(documents=True), begin=_preregistered),
+    ),
+    _of(
+        "pre-registration-elsewhere",
+        "The client was given an id and a secret of another authorization server; nobody can register.",
+        _NOW,
+        Scene(quirks=Quirks(registers=False), begin=_preregistered_elsewhere),
+    ),
+    _of(
+        "registration-refused",
+        "The authorization server does not register clients with such redirect URIs.",
+        _NOW,
+        Quirks(replies={Part.REGISTRATION: _NO_URIS}),
+    ),
+    _of(
+        "authorization-server-migration",
+        "After the first request with a token the server names another authorization server.",
+        _NOW,
+        Scene(begin=_migrating),
+    ),
+)
+
+_SCOPES: Final = (
+    _of(
+        "scope-from-www-authenticate",
+        "The challenge names one of the scopes that there are.",
+        _LATE,
+        Quirks(resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]}),
+    ),
+    _of(
+        "scope-outside-supported",
+        "The challenge names a scope that is not among those of the metadata.",
+        _LATE,
+        Quirks(resource_metadata={"scopes_supported": ["notes:write"]}),
+    ),
+    _of(
+        "scope-from-scopes-supported",
+        "The challenge names no scope, the metadata three.",
+        _LATE,
+        Quirks(
+            challenge=('Bearer resource_metadata="{prm}"',),
+            resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+        ),
+    ),
+    _of(
+        "scope-omitted-when-undefined",
+        "Nobody names a scope.",
+        _LATE,
+        Quirks(scopes=(), resource_metadata={"scopes_supported": ABSENT}),
+    ),
+    _of(
+        "scope-step-up",
+        "A call needs one scope more, and says only which.",
+        _LATE,
+        Quirks(
+            resource_metadata={"scopes_supported": ["profile"]},
+            scopes_of=_WRITE,
+            challenge_scope=('Bearer error="insufficient_scope", scope="notes:write", resource_metadata="{prm}"',),
+        ),
+    ),
+    _of(
+        "scope-retry-limit",
+        "Whatever scopes a token has, they do not suffice.",
+        _LATE,
+        Quirks(scopes_of=_EVERYTHING, insatiable=True),
+    ),
+    _of(
+        "offline-access-not-supported",
+        "The authorization server has no scope `offline_access`.",
+        _NOW,
+        Quirks(server_metadata={"scopes_supported": ["notes:read", "notes:write"]}),
+    ),
+    _of("no-refresh-token", "There are no refresh tokens.", _NOW, Quirks(refresh="never")),
+)
+
+_ANSWERS: Final = (
+    _of(
+        "iss-not-advertised",
+        "The authorization server does not say who it is in its answer, nor that it does.",
+        _NOW,
+        Quirks(server_metadata={_ADVERTISED: ABSENT}, authorization={"iss": ABSENT}),
+    ),
+    _of("iss-supported-missing", "It says that it does, and does not.", _NOW, Quirks(authorization={"iss": ABSENT})),
+    _of("iss-wrong-issuer", "The answer is of somebody else.", _NOW, Quirks(authorization={"iss": "{evil}"})),
+    _of(
+        "iss-unexpected",
+        "It does not say that it does, and the answer is of somebody else.",
+        _NOW,
+        Quirks(server_metadata={_ADVERTISED: ABSENT}, authorization={"iss": "{evil}"}),
+    ),
+    _of(
+        "iss-normalized",
+        "The answer names the issuer with a slash behind it.",
+        _NOW,
+        Quirks(authorization={"iss": "{issuer}/"}),
+    ),
+    _of(
+        "iss-error",
+        "The answer is an error, and of somebody else.",
+        _NOW,
+        Quirks(
+            authorization={
+                "code": ABSENT,
+                "error": SHOWN_TO_NOBODY,
+                "error_description": SHOWN_TO_NOBODY,
+                "iss": "{evil}",
+            }
+        ),
+    ),
+    _of("state-wrong", "The answer has another state.", _RESOURCES, Quirks(authorization={"state": "guessed"})),
+    _of("state-missing", "The answer has no state.", _RESOURCES, Quirks(authorization={"state": ABSENT})),
+    _of(
+        "pkce-missing",
+        "The metadata of the authorization server do not say that it can do PKCE.",
+        _LATE,
+        Quirks(server_metadata={_METHODS: ABSENT}),
+    ),
+    _of(
+        "pkce-missing-openid",
+        "The same in the manner of OpenID Connect.",
+        _LATE,
+        Quirks(server_metadata_at=(Well.OPENID_APPENDED,), server_metadata={_METHODS: ABSENT}),
+    ),
+    _of(
+        "url-with-line-break",
+        "The URL of the token endpoint has the end of a line in it, and another header behind.",
+        _NOW,
+        Quirks(server_metadata={"token_endpoint": "{server}/token HTTP/1.1\r\nX-Smuggled: yes\r\nX-Rest: "}),
+    ),
+)
+
+OAUTH_SCENARIOS: Final = (
+    *_DISCOVERY,
+    *_REGISTRATION,
+    *_SCOPES,
+    *_ANSWERS,
+    *(_of(name, title, _NOW, scene) for name, (title, scene) in GRANTS.items()),
+)
+"""All of them. The last are of extensions."""

@@ -1,0 +1,90 @@
+"""What clients of the authorization extensions meet: other ways to a token, and tokens that are bound to a key.
+
+Whoever plays these is told what it needs, in the context; it may do nothing at all, as one without the extension does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from joserfc.jwk import ECKey
+
+from mcp_conformance.oauth_testbed.quirks import Part, Quirks
+from mcp_conformance.scenarios.oauth_scenario import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["GRANTS"]
+
+_SECRET: Final = "machine:secret with space"
+_KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
+
+
+def _by_secret(world: World) -> JsonObject:
+    world.register(
+        {"client_id": "machine", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"}
+    )
+    return {"client_id": "machine", "client_secret": _SECRET}
+
+
+def _by_key(world: World) -> JsonObject:
+    key = ECKey.generate_key("P-256")
+    public: JsonObject = {name: str(value) for name, value in key.as_dict(private=False).items()}
+    world.register(
+        {"client_id": "machine", "jwks": {"keys": [public]}, "token_endpoint_auth_method": "private_key_jwt"}
+    )
+    pem = key.as_pem(private=True).decode("ascii")
+    return {"client_id": "machine", "private_key_pem": pem, "signing_algorithm": "ES256"}
+
+
+def _by_employee(world: World) -> JsonObject:
+    world.register({"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"})
+    world.register({"client_id": "app-at-idp"}, at_idp=True)
+    origin = world.idp.clients.issuer
+    return {
+        "client_id": "app",
+        "client_secret": _SECRET,
+        "idp_client_id": "app-at-idp",
+        "idp_id_token": world.id_token,
+        "idp_issuer": origin,
+        "idp_token_endpoint": f"{origin}/token",
+    }
+
+
+def _by_workload(world: World) -> JsonObject:
+    return {"client_id": "workload", "valid_jwt": world.workload}
+
+
+def _by_workload_refused(world: World) -> JsonObject:
+    """The platform vouches for it, but nobody believes it."""
+    return {"client_id": "workload", "valid_jwt": world.ledger.new("workload", world.places.server)}
+
+
+_CLOSED: Final = Quirks(registers=False)
+
+GRANTS: Final[Mapping[str, tuple[str, Scene]]] = {
+    "client-credentials-basic": ("A client that is there for itself, with a secret.", Scene(begin=_by_secret)),
+    "client-credentials-jwt": ("A client that is there for itself, with a key.", Scene(begin=_by_key)),
+    "enterprise-managed-authorization": (
+        "A client of an employee who has an ID token of the company.",
+        Scene(quirks=_CLOSED, begin=_by_employee),
+    ),
+    "wif-jwt-bearer": (
+        "A workload with a JWT of its platform, which the authorization server trusts.",
+        Scene(begin=_by_workload),
+    ),
+    "wif-refused": (
+        "A workload with a JWT of its platform, which the authorization server does not trust.",
+        Scene(begin=_by_workload_refused),
+    ),
+    "dpop": ("Tokens are bound to keys.", Scene(quirks=Quirks(dpop="required"))),
+    "dpop-nonce": (
+        "Tokens are bound to keys, and proofs need a nonce of either server.",
+        Scene(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed")),
+    ),
+}
+"""By name, what happens in a sentence, and where."""

@@ -1,0 +1,83 @@
+"""Lists in pages of every length, with cursors that say nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import Era
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["LISTS", "PAGE_SCENARIOS", "cursors"]
+
+LISTS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""What comes in pages, and where it stands in the result."""
+_ODD: Final = ('{"page": 2}', " a b&c=d#/+%20", "\u00fc\u2028\U0001f9ea==", "0")
+_LENGTHS: Final = (1, 0, 3, 2, 1, 1)
+
+
+def cursors(method: str, era: Era) -> list[str]:
+    """The cursors of a list, in order. Modern ones begin with the empty one, which is one like others."""
+    mine = [f"{each}{method}" for each in _ODD]
+    return ["", *mine] if era is Era.MODERN else mine
+
+
+def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[Turn], Awaitable[JsonObject]]:
+    given = cursors(method, era)
+    starts: dict[str | None, int] = dict(zip([None, *given], range(len(given) + 1), strict=True))
+
+    async def page(turn: Turn) -> JsonObject:
+        cursor = turn.params.get("cursor")
+        if not (cursor is None or isinstance(cursor, str)) or cursor not in starts:
+            raise Refuse(-32602, "this is no cursor")
+        number = starts[cursor]
+        at = sum(_LENGTHS[:number])
+        last = number == len(given)
+        result: JsonObject = {LISTS[method]: [*entries[at : None if last else at + _LENGTHS[number]]]}
+        return result if last else {**result, "nextCursor": given[number]}
+
+    return page
+
+
+def _pages(stage: Stage) -> None:
+    """All lists, in pages."""
+    server, era = stage.server, stage.revision.era
+    offers = server.offers
+    say = offers.calls["test_simple_text"]
+    for number in range(7):
+        offers.add_tool(f"tool_{number}", "Says something", say)
+        offers.resources.append({"uri": f"test://static/{number}", "name": f"static {number}"})
+        offers.texts[f"test://static/{number}"] = f"text {number}"
+        offers.prompts.append({"name": f"prompt_{number}"})
+        offers.messages[f"prompt_{number}"] = offers.messages["test_simple_prompt"]
+        offers.templates.append({"uriTemplate": f"test://template/{number}-{{id}}/data", "name": f"template {number}"})
+    listed = {
+        "tools/list": offers.tools,
+        "resources/list": offers.resources,
+        "resources/templates/list": offers.templates,
+        "prompts/list": offers.prompts,
+    }
+    for method, entries in listed.items():
+        server.handlers[method] = _in_pages(method, entries, era)
+
+
+PAGE_SCENARIOS: Final = (
+    Scenario(
+        name="conformance_pages",
+        title="Lists in pages of different lengths, some of them empty, with cursors of any characters.",
+        prepare=_pages,
+    ),
+)
+"""They, in order."""

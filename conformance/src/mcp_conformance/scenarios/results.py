@@ -1,0 +1,235 @@
+"""Results of every kind. The client says what it made of each by a tool of the server: `report`.
+
+So what nobody could see from outside goes over the wire: whether an answer counted as one, and what was read from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result, tool
+from mcp_conformance.drivers.client.http_exchange import STREAM
+from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.drivers.client.scripted_request import Instead, NoAnswer, Refuse, encoded
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import R2025_06_18, Era, between
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+    Run = Callable[[Turn], Awaitable[JsonObject]]
+
+__all__ = ["LARGE", "RESULTS", "RESULT_SCENARIOS", "STRUCTURED", "UNICODE"]
+
+RESULTS: Final = "conformance_results"
+"""The name of the scenario."""
+UNICODE: Final = '\u00fc \u6771\u4eac \u2028\u2029\u0085 \U0001f9ea \u0000 \\ " /'
+"""A text with characters of every kind."""
+LARGE: Final = 300_000
+"""The length of a text that no pipe holds."""
+STRUCTURED: Final[Mapping[str, JsonValue]] = {
+    "gives_array": [1, "two", None],
+    "gives_text": "just text",
+    "gives_number": 1.5,
+    "gives_null": None,
+}
+"""Structured content that is no object, by tool."""
+_ODD_NOTE: Final = "conformance/nobody-asked"
+
+
+def _message(turn: Turn, result: JsonObject) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
+
+
+async def _plain(_: Turn) -> JsonObject:
+    return text_result("plain")
+
+
+async def _fails(_: Turn) -> JsonObject:
+    return {**text_result("it failed"), "isError": True}
+
+
+async def _unicode(_: Turn) -> JsonObject:
+    return text_result(UNICODE)
+
+
+async def _large(_: Turn) -> JsonObject:
+    return text_result("x" * LARGE)
+
+
+async def _structured(_: Turn) -> JsonObject:
+    return {**text_result('{"n": 1}'), "structuredContent": {"n": 1}}
+
+
+async def _unfit(_: Turn) -> JsonObject:
+    return {**text_result('{"n": "one"}'), "structuredContent": {"n": "one"}}
+
+
+async def _error(_: Turn) -> JsonObject:
+    raise Refuse(-32010, "an error of no special meaning", {"why": "because"})
+
+
+async def _bad_request(_: Turn) -> JsonObject:
+    raise Refuse(-32602, "this is not taken", status=400)
+
+
+async def _unknown_method(_: Turn) -> JsonObject:
+    raise Refuse(-32601, "there is no such method", status=404)
+
+
+async def _noisy(turn: Turn) -> JsonObject:
+    """Notifications first: progress with fractions and no total, or for nobody; and log messages."""
+    await turn.progress(0.5)
+    await turn.progress(0.75, 1.5)
+    odd: JsonObject = {"progressToken": _ODD_NOTE, "progress": 1}
+    await turn.notify("notifications/progress", odd, deviant="progress for a token that nobody gave")
+    log: JsonObject = {"level": "info", "logger": "conformance", "data": {"a": [1, None]}}
+    await turn.notify("notifications/message", log, deviant="a log message of no level that was asked for")
+    return text_result("noisy")
+
+
+async def _stray(turn: Turn) -> JsonObject:
+    """A response to what was never asked, first."""
+    stray: JsonObject = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
+    await turn.outlet.send(encoded(stray), deviant="a response to a request that never was")
+    return text_result("stray")
+
+
+async def _crlf(turn: Turn) -> JsonObject:
+    result = text_result("crlf")
+    # Nothing else is odd about it.
+    if turn.revision.result_type:
+        result = {"resultType": "complete", "_meta": {}, **result}
+    raise Instead(encoded(_message(turn, result)) + b"\r", "a line that ends with CR LF")
+
+
+async def _odd_type(turn: Turn) -> JsonObject:
+    odd = {**text_result("odd"), "resultType": "com.example/unheard-of", "_meta": {}}
+    raise Instead(encoded(_message(turn, odd)), "a resultType that nobody knows")
+
+
+async def _no_type(turn: Turn) -> JsonObject:
+    raise Instead(encoded(_message(turn, text_result("untyped"))), "a result without resultType")
+
+
+async def _stream_of_all_kinds(turn: Turn) -> JsonObject:
+    """An event stream with comments, unknown fields, every line end, and an event cut in pieces."""
+    outlet = turn.outlet
+    if not isinstance(outlet, PostOutlet):
+        return text_result("streamed")
+    result: JsonObject = text_result("streamed")
+    if turn.revision.result_type:
+        result = {"resultType": "complete", "_meta": {}, **result}
+    whole = encoded(_message(turn, result))
+    at = whole.index(b'"streamed"')
+    exchange = outlet.exchange
+    await exchange.start(200, STREAM)
+    # JSON may have a line break between two tokens; there the data is cut into two lines.
+    lines = b"data: " + whole[:at] + b"\r\ndata:" + whole[at:] + b"\r\n\r\n"
+    for part in (b":\n", b": a comment\r", b"com.example: 1\n", b"retry: 5\r\n", lines[:20], lines[20:-3], lines[-3:]):
+        await exchange.chunk(part)
+    await exchange.finish()
+    raise NoAnswer("it was answered by hand")
+
+
+async def _media_type(turn: Turn) -> JsonObject:
+    outlet = turn.outlet
+    if isinstance(outlet, PostOutlet):
+        whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
+        await outlet.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
+        raise NoAnswer("it was answered by hand")
+    return text_result("typed")
+
+
+async def _upper_headers(turn: Turn) -> JsonObject:
+    outlet = turn.outlet
+    if isinstance(outlet, PostOutlet):
+        whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
+        await outlet.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
+        raise NoAnswer("it was answered by hand")
+    return text_result("upper")
+
+
+async def _gives(turn: Turn) -> JsonObject:
+    value = STRUCTURED[turn.text("name")]
+    return {**text_result("structured"), "structuredContent": value}
+
+
+async def _report(_: Turn) -> JsonObject:
+    return text_result("noted")
+
+
+_REPORT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "of": {"type": "string", "description": "The tool that was called, or the URI that was read"},
+        "outcome": {"enum": ["result", "failed", "error", "not found", "invalid"]},
+        "code": {"type": "integer", "description": "The code of an error"},
+        "text": {"type": "string", "description": "The first text of the content, cut after 1000 characters"},
+        "length": {"type": "integer", "description": "The length of that text, in characters"},
+        "structured": {"description": "The structured content"},
+    },
+    "required": ["of", "outcome"],
+}
+_NUMBERED: Final[JsonObject] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+_EVERYWHERE: Final[tuple[tuple[str, Run], ...]] = (
+    ("gives_plain", _plain),
+    ("gives_failure", _fails),
+    ("gives_unicode", _unicode),
+    ("gives_large", _large),
+    ("gives_error", _error),
+    ("gives_noise", _noisy),
+    ("gives_stray", _stray),
+)
+_MODERN: Final[tuple[tuple[str, Run], ...]] = (
+    ("gives_odd_type", _odd_type),
+    ("gives_no_type", _no_type),
+    ("gives_bad_request", _bad_request),
+    ("gives_media_type", _media_type),
+    ("gives_upper_headers", _upper_headers),
+    ("gives_unknown_method", _unknown_method),
+    *((name, _gives) for name in STRUCTURED),
+)
+
+
+def _results(stage: Stage) -> None:
+    offers, revision = stage.server.offers, stage.revision
+    offers.tools.clear()
+    offers.calls.clear()
+    rows = list(_EVERYWHERE)
+    if revision.era is Era.MODERN:
+        rows += _MODERN
+        stage.server.handlers["resources/read"] = _no_longer
+    if stage.transport is Transport.HTTP:
+        rows.append(("gives_stream", _stream_of_all_kinds))
+    if stage.transport is Transport.STDIO:
+        rows.append(("gives_crlf", _crlf))
+    for name, run in rows:
+        offers.add_tool(name, "Gives a result of its kind", run)
+    if revision in between(R2025_06_18):
+        for name, run in (("gives_structured", _structured), ("gives_unfit", _unfit)):
+            offers.tools.append({**tool(name, "Gives structured content"), "outputSchema": _NUMBERED})
+            offers.calls[name] = run
+    offers.add_tool("report", "Takes what the client made of a result", _report, _REPORT)
+
+
+async def _no_longer(turn: Turn) -> JsonObject:
+    error: JsonObject = {"code": -32002, "message": "Resource not found", "data": {"uri": turn.params.get("uri")}}
+    whole: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "error": error}
+    raise Instead(encoded(whole), "the code of earlier revisions for what is not found")
+
+
+RESULT_SCENARIOS: Final = (
+    Scenario(
+        name=RESULTS,
+        title="Tools with results of every kind; the client says what it made of each by the tool `report`.",
+        prepare=_results,
+    ),
+)
+"""They, in order."""

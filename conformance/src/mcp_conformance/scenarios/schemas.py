@@ -1,0 +1,118 @@
+"""Schemas of several dialects. The client says what it made of each result by the tool `report`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result, tool
+from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN, R2025_11_25, between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["ECHOED", "SCHEMAS", "SCHEMA_SCENARIOS"]
+
+SCHEMAS: Final = "conformance_schemas"
+"""The name of the scenario with the dialects."""
+
+_DRAFT7: Final = "http://json-schema.org/draft-07/schema#"
+_UNKNOWN: Final = "https://schemas.example/a-dialect-of-nobody"
+_ELSEWHERE: Final = "https://schemas.example/pair.json"
+_PAIR: Final[list[JsonValue]] = [{"type": "integer"}, {"type": "string"}]
+
+
+def _of(pair: JsonObject, dialect: str | None = None) -> JsonObject:
+    schema: JsonObject = {"type": "object", "properties": {"pair": pair}, "required": ["pair"]}
+    return schema if dialect is None else {"$schema": dialect, **schema}
+
+
+_FIT: Final[JsonValue] = [1, "a"]
+_UNFIT: Final[JsonValue] = ["a", 1]
+_TOOLS: Final[Mapping[str, tuple[JsonObject, JsonValue]]] = {
+    "gives_fit": (_of({"type": "array"}), _FIT),
+    "gives_unfit": (_of({"type": "array"}), "no array"),
+    "gives_prefix_fit": (_of({"type": "array", "prefixItems": _PAIR}), _FIT),
+    "gives_prefix_unfit": (_of({"type": "array", "prefixItems": _PAIR}), _UNFIT),
+    "gives_draft7_fit": (_of({"type": "array", "items": _PAIR}, _DRAFT7), _FIT),
+    "gives_draft7_unfit": (_of({"type": "array", "items": _PAIR}, _DRAFT7), _UNFIT),
+    "gives_draft7_unknown_keyword": (_of({"type": "array", "prefixItems": _PAIR}, _DRAFT7), _UNFIT),
+    "gives_unknown_dialect": (_of({"type": "array"}, _UNKNOWN), _FIT),
+    "gives_unresolved": (_of({"$ref": _ELSEWHERE}), _FIT),
+}
+"""By tool, its output schema, and what it gives."""
+
+
+def _schemas(stage: Stage) -> None:
+    """Tools with output schemas of several dialects, and results that fit them, or do not."""
+    offers = stage.server.offers
+    offers.tools.clear()
+    offers.calls.clear()
+    offers.resources.clear()
+
+    async def give(turn: Turn) -> JsonObject:
+        value: JsonObject = {"pair": _TOOLS[turn.text("name")][1]}
+        return {**text_result(encoded(value).decode()), "structuredContent": value}
+
+    async def noted(_: Turn) -> JsonObject:
+        return text_result("noted")
+
+    for name, (schema, _) in _TOOLS.items():
+        offers.tools.append({**tool(name, "Gives structured content"), "outputSchema": schema})
+        offers.calls[name] = give
+    told: JsonObject = {
+        "type": "object",
+        "properties": {"of": {"type": "string"}, "outcome": {"enum": ["result", "failed", "error", "invalid"]}},
+        "required": ["of", "outcome"],
+    }
+    offers.add_tool("report", "Takes what the client made of a result", noted, told)
+
+
+ECHOED: Final[JsonObject] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"name": {"$anchor": "name", "type": "string"}},
+    "properties": {"name": {"$ref": "#/$defs/name"}, "kind": {"oneOf": [{"const": "a"}, {"const": "b"}]}},
+    "allOf": [{"anyOf": [{"required": ["name"]}, {"required": ["kind"]}]}],
+    "if": {"required": ["kind"]},
+    "then": {"not": {"required": ["name"]}},
+    "else": {"required": ["name"]},
+    "additionalProperties": False,
+}
+"""An input schema with all that 2020-12 has."""
+
+
+def _preservation(stage: Stage) -> None:
+    """A tool with such a schema, and one that takes schemas."""
+    offers = stage.server.offers
+    offers.tools.clear()
+    offers.calls.clear()
+
+    async def done(_: Turn) -> JsonObject:
+        return text_result("done")
+
+    offers.add_tool("json_schema_2020_12_tool", "Has a schema with all that there is", done, dict(ECHOED))
+    schema: JsonObject = {"type": "object", "properties": {"schema": {"type": "object"}}, "required": ["schema"]}
+    offers.add_tool("json_schema_echo", "Takes the schema of the other tool", done, schema)
+
+
+SCHEMA_SCENARIOS: Final = (
+    Scenario(
+        name=SCHEMAS,
+        title="Tools with output schemas of several dialects; the client says what it made of each by the tool `report`.",
+        prepare=_schemas,
+        revisions=between(R2025_11_25),
+    ),
+    Scenario(
+        name="json-schema-2020-12-preservation",
+        title="A tool with an input schema that has all keywords, and one that takes it back.",
+        prepare=_preservation,
+        revisions=frozenset(MODERN),
+    ),
+)
+"""They, in order."""

@@ -1,0 +1,76 @@
+"""Headers of arguments where the client knows an older schema, or none (2026-07-28). Spec: basic/transports/streamable-http"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result, tool
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["CHANGED_SCENARIOS", "MOVED", "OLD_AND_NEW", "UNLISTED"]
+
+MOVED: Final = "test_moved_header"
+"""The tool whose annotation changes after it was listed."""
+OLD_AND_NEW: Final = ("Old-Region", "New-Region")
+"""The header before and after."""
+UNLISTED: Final = "test_not_listed"
+"""The tool that is called before it is listed."""
+
+
+def _schema(header: str) -> JsonObject:
+    region: JsonObject = {"type": "string", "default": "eu", "x-mcp-header": header}
+    return {"type": "object", "properties": {"region": region}, "required": ["region"]}
+
+
+async def _done(_: Turn) -> JsonObject:
+    return text_result("done")
+
+
+def _moves(stage: Stage) -> None:
+    """When the tools were listed once, the annotation changes, and calls by the old one are refused."""
+    offers = stage.server.offers
+    offers.tools.clear()
+    offers.calls.clear()
+    offers.add_tool(MOVED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
+    # Behind the refused call comes this one, where nobody makes that again.
+    offers.add_tool("test_simple_text", "Says something", _done)
+    right = stage.server.handlers["tools/list"]
+
+    async def listed(turn: Turn) -> JsonObject:
+        result = await right(turn)
+        offers.tools[0] = tool(MOVED, "Has a header", _schema(OLD_AND_NEW[1]))
+        return result
+
+    stage.server.handlers["tools/list"] = listed
+
+
+def _unlisted(stage: Stage) -> None:
+    """A tool with an annotation that the client cannot know yet."""
+    stage.server.offers.add_tool(UNLISTED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
+
+
+CHANGED_SCENARIOS: Final = (
+    Scenario(
+        name="conformance_header_moves",
+        title="A tool whose annotation of a header changes after it was listed.",
+        prepare=_moves,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
+    ),
+    Scenario(
+        name="conformance_call_unlisted",
+        title="A tool with an annotation of a header; the context says what to call before anything is listed.",
+        prepare=_unlisted,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
+        context={"toolCalls": [{"name": UNLISTED, "arguments": {"region": "eu"}}]},
+    ),
+)
+"""They, in order."""

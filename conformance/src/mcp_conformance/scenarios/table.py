@@ -1,0 +1,227 @@
+"""What clients meet: the table of scenarios. Names that the official framework has too mean the same as there.
+
+A client that knows none of the names does the same in each: it connects, lists what there is, and uses each thing once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
+from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
+from mcp_conformance.scenarios.client_requests import ASKING_SCENARIOS
+from mcp_conformance.scenarios.completion import COMPLETION_SCENARIOS
+from mcp_conformance.scenarios.fetches import ACCESS_SCENARIOS
+from mcp_conformance.scenarios.headers import HEADER_SCENARIOS
+from mcp_conformance.scenarios.http import HTTP_SCENARIOS
+from mcp_conformance.scenarios.mrtr import ROUND_SCENARIOS
+from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
+from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
+from mcp_conformance.scenarios.pagination import PAGE_SCENARIOS
+from mcp_conformance.scenarios.results import RESULT_SCENARIOS
+from mcp_conformance.scenarios.robustness import BEARING_SCENARIOS
+from mcp_conformance.scenarios.scenario import Scenario
+from mcp_conformance.scenarios.schemas import SCHEMA_SCENARIOS
+from mcp_conformance.scenarios.stale_schemas import CHANGED_SCENARIOS
+from mcp_conformance.scenarios.stdio import STDIO_SCENARIOS
+from mcp_conformance.scenarios.tasks import TASK_SCENARIOS
+from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2025_03_26, between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["NOBODYS", "SCENARIOS"]
+
+NOBODYS: Final = "1900-01-01"
+"""A revision that nobody speaks."""
+
+
+def _nothing(_: Stage) -> None:
+    """The server as it is."""
+
+
+def _no_capabilities(stage: Stage) -> None:
+    stage.server.capabilities = {}
+
+
+def _odd_but_legal(stage: Stage) -> None:
+    """What a client has to bear: things that it does not know, wherever the protocol leaves room for them."""
+    server = stage.server
+    server.capabilities = {
+        **server.capabilities,
+        "experimental": {"com.example/odd": {"level": 9000}},
+        "com.example/unheard-of": {"deeply": {"nested": [1, None, "\u2028"]}},
+    }
+    for entry in [*server.offers.tools, *server.offers.resources, *server.offers.prompts]:
+        entry["com.example.unheardOf"] = {"a": [1.5, None, True]}
+        entry["description"] = "Ünïcode, \u2028 and \u2029 are no line ends, \U0001f9ea neither"
+    for name in ("tools/list", "tools/call"):
+        handler = server.handlers[name]
+
+        async def odd(turn: Turn, handler: Handler = handler) -> JsonObject:
+            await turn.notify("notifications/com.example/unheard-of", {"x": 1}, deviant="a notification nobody knows")
+            result = await handler(turn)
+            meta = result.get("_meta")
+            more: JsonObject = {"com.example/odd": {"y": None}, **(meta if isinstance(meta, dict) else {})}
+            return {**result, "_meta": more, "com.example.more": [None]}
+
+        server.handlers[name] = odd
+
+
+def _version_older(stage: Stage) -> None:
+    """`initialize` is answered with the revision before the one that the client is told to speak."""
+    older = [each for each in LEGACY if each in between(None, stage.revision) and each is not stage.revision]
+    stage.server.speaks = (older[-1],)
+    stage.notes["offered"] = older[-1].name
+
+
+def _version_unknown(stage: Stage) -> None:
+    stage.server.offered_version = NOBODYS
+
+
+def _refused_once(stage: Stage) -> None:
+    """The first request is refused for its version; what is named as spoken is the same one."""
+    name = stage.revision.name
+    refused: list[JsonObject] = []
+
+    def admit(message: JsonObject) -> None:
+        if not refused:
+            refused.append(message)
+            raise Refuse(-32022, "not this time", {"supported": [name], "requested": name}, status=400)
+
+    stage.server.admit = admit
+
+
+def _refused_always(stage: Stage) -> None:
+    """Every request is refused for its version; what is spoken is what nobody speaks."""
+
+    def admit(_: JsonObject) -> None:
+        requested = stage.revision.name
+        raise Refuse(-32022, "this is not spoken", {"supported": [NOBODYS], "requested": requested}, status=400)
+
+    stage.server.admit = admit
+
+
+_SAMPLING: Final[JsonObject] = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "Say something"}}],
+    "maxTokens": 100,
+}
+_FORM: Final[JsonObject] = {
+    "message": "Who are you?",
+    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string", "default": "Somebody"}}},
+}
+
+
+def _server_asks(stage: Stage) -> None:
+    """A tool asks the client all that a server may ask, along with its answer."""
+
+    async def ask(turn: Turn) -> JsonObject:
+        await turn.ask("ping")
+        await turn.ask("conformance/does-not-exist", {}, deviant="a method that does not exist")
+        await turn.ask("roots/list", deviant="" if turn.session.has("roots") else "roots were not declared")
+        if turn.session.has("sampling"):
+            await turn.ask("sampling/createMessage", _SAMPLING)
+        if turn.session.has("elicitation"):
+            await turn.ask("elicitation/create", _FORM)
+        await turn.ask("ping")
+        return text_result("asked")
+
+    stage.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Handler = Callable[[Turn], Awaitable[JsonObject]]
+
+_NO_SSE: Final = frozenset({Transport.STDIO, Transport.HTTP})
+
+_GENERAL: Final = (
+    Scenario(name="initialize", title="A server that does all as it should.", prepare=_nothing),
+    Scenario(name="tools_call", title="A server with a tool `add_numbers` of `a` and `b`.", prepare=_nothing),
+    Scenario(name="no-capabilities", title="A server that declares no capability.", prepare=_no_capabilities),
+    Scenario(
+        name="odd-but-legal",
+        title="A server that says much that nobody knows, where the protocol leaves room for it.",
+        prepare=_odd_but_legal,
+    ),
+    Scenario(
+        name="server-asks",
+        title="A tool that asks the client for a ping, roots, a sample and a form, and for what nobody knows.",
+        prepare=_server_asks,
+        revisions=frozenset(LEGACY),
+    ),
+    Scenario(
+        name="version-older",
+        title="A server that speaks the revision before the one that the client offers.",
+        prepare=_version_older,
+        revisions=frozenset(LEGACY) & between(R2025_03_26),
+        transports=_NO_SSE,
+    ),
+    Scenario(
+        name="version-unknown",
+        title="A server that answers `initialize` with a version that nobody speaks.",
+        prepare=_version_unknown,
+        revisions=frozenset(LEGACY),
+    ),
+    Scenario(
+        name="request-metadata",
+        title="A server that refuses the first request for its version, and names the same as spoken.",
+        prepare=_refused_once,
+        revisions=frozenset(MODERN),
+    ),
+    Scenario(
+        name="version-none",
+        title="A modern server that speaks nothing that the client speaks; the client may speak whatever it can.",
+        prepare=_refused_always,
+        revisions=frozenset(MODERN),
+        free=True,
+    ),
+    Scenario(
+        name="meets-legacy",
+        title="A server of the legacy era; the client may speak whatever it can.",
+        prepare=_nothing,
+        revisions=frozenset(MODERN),
+        speaks=(LATEST_LEGACY,),
+        free=True,
+    ),
+    Scenario(
+        name="meets-modern",
+        title="A server of the modern era; the client may speak whatever it can.",
+        prepare=_nothing,
+        revisions=frozenset(MODERN),
+        free=True,
+    ),
+)
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    scenario.name: scenario
+    for scenario in (
+        *_GENERAL,
+        *HTTP_SCENARIOS,
+        *HEADER_SCENARIOS,
+        *STDIO_SCENARIOS,
+        *ASKING_SCENARIOS,
+        *ROUND_SCENARIOS,
+        *PAGE_SCENARIOS,
+        *RESULT_SCENARIOS,
+        *CANCEL_SCENARIOS,
+        *TASK_SCENARIOS,
+        *ACCESS_SCENARIOS,
+        *BEARING_SCENARIOS,
+        *CHANGED_SCENARIOS,
+        *COMPLETION_SCENARIOS,
+        *ERA_SCENARIOS,
+        *FRESH_SCENARIOS,
+        *SCHEMA_SCENARIOS,
+        *OAUTH_SCENARIOS,
+    )
+}
+"""All of them, by name."""

@@ -1,0 +1,1 @@
+"""What the verdicts of a run amount to, with a baseline of expected failures."""

@@ -1,0 +1,247 @@
+"""HTTP/1.1 as a client: one connection for each request, and nothing done by itself.
+
+No redirect is followed, no header is added but Host and the length, nothing is sent twice. What is sent may be as wrong
+as a check wants it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import attrs
+import h11
+import trio
+
+from mcp_conformance.wire.transcript import exchanging
+from mcp_core.framing.sse import Event, SseParser
+from mcp_core.limits import CLIENT_LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from mcp_conformance.wire.transcript import Transcript
+
+__all__ = ["Endpoint", "Headers", "HttpAnswer", "HttpEnded", "HttpExchange"]
+
+_PORTION: Final = 64 * 1024
+_MOST: Final = 64 * 1024 * 1024
+"""Bytes of a body."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class HttpEnded(Exception):
+    """There is no whole answer. Why is the only argument."""
+
+
+@attrs.frozen(kw_only=True)
+class HttpAnswer:
+    """An answer with its whole body."""
+
+    status: int
+    """Its status."""
+    headers: Headers
+    """Its headers, names in lower case."""
+    body: bytes
+    """Its body."""
+
+    def header(self, name: str) -> str | None:
+        """The first header of a name; `None` when there is none."""
+        return next((value for given, value in self.headers if given == name.lower()), None)
+
+    @property
+    def media_type(self) -> str:
+        """The content type without parameters, in lower case; empty when there is none."""
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+
+class HttpExchange:
+    """A request that was sent, and the answer as it comes. Made by `Endpoint.exchange`."""
+
+    def __init__(self, stream: trio.abc.Stream, connection: h11.Connection) -> None:
+        self._stream: Final = stream
+        self._connection: Final = connection
+        self._events: Final = SseParser(CLIENT_LIMITS)
+        self._queue: list[Event] = []
+        self.status = 0
+        """Its status; 0 before the head came."""
+        self.headers: Headers = ()
+        """Its headers, names in lower case."""
+        self.ended = False
+        """Whether the body is at its end."""
+
+    def header(self, name: str) -> str | None:
+        """The first header of a name; `None` when there is none."""
+        return next((value for given, value in self.headers if given == name.lower()), None)
+
+    @property
+    def media_type(self) -> str:
+        """The content type without parameters, in lower case."""
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    async def _next(self) -> h11.Event | None:
+        while True:
+            try:
+                event = self._connection.next_event()
+            except h11.RemoteProtocolError as error:
+                raise HttpEnded(f"the answer is no HTTP: {error}") from error
+            if isinstance(event, h11.Event):
+                return event
+            if event is h11.PAUSED:
+                return None
+            try:
+                data = await self._stream.receive_some(_PORTION)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise HttpEnded("the connection broke") from error
+            self._connection.receive_data(bytes(data))
+
+    async def _read_head(self) -> None:
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                self.status = event.status_code
+                self.headers = tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers)
+                return
+            if not isinstance(event, h11.InformationalResponse):
+                raise HttpEnded("the connection ended without an answer")
+
+    async def receive(self) -> bytes:
+        """More of the body; empty at its end. Raises `HttpEnded` when it is cut off."""
+        while not self.ended:
+            event = await self._next()
+            if isinstance(event, h11.Data):
+                return bytes(event.data)
+            self.ended = True
+        return b""
+
+    async def read(self) -> bytes:
+        """The rest of the body. Raises `HttpEnded` when it is cut off, or beyond all measure."""
+        body = bytearray()
+        while data := await self.receive():
+            body += data
+            if len(body) > _MOST:
+                raise HttpEnded(f"the body has more than {_MOST} bytes")
+        return bytes(body)
+
+    async def next_event(self) -> Event | None:
+        """The next event of a stream; `None` at its end. Raises `HttpEnded` when it is cut off."""
+        while not self._queue:
+            data = await self.receive()
+            if not data:
+                return None
+            self._queue += [event for event in self._events.receive_data(data) if isinstance(event, Event)]
+        return self._queue.pop(0)
+
+    async def answer(self) -> HttpAnswer:
+        """All of it."""
+        return HttpAnswer(status=self.status, headers=self.headers, body=await self.read())
+
+
+class Endpoint:
+    """Where a server under test is.
+
+    Args:
+        url: Its URL.
+        context: Whom to trust; `None`: whom the system trusts.
+    """
+
+    def __init__(self, url: str, context: ssl.SSLContext | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.hostname is None:
+            raise ValueError(f"{url!r} is no http or https URL")
+        self.url: Final = url
+        """The URL."""
+        self.secure: Final = parts.scheme == "https"
+        """Whether it is over TLS."""
+        self.host: Final = parts.hostname
+        """The host's name or address."""
+        self.port: Final = parts.port or (443 if self.secure else 80)
+        """Its port."""
+        self.authority: Final = parts.netloc.rpartition("@")[2]
+        """What Host says."""
+        self.target: Final = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        """Path and query."""
+        self._context: Final = context
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, as `Origin` has them."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}"
+
+    async def connect(self) -> trio.abc.Stream:
+        """Opens a connection. Raises `HttpEnded` when it cannot be had."""
+        try:
+            stream: trio.abc.Stream = await trio.open_tcp_stream(self.host, self.port)
+        except OSError as error:
+            raise HttpEnded(f"no connection to {self.host}:{self.port}: {error}") from error
+        if not self.secure:
+            return stream
+        context = self._context or ssl.create_default_context()
+        secured = trio.SSLStream(stream, context, server_hostname=self.host, https_compatible=True)
+        try:
+            await secured.do_handshake()
+        except trio.BrokenResourceError as error:
+            await trio.aclose_forcefully(stream)
+            raise HttpEnded(f"no TLS with {self.host}:{self.port}: {error.__cause__}") from error
+        return secured
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        transcript: Transcript,
+        method: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes | None = None,
+        *,
+        target: str | None = None,
+        host: str | None = None,
+        deviant: str = "",
+    ) -> AsyncIterator[HttpExchange]:
+        """Sends a request. The block begins when the head of the answer came; behind it the connection is closed.
+
+        Args:
+            transcript: Where it is entered.
+            method: Its method.
+            headers: Its headers, besides Host and Content-Length.
+            body: Its body; `None`: it has none.
+            target: Path and query; `None`: the endpoint's.
+            host: What Host says; `None`: the endpoint's.
+            deviant: Which rule is broken on purpose.
+
+        Raises:
+            HttpEnded: There is no answer.
+        """
+        with exchanging():
+            lines = [("Host", self.authority if host is None else host), *headers]
+            if body is not None and not any(
+                name.lower() in ("content-length", "transfer-encoding") for name, _ in headers
+            ):
+                lines.append(("Content-Length", str(len(body))))
+            where = self.target if target is None else target
+            transcript.head(
+                "\n".join([f"{method} {where}", *(f"{n}: {v}" for n, v in lines)]), sent=True, deviant=deviant
+            )
+            if body:
+                transcript.message(body, sent=True, deviant=deviant)
+            head = f"{method} {where} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines) + "\r\n"
+            stream = await self.connect()
+            try:
+                connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST)
+                # h11 must know what was asked to read the answer, but would not write all that a check may want to send.
+                connection.send(h11.Request(method=method, target="/", headers=[("Host", "suite")]))
+                connection.send(h11.EndOfMessage())
+                try:
+                    await stream.send_all(head.encode("latin-1", "replace") + (body or b""))
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    # A refusal may come before all was read.
+                    transcript.note("the connection was closed before the request was read")
+                exchange = HttpExchange(stream, connection)
+                await exchange._read_head()  # noqa: SLF001  its other half
+                lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
+                transcript.head("\n".join(lines_back), sent=False)
+                yield exchange
+            finally:
+                await trio.aclose_forcefully(stream)
