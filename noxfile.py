@@ -79,15 +79,15 @@ def lint(session: nox.Session) -> None:
     install(session, "lint")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("python", "scripts/check_imports.py")
-    session.run("python", "scripts/check_exports.py")
+    session.run("python", "scripts/checks/imports.py")
+    session.run("python", "scripts/checks/exports.py")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
     """Checks types."""
     install(session, "test", "types")
-    session.run("python", "scripts/check_types.py")
+    session.run("python", "scripts/checks/static_types.py")
 
 
 @nox.session(python=PYTHONS)
@@ -127,28 +127,28 @@ def coverage(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Makes the reference anew."""
     install(session, "test")
-    session.run("python", "scripts/build_docs.py", *session.posargs)
+    session.run("python", "scripts/documentation/build.py", *session.posargs)
 
 
 @nox.session
 def bench_messages(session: nox.Session) -> None:
     """Measures how long the worst messages hold the event loop."""
     install(session, "test")
-    session.run("python", "scripts/bench_messages.py", *session.posargs)
+    session.run("python", "scripts/bench/messages.py", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measures, beside the official SDK."""
     install(session, "test", "interop")
-    session.run("python", "scripts/bench.py", *session.posargs)
+    session.run("python", "scripts/bench/calls.py", *session.posargs)
 
 
 @nox.session
 def attacks(session: nox.Session) -> None:
     """Attacks an HTTP server on this machine, and measures. Arguments: `nox -s attacks -- --only listen-long --json`."""
     install(session, "test")
-    session.run("python", "scripts/attacks.py", *session.posargs)
+    session.run("python", "scripts/bench/attack_server.py", *session.posargs)
 
 
 @nox.session
@@ -161,7 +161,7 @@ def interop(session: nox.Session) -> None:
 @nox.session
 def official(session: nox.Session) -> None:
     """Runs the official conformance framework, which npm brings. Arguments: `nox -s official -- server client`."""
-    session.run("python", "scripts/official.py", *session.posargs)
+    session.run("python", "scripts/interop/framework/run.py", *session.posargs)
 
 
 @nox.session
@@ -174,7 +174,7 @@ def mutants(session: nox.Session) -> None:
 def peers(session: nox.Session) -> None:
     """Puts the SDKs of others to the test, which npm and pip bring. Arguments: `nox -s peers -- typescript-2 --role server`."""
     install(session)
-    session.run("python", "scripts/peers.py", *session.posargs)
+    session.run("python", "scripts/interop/peers/run.py", *session.posargs)
 
 
 @nox.session

@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-import official
 from authorization import PASSWORD, RESOURCE, USERNAME
-from official_browser import Stuck, consent, register
+from interop.framework import run as official
+from interop.framework.browser import Stuck, consent, register
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 

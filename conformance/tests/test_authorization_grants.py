@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import trio
 
-import official_browser
 from authorization import PASSWORD, RESOURCE, USERNAME, make_authorization_server
+from interop.framework import browser as official_browser
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.checks.auth.authorization_servers.grants import LOGIN
 from mcp_conformance.cli.main import main

@@ -44,7 +44,7 @@ def told(run: Run) -> list[str]:
     ]
 
 
-# `python scripts/steady.py` tries all revisions over all transports.
+# `python scripts/checks/verdict_stability.py` tries all revisions over all transports.
 @pytest.mark.parametrize(
     ("revision", "transport"), [("2024-11-05", "http"), ("2025-11-25", "http"), ("2026-07-28", "stdio")]
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from freeze_profile import main
+from checks.freeze_profile import main
 from mcp_conformance.model.check import Role
 from mcp_conformance.suite.checks import CHECKS
 from mcp_conformance.suite.profile import freeze, load, names, read

@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from markdown_blocks import FENCE, blocks, pages
+from documentation.markdown_blocks import FENCE, blocks, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

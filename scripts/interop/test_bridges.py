@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from interop.framework.run import install
 from mcp_client import open_http
 from mcp_core.types import TextContent
-from official import install
 
 HERE = Path(__file__).parent
 PINNED = HERE / "bridges"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from chromium import chromium
+from documentation.chromium import chromium
 from mcp_client import Client, open_http
 from mcp_client.auth import OAuth, SystemBrowser
 from mcp_core.limits import SERVER_LIMITS

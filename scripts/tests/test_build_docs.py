@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import build_docs
-from build_docs import REFERENCE, main, pages, stale
+from documentation import build as build_docs
+from documentation.build import REFERENCE, main, pages, stale
+from documentation.reference_pages import Source, page, sources
 from mcp_core.engine.lifecycle import RULES
 from mcp_core.methods import METHODS, NOTIFICATIONS
-from reference_pages import Source, page, sources
 
 
 def module(tmp_path: Path, text: str, name: str = "things") -> str:
@@ -21,7 +21,7 @@ def module(tmp_path: Path, text: str, name: str = "things") -> str:
 
 
 def test_the_reference_is_up_to_date() -> None:
-    assert stale(REFERENCE) == [], "run: python scripts/build_docs.py"
+    assert stale(REFERENCE) == [], "run: python scripts/documentation/build.py"
 
 
 def test_what_is_not_up_to_date_is_named(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import check_types
 import environment
+from checks import static_types as check_types
 from environment import CONSTRAINTS, DISTRIBUTIONS, GROUPS, ROOT, ensure, fingerprint, requirements
 
 

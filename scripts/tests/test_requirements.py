@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import official_schemas
-from build_docs import pages, stale
-from requirement_pages import FOLDER, requirement_pages
-from requirement_table import Reasons, Requirement, citations, cited, reasons, requirements
+from checks import official_schemas
+from checks.requirements import Reasons, Requirement, citations, cited, reasons, requirements
+from documentation.build import pages, stale
+from documentation.requirement_pages import FOLDER, requirement_pages
 
 OPEN = 0
 """How many ids have neither a test nor a reason. Let this number only become smaller."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from small_png import _chunk, _chunks, _rows, smaller
+from documentation.small_png import _chunk, _chunks, _rows, smaller
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

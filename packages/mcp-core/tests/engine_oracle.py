@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import jsonschema_rs
 
+from checks.official_schemas import folder, load
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from official_schemas import folder, load
 
 Side: TypeAlias = Literal["client", "server"]
 Key: TypeAlias = tuple[str, JsonValue]

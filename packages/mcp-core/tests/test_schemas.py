@@ -9,14 +9,8 @@ from typing import Final, get_args
 
 import pytest
 
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.methods import METHODS, NOTIFICATIONS, input_requests, methods, notifications
-from mcp_core.revisions import R2025_06_18, R2026_07_28, REVISIONS, Revision
-from mcp_core.schema import schema_of, schemas, wire_classes
-from mcp_core.shape import form_of
-from mcp_core.types import TaskStatus
-from official_schemas import EXTENSION_TASKS, folder, load, merged, sketch
-from schema_deviations import (
+from checks.official_schemas import EXTENSION_TASKS, folder, load, merged, sketch
+from checks.schema_deviations import (
     ANY_VARIANT,
     DEVIATIONS,
     ERROR_CODES,
@@ -28,6 +22,12 @@ from schema_deviations import (
     RENAMED,
     TASK_VARIANTS,
 )
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.methods import METHODS, NOTIFICATIONS, input_requests, methods, notifications
+from mcp_core.revisions import R2025_06_18, R2026_07_28, REVISIONS, Revision
+from mcp_core.schema import schema_of, schemas, wire_classes
+from mcp_core.shape import form_of
+from mcp_core.types import TaskStatus
 
 SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
 

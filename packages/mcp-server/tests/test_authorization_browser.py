@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from browser_world import Place, place
 
-from chromium import chromium
+from documentation.chromium import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

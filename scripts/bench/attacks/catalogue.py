@@ -1,0 +1,70 @@
+"""The description of an attack, and the table of all attacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bench.attacks.attacker import Attacker
+
+    Run = Callable[[Attacker], Awaitable[None]]
+
+__all__ = ["ATTACKS", "Attack", "attack"]
+
+
+@attrs.frozen(kw_only=True)
+class Attack:
+    """One attack."""
+
+    name: str
+    summary: str
+    run: Run
+    seconds: float
+    """The time after which the attackers are ended."""
+    settle: float | None
+    """Seconds between the end of the attack and the measurement after it; `None` for the usual time."""
+    kept_mib: float
+    """MiB that the server may keep after the attack, besides what every attack may leave."""
+    kept_why: str
+    """What these are."""
+    figures_below: float | None
+    """What each figure that the attackers report must be below; `None` for anything."""
+    nofile: tuple[int, int] | None
+    """The soft and the hard limit of file descriptors of the server; `None` for those of this process."""
+
+
+ATTACKS: Final[dict[str, Attack]] = {}
+"""All attacks by name, in the order in which they run."""
+
+
+def attack(
+    name: str,
+    summary: str,
+    *,
+    seconds: float = 12.0,
+    settle: float | None = None,
+    kept: tuple[float, str] = (0.0, ""),
+    figures_below: float | None = None,
+    nofile: tuple[int, int] | None = None,
+) -> Callable[[Run], Run]:
+    """Add the decorated function to `ATTACKS`. See `Attack`; `kept` is `kept_mib` and `kept_why`."""
+
+    def add(run: Run) -> Run:
+        ATTACKS[name] = Attack(
+            name=name,
+            summary=summary,
+            run=run,
+            seconds=seconds,
+            settle=settle,
+            kept_mib=kept[0],
+            kept_why=kept[1],
+            figures_below=figures_below,
+            nofile=nofile,
+        )
+        return run
+
+    return add

@@ -1,0 +1,315 @@
+"""What HTTP costs: this project beside the official SDK. Run by `scripts/bench/calls.py`.
+
+The driver is the same for both: bare sockets, each connection sends its next request when the last one is answered.
+What bare h11 and bare hypercorn need for an exchange of that kind is printed too: nothing on them can be cheaper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+PROGRAMS = Path(__file__).parent / "bench_programs"
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+INFO = {"name": "bench", "version": "1"}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": INFO,
+}
+
+
+class Program:
+    """A process that prints its port first."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        command = [sys.executable, str(PROGRAMS / name), *arguments]
+        with tempfile.TemporaryFile() as errors:
+            self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+            assert self.child.stdout is not None
+            line = self.child.stdout.readline()
+            if not line:
+                self.close()
+                raise RuntimeError(f"{name} did not start; it said:\n{said(errors)}")
+        self.port = int(line)
+
+    def cpu(self) -> float:
+        """The CPU seconds of all its threads."""
+        tasks = Path(f"/proc/{self.child.pid}/task").glob("*/schedstat")
+        return sum(int(file.read_text().split()[0]) for file in tasks) / 1e9
+
+    def memory(self) -> float:
+        """Its resident memory in KiB."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
+
+    def close(self) -> None:
+        """Ends it."""
+        self.child.kill()
+        self.child.wait()
+        if self.child.stdout is not None:
+            self.child.stdout.close()
+
+
+def said(errors: IO[bytes]) -> str:
+    """The end of what a program wrote to its stderr, which went to the file `errors`."""
+    errors.seek(0)
+    return errors.read()[-2000:].decode(errors="replace")
+
+
+class Connection:
+    """One connection to the server under test."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.received = bytearray()
+
+    def send(self, body: bytes, headers: dict[str, str]) -> None:
+        """Writes a POST."""
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n{lines}content-length: {len(body)}\r\n\r\n"
+        self.socket.sendall(head.encode() + body)
+
+    def feed(self) -> bytes | None:
+        """Reads what is there. Returns the response, once it is whole: its head and body, chunked as it came."""
+        data = self.socket.recv(1 << 20)
+        # Who writes head and body one after the other would otherwise wait for our kernel to acknowledge the first.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        if not data:
+            raise RuntimeError("the server under test closed the connection")
+        self.received += data
+        at = self.received.find(b"\r\n\r\n")
+        if at < 0:
+            return None
+        head = bytes(self.received[:at]).lower()
+        if b"transfer-encoding: chunked" in head:
+            whole = self.received.endswith(b"\r\n0\r\n\r\n")
+        else:
+            _, _, length = head.partition(b"content-length:")
+            whole = len(self.received) - at - 4 >= int(length.split(b"\r\n")[0] or 0)
+        if not whole:
+            return None
+        response = bytes(self.received)
+        self.received.clear()
+        return response
+
+    def exchange(self, body: bytes, headers: dict[str, str]) -> bytes:
+        """Sends one request and waits for its response."""
+        self.send(body, headers)
+        while (response := self.feed()) is None:
+            pass
+        return response
+
+    def close(self) -> None:
+        """Closes it."""
+        self.socket.close()
+
+
+def request(method: str, params: dict[str, object], revision: str, id: int = 1) -> bytes:
+    """A request as it stands in the body."""
+    whole = {**params, "_meta": ENVELOPE} if revision == MODERN else params
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": whole}).encode()
+
+
+def headers_of(revision: str, method: str, name: str | None = None, session: str | None = None) -> dict[str, str]:
+    """The headers of a request."""
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": revision,
+    }
+    if revision == MODERN:
+        headers["mcp-method"] = method
+        if name is not None:
+            headers["mcp-name"] = name
+    if session is not None:
+        headers["mcp-session-id"] = session
+    return headers
+
+
+def open_session(connection: Connection) -> str:
+    """The handshake. Returns the id of the session."""
+    params: dict[str, object] = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
+    headers = headers_of(LEGACY, "initialize")
+    response = connection.exchange(request("initialize", params, LEGACY), headers)
+    head = response.partition(b"\r\n\r\n")[0].decode()
+    for line in head.split("\r\n"):
+        if line.lower().startswith("mcp-session-id:"):
+            session = line.partition(":")[2].strip()
+            break
+    else:
+        raise RuntimeError(f"no session: {response[:300]!r}")
+    connection.exchange(
+        b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+        headers_of(LEGACY, "notifications/initialized", session=session),
+    )
+    return session
+
+
+def run(connections: list[Connection], bodies: list[tuple[bytes, dict[str, str]]], number: int) -> bytes:
+    """Each connection sends its request again and again, `number` in all. Returns one of the responses."""
+    last = b""
+    with selectors.DefaultSelector() as selector:
+        for connection, (body, headers) in zip(connections, bodies, strict=True):
+            selector.register(connection.socket, selectors.EVENT_READ, (connection, body, headers))
+            connection.send(body, headers)
+        sent, done = len(connections), 0
+        while done < sent:
+            for key, _ in selector.select(30):
+                connection, body, headers = key.data
+                response = connection.feed()
+                if response is None:
+                    continue
+                last = response
+                done += 1
+                if sent < number:
+                    sent += 1
+                    connection.send(body, headers)
+    return last
+
+
+def server_of(side: str, form: str) -> Program:
+    """The server under test."""
+    return Program(f"http_server_{side}.py", form)
+
+
+def calls(side: str, form: str, revision: str, *, at_once: int, number: int, size: int = 5) -> float:
+    """CPU microseconds of the server per call of an echo of `size` bytes."""
+    program = server_of(side, form)
+    connections = [Connection(program.port) for _ in range(at_once)]
+    try:
+        params: dict[str, object] = {"name": "echo", "arguments": {"text": "x" * size}}
+        body = request("tools/call", params, revision)
+        bodies: list[tuple[bytes, dict[str, str]]] = []
+        for connection in connections:
+            session = None if revision == MODERN else open_session(connection)
+            bodies.append((body, headers_of(revision, "tools/call", "echo", session)))
+        run(connections, bodies, max(at_once, min(200, number)))
+        cpu = program.cpu()
+        response = run(connections, bodies, number)
+        cpu = program.cpu() - cpu
+        head, _, answer = response.partition(b"\r\n\r\n")
+        wanted = b"text/event-stream" if form == "stream" else b"application/json"
+        if b"x" * min(size, 1000) not in answer or wanted not in head:
+            raise RuntimeError(f"{side} answered: {response[:500]!r}")
+        return cpu / number * 1e6
+    finally:
+        for connection in connections:
+            connection.close()
+        program.close()
+
+
+def sessions(side: str, number: int) -> float:
+    """KiB of memory for each of so many open sessions."""
+    program = server_of(side, "json")
+    connection = Connection(program.port)
+    try:
+        for _ in range(20):
+            open_session(connection)
+        before = program.memory()
+        for _ in range(number):
+            open_session(connection)
+        return max(1.0, program.memory() - before) / number
+    finally:
+        connection.close()
+        program.close()
+
+
+def listening(side: str, number: int) -> tuple[float, float]:
+    """KiB of memory for each of so many listen streams, and CPU milliseconds to tell all of them of one change."""
+    program = server_of(side, "stream")
+    streams: list[Connection] = []
+    caller = Connection(program.port)
+    try:
+        params: dict[str, object] = {"name": "change", "arguments": {}}
+        change, named = request("tools/call", params, MODERN), headers_of(MODERN, "tools/call", "change")
+        caller.exchange(change, named)
+        wanted: dict[str, object] = {"notifications": {"resourceSubscriptions": ["note://one"]}}
+        headers = headers_of(MODERN, "subscriptions/listen")
+        before = program.memory()
+        for id in range(number):
+            stream = Connection(program.port)
+            stream.send(request("subscriptions/listen", wanted, MODERN, id + 1), headers)
+            streams.append(stream)
+        _wait_for(streams, b"acknowledged")
+        memory = (program.memory() - before) / number
+        cpu = program.cpu()
+        rounds = 5
+        for _ in range(rounds):
+            caller.exchange(change, named)
+            _wait_for(streams, b"resources/updated")
+        return memory, (program.cpu() - cpu) / rounds * 1e3
+    finally:
+        for each in (*streams, caller):
+            each.close()
+        program.close()
+
+
+def _wait_for(streams: list[Connection], text: bytes) -> None:
+    """Reads from all streams until `text` came on each. More may come: that belongs to the cost of the next round."""
+    with selectors.DefaultSelector() as selector:
+        waiting = set(streams)
+        for stream in streams:
+            selector.register(stream.socket, selectors.EVENT_READ, stream)
+        deadline = time.monotonic() + 60
+        while waiting:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{text!r} did not come on {len(waiting)} streams")
+            for key, _ in selector.select(1):
+                stream = key.data
+                with contextlib.suppress(BlockingIOError):
+                    stream.received += stream.socket.recv(1 << 16)
+                if text in stream.received:
+                    waiting.discard(stream)
+                    stream.received.clear()
+
+
+def floor(host: str, at_once: int, number: int) -> float:
+    """CPU microseconds per exchange of a bare host."""
+    program = Program("http_floor.py", host)
+    connections = [Connection(program.port) for _ in range(at_once)]
+    try:
+        params: dict[str, object] = {"name": "echo", "arguments": {"text": "hello"}}
+        body = request("tools/call", params, MODERN)
+        bodies = [(body, headers_of(MODERN, "tools/call", "echo"))] * at_once
+        run(connections, bodies, 200)
+        cpu = program.cpu()
+        run(connections, bodies, number)
+        return (program.cpu() - cpu) / number * 1e6
+    finally:
+        for connection in connections:
+            connection.close()
+        program.close()
+
+
+def client(side: str, revision: str, at_once: int, number: int) -> float:
+    """CPU microseconds of the client per call."""
+    peer = Program("http_peer.py")
+    try:
+        url = f"http://127.0.0.1:{peer.port}/mcp"
+        program = str(PROGRAMS / f"http_client_{side}.py")
+        command = [sys.executable, program, revision, str(number), str(at_once), url]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        figures: dict[str, float] = json.loads(done.stdout)
+        return figures["cpu"]
+    finally:
+        peer.close()
+
+
+def room_for(streams: int) -> None:
+    """Sees to it that so many connections can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < streams + 100:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, streams + 100), hard))

@@ -1,0 +1,237 @@
+"""Checks that what is public is exported and documented: one list, kept honest.
+
+exported    Each public name that a public module defines is in its `__all__`; a package's face also lists what it takes
+            from the private modules of its package.
+defined     Each name in `__all__` exists.
+documented  Each name in `__all__` of a public module has its heading or anchor in the reference, `docs/reference`: either
+            qualified (`mcp_core.errors.McpError`), or plain, on a page whose headings or anchors name the module. A name that
+            one public module takes from another needs one of the two places.
+
+`MODULES` says which modules are public. The sources are read, not imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["MODULES", "Face", "check_documented", "check_exported", "load", "main", "marks"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+REFERENCE: Final = "docs/reference"
+
+MODULES: Final = {
+    "mcp_core": "packages/mcp-core/src/mcp_core",
+    "mcp_client": "packages/mcp-client/src/mcp_client",
+    "mcp_server": "packages/mcp-server/src/mcp_server",
+    "mcp_conformance": "conformance/src/mcp_conformance",
+}
+"""The packages. Public in each: the package itself, and modules with no leading underscore anywhere in their names."""
+
+_HEADING: Final = re.compile(r"^ {0,3}#{1,6}\s+(.*)$", re.MULTILINE)
+_ANCHOR: Final = re.compile(r"""<[^>]*\b(?:id|name)\s*=\s*["']([^"']+)["']|\{#([^}\s]+)""")
+_FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_WORD: Final = re.compile(r"[A-Za-z_][\w.]*\w|[A-Za-z_]")
+
+
+@attrs.frozen
+class Face:
+    """What one public module shows."""
+
+    module: str
+    """Its dotted name."""
+    path: str
+    """Its file, as shown in findings."""
+    exported: tuple[str, ...] | None
+    """`__all__`; `None` when there is none."""
+    defined: frozenset[str]
+    """Public names that it defines, and in a package those taken from the package's private modules."""
+    bound: frozenset[str]
+    """All names at its top."""
+    sources: Mapping[str, str]
+    """Where an imported name comes from: the module."""
+
+
+def load(packages: Mapping[str, Path], root: Path) -> list[Face]:
+    """Reads the public modules of the packages.
+
+    Args:
+        packages: Folders by package name.
+        root: Paths in findings are relative to it.
+    """
+    faces: list[Face] = []
+    for package, folder in packages.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = [package, *path.relative_to(folder).with_suffix("").parts]
+            if parts[-1] == "__init__":
+                parts.pop()
+            if not any(part.startswith("_") for part in parts):
+                faces.append(_face(".".join(parts), path, root))
+    return faces
+
+
+def _face(module: str, path: Path, root: Path) -> Face:
+    exported: tuple[str, ...] | None = None
+    defined: set[str] = set()
+    sources: dict[str, str] = {}
+    for node in _statements(ast.parse(path.read_text(), str(path)).body):
+        names = set(_names(node))
+        if "__all__" in names and isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
+            exported = (*(exported or ()), *ast.literal_eval(node.value))
+        if isinstance(node, ast.ImportFrom):
+            sources.update({alias.asname or alias.name: node.module or "" for alias in node.names})
+        elif not isinstance(node, ast.Import):
+            defined |= names
+    if path.name == "__init__.py":
+        defined |= {name for name, source in sources.items() if source.startswith(f"{module}._")}
+    public = frozenset(name for name in defined if not name.startswith("_"))
+    return Face(module, path.relative_to(root).as_posix(), exported, public, frozenset(defined | set(sources)), sources)
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, those under `try` and `if` too, but not what only a type checker sees."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            yield from _statements([*node.body, *node.orelse])
+        elif isinstance(node, ast.Try):
+            yield from _statements(
+                [*node.body, *(line for handler in node.handlers for line in handler.body), *node.orelse]
+            )
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if not any(_registers(decorator) for decorator in node.decorator_list):
+            yield node.name
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+        yield from _bound(node.target)
+    elif isinstance(node, ast.Assign) and not _is_type_variable(node.value):
+        for target in node.targets:
+            yield from _bound(target)
+
+
+def _registers(decorator: ast.expr) -> bool:
+    """Whether a decorator enters a function in a table, where it is found by another name: nobody imports it."""
+    return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "check"
+
+
+def _is_type_variable(value: ast.expr) -> bool:
+    # Signatures show them, but nobody imports one.
+    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in {
+        "ParamSpec",
+        "TypeVar",
+        "TypeVarTuple",
+    }
+
+
+def _bound(target: ast.expr) -> Iterator[str]:
+    # A store into an attribute or an item binds no name.
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple):
+        for element in target.elts:
+            yield from _bound(element)
+
+
+def check_exported(faces: Iterable[Face]) -> list[str]:
+    """Compares `__all__` with what is there.
+
+    Returns:
+        One sentence for each difference.
+    """
+    found: list[str] = []
+    for face in faces:
+        if face.exported is None:
+            if face.defined:
+                found.append(f"{face.path}: defines {', '.join(sorted(face.defined))}, but has no __all__")
+            continue
+        exported = set(face.exported)
+        twice = {name for name in exported if face.exported.count(name) > 1}
+        for names, text in (
+            (face.defined - exported, "is public and not in __all__; add it, or begin its name with an underscore"),
+            (exported - face.bound, "is in __all__ and not there"),
+            (twice, "is in __all__ twice"),
+        ):
+            found.extend(f"{face.path}: {name} {text}" for name in sorted(names))
+    return found
+
+
+def marks(page: str) -> frozenset[str]:
+    """The words of a page that one can be sent to: those of its headings and anchors.
+
+    Args:
+        page: Markdown.
+    """
+    page = _FENCE.sub("", page)
+    texts = _HEADING.findall(page) + [either for pair in _ANCHOR.findall(page) for either in pair if either]
+    return frozenset(word for text in texts for word in _WORD.findall(text.replace("\\_", "_")))
+
+
+def check_documented(faces: Sequence[Face], pages: Iterable[str]) -> list[str]:
+    """Looks for each exported name in the reference.
+
+    Args:
+        faces: The public modules.
+        pages: The pages of the reference, in Markdown.
+
+    Returns:
+        One sentence for each name that is missing.
+    """
+    marked = [marks(page) for page in pages]
+    qualified = frozenset[str]().union(*marked)
+
+    def documented(module: str, name: str) -> bool:
+        return f"{module}.{name}" in qualified or any(name in words and module in words for words in marked)
+
+    known = {face.module: face for face in faces}
+    homes: dict[tuple[str, str], set[str]] = {}
+    for face in faces:
+        for name in _public(face):
+            homes.setdefault(_origin(face, name, known), set()).add(face.module)
+    return [
+        f"{REFERENCE}: no heading or anchor for {' or '.join(f'{module}.{name}' for module in sorted(modules))}"
+        for (_, name), modules in sorted(homes.items())
+        if not any(documented(module, name) for module in modules)
+    ]
+
+
+def _public(face: Face) -> list[str]:
+    return [name for name in face.exported or () if not name.startswith("_")]
+
+
+def _origin(face: Face, name: str, known: Mapping[str, Face]) -> tuple[str, str]:
+    """The public module that a name comes from, as far as public modules lead; names are not changed on the way."""
+    while (source := face.sources.get(name)) is not None:
+        if source == face.module:
+            break  # a package that shows one of its modules: `from package import module`
+        if source not in known:
+            return source, name
+        face = known[source]
+    return face.module, name
+
+
+def main() -> int:
+    """Checks the project, prints what it finds, returns the exit status."""
+    faces = load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)
+    found = check_exported(faces)
+    pages = [path.read_text() for path in sorted((ROOT / REFERENCE).rglob("*.md"))]
+    if pages:
+        found += check_documented(faces, pages)
+    else:
+        found.append(f"{REFERENCE}: there is no reference; make it with: python scripts/documentation/build.py")
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

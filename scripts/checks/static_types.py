@@ -1,0 +1,71 @@
+"""Runs mypy, strictly, over all sources, tests, scripts and examples, those in the pages of the documentation too.
+
+Test modules of two packages may have the same name (`test_stdio`), which one run of mypy does not allow: folders whose
+names are no Python names (`mcp-client`) give it no way to tell them apart. Hence one run for the sources and what lies
+in plainly named folders, and one for the tests of each package. They share a cache, so that a module is read once.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from documentation.markdown_blocks import blocks, pages
+
+ROOT = Path(__file__).resolve().parent.parent
+PLAIN = ("conformance", "docs", "scripts", "noxfile.py", "packages/conftest.py")
+
+
+def runs(root: Path) -> list[list[str]]:
+    """What each run of mypy is given: paths relative to `root`, only such as hold Python."""
+    packages = sorted(path for path in (root / "packages").iterdir() if path.is_dir())
+    together = [root / name for name in PLAIN] + [package / "src" for package in packages]
+    groups = [together] + [[package / "tests"] for package in packages]
+    holding = [[str(path.relative_to(root)) for path in group if _holds_python(path)] for group in groups]
+    return [group for group in holding if group]
+
+
+def _holds_python(path: Path) -> bool:
+    return path.is_file() or any(path.rglob("*.py"))
+
+
+def examples(root: Path, folder: Path) -> list[str]:
+    """Writes the Python of each page into a file, where the lines have the numbers that they have in the page.
+
+    Args:
+        root: The checkout.
+        folder: Where to write.
+
+    Returns:
+        The files.
+    """
+    files: list[str] = []
+    for page in pages(root):
+        shown = [block for block in blocks(page) if block.language == "python"]
+        lines: list[str] = []
+        for block in shown:
+            lines += [""] * (block.line - len(lines)) + block.text.splitlines()
+        if shown:
+            name = re.sub(r"\W", "_", page.relative_to(root).as_posix())
+            (folder / f"{name}.py").write_text("\n".join(lines) + "\n")
+            files.append(str(folder / f"{name}.py"))
+    return files
+
+
+def main() -> int:
+    """Returns the exit status: 0 if all runs are clean."""
+    with tempfile.TemporaryDirectory() as folder:
+        statuses = [
+            subprocess.run(
+                [sys.executable, "-m", "mypy", "--no-error-summary", *paths], cwd=ROOT, check=False
+            ).returncode
+            for paths in [*runs(ROOT), examples(ROOT, Path(folder))]
+        ]
+    return max(statuses)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

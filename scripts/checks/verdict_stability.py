@@ -1,0 +1,119 @@
+"""Runs the conformance suite against our own sides again and again, and says where two runs came to different verdicts.
+
+    python scripts/checks/verdict_stability.py                          ten runs of each
+    python scripts/checks/verdict_stability.py --runs 100 server-http   a hundred runs of one of them
+
+A suite whose verdicts depend on luck is worth nothing. The exit status is 1 where a verdict was not always the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+_PYTHON: Final = shlex.quote(sys.executable)
+_RUNS: Final = {
+    "server-http": (
+        "server",
+        "--start",
+        f"{_PYTHON} -m everything --port {{port}}",
+        "--at",
+        "http://localhost:{port}/mcp",
+        "--sse-url",
+        "http://localhost:{port}/sse",
+    ),
+    "server-stdio": ("server", "--command", f"{_PYTHON} -m everything --stdio"),
+    "server-auth": (
+        "server",
+        "--auth",
+        "--start",
+        f"{_PYTHON} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}}",
+        "--at",
+        "http://localhost:{port}/mcp",
+    ),
+    "client-http": ("client", "--command", f"{_PYTHON} -m everything_client {{url}}"),
+    "client-stdio": ("client", "--stdio-command", f"{_PYTHON} -m everything_client --start {{command}}"),
+}
+"""What is run: by name, the words behind `mcp-conformance`."""
+
+_ALL: Final = "(all checks)"
+"""In the place of a check, for what a revision over a transport came to."""
+
+Verdicts = dict[tuple[str, str, str], str]
+
+
+def verdicts(name: str) -> Verdicts:
+    """One run: what each check came to, by check, revision and transport; and why nothing was tried somewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        words = [
+            str(Path(sys.executable).with_name("mcp-conformance")),
+            *_RUNS[name],
+            "--allow-untested",
+            "--json",
+            str(report),
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "conformance" / "fixtures")}
+        subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        document = json.loads(report.read_text())
+    found = {(each["check"], each["revision"], each["transport"]): each["outcome"] for each in document["verdicts"]}
+    for lane in document["lanes"]:
+        found[_ALL, lane["revision"], lane["transport"]] = lane["refusal"] or "tried"
+    return found
+
+
+def _outcomes(run: Verdicts) -> Counter[str]:
+    return Counter(outcome for (check, _, _), outcome in run.items() if check != _ALL)
+
+
+def unsteady(runs: list[Verdicts]) -> list[str]:
+    """What was not the same in all runs, a line each. Of what was not tried at all only that is told."""
+    found: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    for each in runs:
+        for key in {key for run in runs for key in run}:
+            if each.get((_ALL, *key[1:])) == "tried" or key[0] == _ALL:
+                found[key][each.get(key, "no verdict")] += 1
+    return [
+        f"{check} in {revision} over {transport}: "
+        + ", ".join(f"{outcome} {times} times" for outcome, times in sorted(counts.items()))
+        for (check, revision, transport), counts in sorted(found.items())
+        if len(counts) > 1
+    ]
+
+
+def main() -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Says which verdicts of the conformance suite depend on luck.")
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how often (default: %(default)s)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(_RUNS)}; all, if none is named")
+    given = parser.parse_args()
+    unknown = sorted(set(given.names) - set(_RUNS))
+    if unknown:
+        parser.error(f"there is no {unknown[0]!r}: {', '.join(_RUNS)}")
+    lucky = 0
+    for name in given.names or _RUNS:
+        runs: list[Verdicts] = []
+        for number in range(given.runs):
+            runs.append(verdicts(name))
+            print(f"\r{name}: {number + 1} of {given.runs}", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+        found = unsteady(runs)
+        lucky += len(found)
+        counts = ", ".join(f"{times} {outcome}" for outcome, times in sorted(_outcomes(runs[0]).items()))
+        print(f"{name}: {given.runs} runs; {counts}; {len(found)} not always the same", flush=True)
+        for line in found:
+            print(f"  {line}", flush=True)
+    return 1 if lucky else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

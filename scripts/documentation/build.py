@@ -1,0 +1,97 @@
+"""Makes the reference, `docs/reference`, from the sources: a page for each public module, and pages of tables.
+
+The pages about requirements need the catalogues of requirements, which are no part of this project: without them those
+pages are left as they are.
+
+    python scripts/documentation/build.py            writes it
+    python scripts/documentation/build.py --check    says what is not as it would be written, and fails if there is any
+
+The files are committed, so that they can be read where the project is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from checks.exports import MODULES
+from documentation.conformance_pages import conformance_pages
+from documentation.reference_pages import Source, page, sources
+from documentation.reference_tables import tables
+from documentation.requirement_pages import FOLDER, requirement_pages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["main", "pages", "stale"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+REFERENCE: Final = ROOT / "docs" / "reference"
+_MARK: Final = "<!-- Made by scripts/documentation/build.py: change the sources, not this file. -->\n\n"
+_INDEX: Final = "README.md"
+
+
+def pages() -> dict[str, str]:
+    """The reference: file names and contents."""
+    known = sources({package: ROOT / folder for package, folder in MODULES.items()})
+    public = {name: source for name, source in known.items() if source.public and source.exported}
+    found = {f"{name}.md": page(source, known) for name, source in public.items()}
+    made = {**tables(known), **conformance_pages()}
+    found.update(made)
+    found[_INDEX] = _index(public, made)
+    found.update(requirement_pages())
+    return {name: _MARK + text for name, text in found.items()}
+
+
+def _index(public: Mapping[str, Source], made: Mapping[str, str]) -> str:
+    lines = ["# Reference", "", "## Tables", ""]
+    lines += [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in made.items()]
+    lines.append(f"- [Requirements and their tests]({FOLDER}/{_INDEX})")
+    for package in MODULES:
+        lines += ["", f"## {package}", ""]
+        for name, source in public.items():
+            if name.partition(".")[0] == package:
+                first = (source.document.strip().splitlines() or [""])[0]
+                lines.append(f"- [{name}]({name}.md): {first}")
+    return "\n".join(lines) + "\n"
+
+
+def stale(folder: Path) -> list[str]:
+    """What in a folder is not as it would be written: names of files that differ, are missing or too many."""
+    wanted = pages()
+    there = {name: path.read_text() for name, path in _made(folder, wanted).items()}
+    return sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
+
+
+def _made(folder: Path, wanted: Mapping[str, str]) -> dict[str, Path]:
+    """The pages that are there, by name, as far as anything is known of them."""
+    folders = [folder, folder / FOLDER] if f"{FOLDER}/{_INDEX}" in wanted else [folder]
+    return {path.relative_to(folder).as_posix(): path for each in folders for path in each.glob("*.md")}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status: 1 when `--check` finds something."""
+    parser = argparse.ArgumentParser(description="Makes docs/reference from the sources.")
+    parser.add_argument("--check", action="store_true", help="only say what is not up to date")
+    if parser.parse_args(arguments).check:
+        found = stale(REFERENCE)
+        for name in found:
+            print(f"docs/reference/{name} is not up to date; run: python scripts/documentation/build.py")
+        return 1 if found else 0
+    REFERENCE.mkdir(exist_ok=True)
+    wanted = pages()
+    for name, path in _made(REFERENCE, wanted).items():
+        if name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (REFERENCE / name).parent.mkdir(exist_ok=True)
+        (REFERENCE / name).write_text(text)
+    if f"{FOLDER}/{_INDEX}" not in wanted:
+        print(f"docs/reference/{FOLDER}: not run: the catalogues of requirements are not there")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,155 @@
+"""Who an authorization server is there for: a client that registers, and a person at a browser.
+
+The person logs in, allows what is asked, and follows. The browser keeps cookies, sends forms as a browser does, and knows
+two of them: one with a password, which it fills in, and one with a button `decision` whose value is `allow`, which it presses.
+
+    python scripts/interop/framework/browser.py USERNAME PASSWORD URL
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from http.cookiejar import CookieJar
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+
+STEPS = 5
+SECONDS = 60.0
+# Characters of a page in an error.
+SHOWN = 1000
+
+
+@dataclass
+class Form:
+    """A form of a page."""
+
+    action: str
+    """Where it goes."""
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    """What it holds: hidden inputs, and boxes that are ticked."""
+    text: str | None = None
+    """The name of its field for text."""
+    password: str | None = None
+    """The name of its field for a password."""
+    buttons: set[tuple[str, str]] = field(default_factory=set)
+    """Name and value of its buttons."""
+
+
+class _Page(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.forms: list[Form] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "form" and given.get("method", "get").lower() == "post":
+            self.forms.append(Form(given.get("action", "")))
+        elif not self.forms:
+            return
+        elif tag == "button" and "name" in given:
+            self.forms[-1].buttons.add((given["name"], given.get("value", "")))
+        elif tag == "input":
+            _take(self.forms[-1], given)
+
+
+def _take(form: Form, given: dict[str, str]) -> None:
+    match given.get("type", "text"):
+        case "password":
+            form.password = given["name"]
+        case "text":
+            form.text = given["name"]
+        case "checkbox" if "checked" not in given:
+            pass
+        case _:
+            form.fields.append((given["name"], given.get("value", "")))
+
+
+class Stuck(Exception):
+    """There is no way on from a page; the message has its beginning."""
+
+
+def consent(url: str, *, username: str, password: str, back_to: str) -> None:
+    """Opens the URL and does what is asked there, until the browser is back at the client.
+
+    Args:
+        url: An authorization URL.
+        username: Who logs in.
+        password: Their password.
+        back_to: What the redirect URI begins with.
+
+    Raises:
+        Stuck: It does not get there.
+        OSError: A page cannot be had.
+    """
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
+    )
+    request, here = urllib.request.Request(url), url
+    for _ in range(STEPS):
+        try:
+            with opener.open(request, timeout=SECONDS) as answer:
+                here, html = answer.geturl(), answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                page = " ".join(refusal.read().decode().split())
+            raise Stuck(f"{refusal.url} has the status {refusal.code}: {page[:SHOWN]}") from None
+        if here.startswith(back_to):
+            return
+        sent = _sent(_Page(html).forms, here, username, password)
+        if sent is None:
+            raise Stuck(f"{here} has no form that leads on: {' '.join(html.split())[:SHOWN]}")
+        request = sent
+    raise Stuck(f"after {STEPS} pages the browser is still at {here}")
+
+
+def _sent(forms: list[Form], here: str, username: str, password: str) -> urllib.request.Request | None:
+    for form in forms:
+        fields = list(form.fields)
+        if ("decision", "allow") in form.buttons:
+            fields.append(("decision", "allow"))
+        elif form.password is not None and form.text is not None:
+            fields += [(form.text, username), (form.password, password)]
+        else:
+            continue
+        parts = urlsplit(here)
+        headers = {"Origin": f"{parts.scheme}://{parts.netloc}", "Sec-Fetch-Site": "same-origin"}
+        return urllib.request.Request(urljoin(here, form.action), urlencode(fields).encode(), headers)
+    return None
+
+
+def register(issuer: str, redirect_uri: str) -> str:
+    """Registers a public client, and gives its id. Raises `OSError` when that does not work."""
+    with urllib.request.urlopen(f"{issuer}/.well-known/oauth-authorization-server") as answer:
+        endpoint: str = json.load(answer)["registration_endpoint"]
+    wanted = {"client_name": "official", "redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(endpoint, json.dumps(wanted).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        client_id: str = json.load(answer)["client_id"]
+    return client_id
+
+
+def main() -> int:
+    """Logs in at the URL of the command line. Returns the exit status: 0 when the browser came back to the client."""
+    parser = argparse.ArgumentParser(prog="official_browser", description="A browser for authorization servers.")
+    parser.add_argument("username", help="who logs in")
+    parser.add_argument("password", help="by which password")
+    parser.add_argument("url", help="an authorization URL")
+    given = parser.parse_args()
+    back_to = dict(parse_qsl(urlsplit(given.url).query))["redirect_uri"]
+    try:
+        consent(given.url, username=given.username, password=given.password, back_to=back_to)
+    except (OSError, Stuck) as why:
+        print(why, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

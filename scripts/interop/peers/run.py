@@ -1,0 +1,255 @@
+"""Puts the SDKs of others to the test, in the versions that are in use: `nox -s peers`.
+
+    nox -s peers                                    every peer, as server and as client, over pipes and over HTTP
+    nox -s peers -- typescript-2 --role server      one of them, in one role
+    nox -s peers -- --transport http --reports out  with a JSON report for each run in the folder `out`
+
+The programs on each SDK are in `scripts/interop/peers/programs`, with the versions: what npm brings goes into `.peers/node`, and
+each major version of the Python SDK has an environment of its own in `.peers`.
+
+What is known of each peer stands in `scripts/interop/peers/programs/known.toml`, with a sentence for each finding; `docs/topics/peers.md`
+tells of them at length. So this fails when something else is found, which may be a false alarm of the suite; and when
+something is not found any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interop.framework.run import install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "scripts" / "peer_programs"
+KNOWN = PROGRAMS / "known.toml"
+PLACE = ROOT / ".peers"
+NODE = PLACE / "node"
+PYTHONS: Mapping[str, tuple[str, Path]] = {
+    "python-1": ("mcp==1.30.0", PROGRAMS / "python_1.txt"),
+    "python-2": ("mcp==2.3.0", ROOT / "scripts" / "constraints.txt"),
+}
+"""What is installed into each environment, and the versions of all that it needs."""
+LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+PORT, AT = "{port}", "http://127.0.0.1:{port}/mcp"
+SUITE = str(Path(sys.executable).with_name("mcp-conformance"))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of the suite."""
+
+    peer: str
+    """Whom it puts to the test."""
+    role: str
+    """`server` or `client`."""
+    transport: str
+    """`stdio` or `http`."""
+    options: tuple[str, ...]
+    """The options that say how the peer starts."""
+    revisions: tuple[str, ...] = ()
+    """What the peer speaks; empty: everything."""
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return f"{self.peer}-{self.role}-{self.transport}"
+
+
+def _python(peer: str, program: str) -> str:
+    """The command of a program on the Python SDK."""
+    interpreter = PLACE / peer / "bin" / "python"
+    return shlex.join(["env", f"PYTHONPATH={ROOT / 'scripts'}", str(interpreter), "-m", f"peer_programs.{program}"])
+
+
+def _node(program: str) -> str:
+    """The command of a program on the TypeScript SDK: Node.js finds the SDK from where the program lies."""
+    return shlex.join([str(NODE / "node_modules" / ".bin" / "node"), str(NODE / program)])
+
+
+def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: str | None = None) -> Iterator[Trial]:
+    """The runs of an SDK."""
+    older = () if sse is None else ("--sse-url", sse)
+    yield Trial(peer, "server", "stdio", ("--command", server), revisions)
+    yield Trial(peer, "server", "http", ("--start", f"{server} {PORT}", "--at", AT, *older), revisions)
+    yield Trial(peer, "client", "stdio", ("--stdio-command", client + " {command}"), revisions)
+    yield Trial(peer, "client", "http", ("--command", client + " {url}"), revisions)
+
+
+def trials() -> tuple[Trial, ...]:
+    """All runs."""
+    everything = _node("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+    sse = "http://127.0.0.1:{port}/sse"
+    return (
+        *(
+            trial
+            for peer, revisions in (("python-1", LEGACY), ("python-2", ()))
+            for program in (peer.replace("-", "_"),)
+            for trial in _sdk(peer, _python(peer, f"server_{program}"), _python(peer, f"client_{program}"), revisions)
+        ),
+        *_sdk("typescript-1", _node("server_typescript_1.mjs"), _node("client_typescript_1.mjs"), LEGACY, sse),
+        *_sdk("typescript-2", _node("server_typescript_2.mjs"), _node("client_typescript_2.mjs"), ()),
+        Trial("server-everything", "server", "stdio", ("--command", f"{everything} stdio"), LEGACY),
+        Trial(
+            "server-everything",
+            "server",
+            "http",
+            ("--start", f"env PORT={PORT} {everything} streamableHttp", "--at", AT),
+            LEGACY,
+        ),
+    )
+
+
+def prepare(peers: set[str]) -> None:
+    """Brings what the peers need.
+
+    Raises:
+        SystemExit: It could not be done; the message says what to do.
+    """
+    if peers - PYTHONS.keys():
+        install("TypeScript SDK", PROGRAMS, NODE)
+        for program in PROGRAMS.glob("*.mjs"):
+            shutil.copy(program, NODE)
+    for peer in sorted(peers & PYTHONS.keys()):
+        wanted, versions = PYTHONS[peer]
+        stamp = PLACE / peer / "stamp"
+        text = f"{wanted}\n{versions.read_text()}"
+        if stamp.exists() and stamp.read_text() == text:
+            continue
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(PLACE / peer)], check=True)
+        pip = (str(PLACE / peer / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+        subprocess.run([*pip, "--constraint", str(versions), wanted], check=True)
+        stamp.write_text(text)
+
+
+def run(trial: Trial, reports: Path) -> dict[str, object]:
+    """Runs the suite once, and gives its document.
+
+    Args:
+        trial: What to run.
+        reports: Where the reports go.
+
+    Raises:
+        SystemExit: The suite did not come to an end.
+    """
+    report = reports / f"{trial.name}.json"
+    report.unlink(missing_ok=True)
+    command = [SUITE, trial.role, *trial.options, "--allow-untested", "--json", str(report)]
+    for revision in trial.revisions:
+        command += ["--revision", revision]
+    with (reports / f"{trial.name}.txt").open("w") as log:
+        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if not report.exists():
+        sys.exit(f"{trial.name}: the suite ended with {done.returncode} and no report; its words: {log.name}")
+    document: dict[str, object] = json.loads(report.read_text())
+    return document
+
+
+def rows(trial: Trial, document: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+    """A line of the table for each revision."""
+    lanes = document["lanes"]
+    assert isinstance(lanes, list)
+    for lane in lanes:
+        counts = lane["counts"]
+        told = ("not spoken", "", "")
+        if not lane["refusal"]:
+            told = (counts["passed"], counts["failed"] + counts["broken"], counts["not testable"])
+        yield (trial.peer, trial.role, lane["transport"], lane["revision"], *map(str, told))
+
+
+def findings(documents: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
+    """What failed: by check the places, each once, in order."""
+    found: dict[str, list[str]] = {}
+    for document in documents:
+        verdicts = document["verdicts"]
+        assert isinstance(verdicts, list)
+        for verdict in verdicts:
+            if verdict["outcome"] in ("failed", "broken"):
+                found.setdefault(verdict["check"], []).append(f"{verdict['revision']} over {verdict['transport']}")
+    return found
+
+
+def surprises(found: Mapping[str, list[str]], known: Mapping[str, str], *, whole: bool) -> list[str]:
+    """What is not as it is known, a line each.
+
+    Args:
+        found: What failed, by check.
+        known: What is known to fail, by check, and why.
+        whole: Whether the peer was run over everything: only then what was not found is gone.
+    """
+    new = [f"new: {check} ({', '.join(places)})" for check, places in found.items() if check not in known]
+    return new + [f"gone: {check}" for check in known if whole and check not in found]
+
+
+def table(lines: Sequence[tuple[str, ...]]) -> str:
+    """Lines with columns, one below the other."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    padded = ("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def main() -> int:
+    """Returns the exit status: 0 if every peer does as it is known to."""
+    every = trials()
+    peers = list(dict.fromkeys(trial.peer for trial in every))
+    parser = argparse.ArgumentParser(prog="peers", description="Puts the SDKs of others to the test.")
+    parser.add_argument("peers", nargs="*", help=f"of {', '.join(peers)}; without it: all")
+    parser.add_argument("--role", choices=["server", "client"], help="only in this role")
+    parser.add_argument("--transport", choices=["stdio", "http"], help="only over this transport")
+    parser.add_argument("--reports", type=Path, default=PLACE / "reports", help="the folder for the reports")
+    given = parser.parse_args()
+    if unknown := set(given.peers) - set(peers):
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are: {', '.join(peers)}")
+    chosen = [
+        trial
+        for trial in every
+        if trial.peer in (given.peers or peers)
+        and given.role in (None, trial.role)
+        and given.transport in (None, trial.transport)
+    ]
+    reports: Path = given.reports.resolve()
+    reports.mkdir(parents=True, exist_ok=True)
+    prepare({trial.peer for trial in chosen})
+    documents: dict[Trial, dict[str, object]] = {}
+    for trial in chosen:
+        print(f"{trial.name} ...", flush=True)
+        documents[trial] = run(trial, reports)
+    heads = ("peer", "role", "transport", "revision", "passed", "failed", "not testable")
+    lines = [heads, *(row for trial, document in documents.items() for row in rows(trial, document))]
+    print(f"\n{table(lines)}\n")
+    surprised = tell(documents, tomllib.loads(KNOWN.read_text()))
+    print(f"\nThe reports are in {reports}.")
+    return int(surprised)
+
+
+def tell(documents: Mapping[Trial, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
+    """Prints the findings of each peer in each role, and what of that is not as it is known. Whether there is such."""
+    surprised = False
+    for peer, role in dict.fromkeys((trial.peer, trial.role) for trial in documents):
+        mine = {
+            trial.transport: document
+            for trial, document in documents.items()
+            if (trial.peer, trial.role) == (peer, role)
+        }
+        told = known.get(f"{peer} {role}", {})
+        found = findings(list(mine.values()))
+        for check, places in found.items():
+            print(f"{peer} {role}: {check} ({', '.join(places)})\n    {told.get(check, '?')}")
+        for line in surprises(found, told, whole=len(mine) == 2):
+            print(f"{peer} {role}: {line}")
+            surprised = True
+    return surprised
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from checks.exports import MODULES, ROOT, Face, check_documented, check_exported, load, marks
+
+
+def faces(tmp_path: Path, files: dict[str, str]) -> list[Face]:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    packages = sorted({name.partition("/")[0] for name in files})
+    return load({package: tmp_path / package for package in packages}, tmp_path)
+
+
+ERRORS = """\
+    from __future__ import annotations
+    import enum
+    import attrs
+    from typing import TYPE_CHECKING, Final, TypeAlias
+    if TYPE_CHECKING:
+        from collections.abc import Mapping
+        Seen: TypeAlias = int
+    __all__ = ["CODE", "McpError", "Number", "fail"]
+    CODE: Final = 1
+    Number: TypeAlias = int | float
+    _first, _second = 1, 2
+    T = TypeVar("T")
+    P = typing.ParamSpec("P")
+    class McpError(Exception): ...
+    def fail() -> None: ...
+    def _quietly() -> None: ...
+    McpError.code = 1
+    """
+
+
+def test_a_module_that_lists_what_it_defines_has_no_findings(tmp_path: Path) -> None:
+    assert check_exported(faces(tmp_path, {"p/errors.py": ERRORS})) == []
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "class New: ...",
+        "def New() -> None: ...",
+        "async def New() -> None: ...",
+        "New = 1",
+        "New: int = 1",
+        "New, _old = 1, 2",
+        "if CODE:\n    New = 1",
+        "if CODE:\n    pass\nelse:\n    New = 1",
+        "try:\n    New = 1\nexcept ValueError:\n    pass",
+        "try:\n    pass\nexcept ValueError:\n    New = 1",
+    ],
+)
+def test_a_public_name_that_is_not_exported_is_found(tmp_path: Path, definition: str) -> None:
+    text = textwrap.dedent(ERRORS) + definition + "\n"
+    expected = ["p/errors.py: New is public and not in __all__; add it, or begin its name with an underscore"]
+    assert check_exported(faces(tmp_path, {"p/errors.py": text})) == expected
+
+
+def test_an_exported_name_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    text = '__all__ = ["Gone", "Here", "Here"]\nHere = 1\n'
+    expected = ["p/errors.py: Gone is in __all__ and not there", "p/errors.py: Here is in __all__ twice"]
+    assert check_exported(faces(tmp_path, {"p/errors.py": text})) == expected
+
+
+def test_a_public_module_needs_a_list_once_it_defines_something(tmp_path: Path) -> None:
+    found = check_exported(faces(tmp_path, {"p/__init__.py": '"""Nothing."""\n', "p/a.py": "def f() -> None: ...\n"}))
+    assert found == ["p/a.py: defines f, but has no __all__"]
+
+
+def test_a_package_exports_what_it_takes_from_its_private_modules(tmp_path: Path) -> None:
+    tree = {
+        "p/__init__.py": "from p._client import Client, Link\nfrom p.errors import McpError\n__all__ = ['Client']\n",
+        "p/_client.py": "class Client: ...\nclass Link: ...\n",
+        "p/_inside/deep.py": "class Deep: ...\n",
+    }
+    expected = ["p/__init__.py: Link is public and not in __all__; add it, or begin its name with an underscore"]
+    assert check_exported(faces(tmp_path, tree)) == expected
+
+
+def test_marks_are_the_words_of_headings_and_anchors_only() -> None:
+    page = """\
+# mcp_core.errors
+
+Text about Nothing.
+
+## class `McpError`(message: str) {#mcp_core.errors.McpError}
+### `R2024\\_11\\_05`
+<a id="mcp_core.errors.fail"></a>
+
+```python
+# Comment
+```
+"""
+    found = marks(page)
+    assert {"mcp_core.errors", "McpError", "mcp_core.errors.McpError", "R2024_11_05", "mcp_core.errors.fail"} <= found
+    assert not {"Nothing", "Comment"} & found
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "# errors\n## p.errors.McpError\n",
+        "# `p.errors`\n\n## `McpError`\n",
+        '<a id="p.errors.McpError"></a>\n',
+        "# x {#p.errors.McpError}\n",
+    ],
+)
+def test_a_name_counts_as_documented(tmp_path: Path, page: str) -> None:
+    found = faces(tmp_path, {"p/errors.py": "__all__ = ['McpError']\nclass McpError: ...\n"})
+    assert check_documented(found, ["# Start\n", page]) == []
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [],
+        ["McpError of p.errors\n"],
+        ["# p.errors\n", "# McpError\n"],
+        ["# p.errors\n## McpErrors\n"],
+        ["# p.other.McpError\n"],
+    ],
+)
+def test_a_name_without_its_own_place_in_the_reference_is_found(tmp_path: Path, pages: list[str]) -> None:
+    found = faces(
+        tmp_path, {"p/errors.py": "__all__ = ['McpError', '__version__']\n__version__ = ''\nclass McpError: ...\n"}
+    )
+    assert check_documented(found, pages) == ["docs/reference: no heading or anchor for p.errors.McpError"]
+
+
+@pytest.mark.parametrize("home", ["p.types", "p.types.tools"])
+def test_a_name_shown_by_two_modules_needs_one_place(tmp_path: Path, home: str) -> None:
+    tree = {
+        "p/types/__init__.py": "from p.types.tools import Tool\n__all__ = ['Tool']\n",
+        "p/types/tools.py": "__all__ = ['Tool']\nclass Tool: ...\n",
+        "p/types/other.py": "__all__ = ['Tool']\nclass Tool: ...\n",
+    }
+    expected = ["docs/reference: no heading or anchor for p.types.other.Tool"]
+    assert check_documented(faces(tmp_path, tree), [f"# {home}.Tool\n"]) == expected
+
+
+def test_a_package_may_show_one_of_its_modules(tmp_path: Path) -> None:
+    tree = {
+        "p/types/__init__.py": "from p.types import meta\n__all__ = ['meta']\n",
+        "p/types/meta.py": "__all__ = []\n",
+    }
+    assert check_documented(faces(tmp_path, tree), ["# p.types.meta\n"]) == []
+
+
+def test_all_packages_are_looked_at() -> None:
+    found = load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)
+    assert {face.module.partition(".")[0] for face in found} == set(MODULES)
+    assert not [face.module for face in found if "._" in face.module]

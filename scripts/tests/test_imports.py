@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from checks.imports import (
+    ARROWS,
+    FUNCTION_LINES,
+    MODULE_LINES,
+    PARTS,
+    ROOMS,
+    ROOT,
+    SOURCES,
+    Finding,
+    Law,
+    check,
+    check_fresh,
+    load,
+)
+
+
+def findings(tmp_path: Path, files: dict[str, str]) -> list[Finding]:
+    """What is found in a tree of these files; packages are the first folders of their paths."""
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    packages = sorted({tmp_path / name.partition("/")[0] for name in files})
+    return check(load(packages, root=tmp_path))
+
+
+def laws(found: Iterable[Finding]) -> list[tuple[str, Law]]:
+    return [(finding.place, finding.law) for finding in found]
+
+
+def test_a_clean_tree_has_no_findings(tmp_path: Path) -> None:
+    tree = {
+        "mcp_core/__init__.py": "",
+        "mcp_core/errors.py": "import enum\nfrom collections.abc import Mapping\nimport attrs\n",
+        "mcp_core/jsonrpc/__init__.py": "",
+        "mcp_core/jsonrpc/codec.py": "import orjson\nfrom mcp_core.errors import McpError\n",
+        "mcp_core/convert.py": "from orjson import loads\nfrom mcp_core.jsonrpc import codec\n",
+        "mcp_client/__init__.py": "import trio, socket\nfrom mcp_core.convert import converter\n",
+    }
+    assert findings(tmp_path, tree) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "statement"),
+    [
+        ("errors", "from mcp_core.revisions import Revision"),
+        ("errors", "from mcp_core.jsonrpc.messages import Request"),
+        ("jsonrpc/codec", "from mcp_core import methods"),
+        ("jsonrpc/codec", "from mcp_core.framing.lines import Lines"),
+        ("types/tools", "import mcp_core.convert"),
+        ("methods", "from mcp_core.convert import converter"),
+        ("convert", "from mcp_core.http import headers"),
+        ("http/server", "from mcp_core.engine.server import ServerConnection"),
+        ("engine/server", "from mcp_core.http.server import ServerExchange"),
+        ("engine/server", "from mcp_core.framing import lines"),
+        ("oauth/flow", "from mcp_core.http import headers"),
+        ("oauth/flow", "from mcp_core.jsonrpc.messages import JsonObject"),
+        ("oauth/flow", "from ..http import headers"),
+        ("errors", "import mcp_core"),
+    ],
+)
+def test_an_upward_import_in_the_core_is_found(tmp_path: Path, importer: str, statement: str) -> None:
+    rooms = {f"mcp_core/{room}/__init__.py": "" for room in ROOMS if room not in ("", importer.partition("/")[0])}
+    found = findings(tmp_path, rooms | {f"mcp_core/{importer}.py": f"\n{statement}\n"})
+    assert laws(found) == [(f"mcp_core/{importer}.py:2", Law.ROOM)]
+    assert found[0].fails
+
+
+def test_an_upward_import_for_annotations_alone_is_found_too(tmp_path: Path) -> None:
+    text = """\
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            from mcp_core.engine.server import ServerConnection
+        """
+    assert laws(findings(tmp_path, {"mcp_core/methods.py": text})) == [("mcp_core/methods.py:3", Law.ROOM)]
+
+
+@pytest.mark.parametrize("room", ["errors", "oauth"])
+def test_errors_and_oauth_may_name_messages_in_annotations(tmp_path: Path, room: str) -> None:
+    text = """\
+        import typing
+        if typing.TYPE_CHECKING:
+            from mcp_core.jsonrpc.messages import JsonObject
+        """
+    assert findings(tmp_path, {f"mcp_core/{room}.py": text}) == []
+
+
+def test_a_module_of_the_core_without_a_row_is_found(tmp_path: Path) -> None:
+    found = findings(tmp_path, {"mcp_core/attic.py": "from mcp_core.errors import McpError\n"})
+    assert laws(found) == [("mcp_core/attic.py:1", Law.ROOM)]
+    assert "no row in ROOMS" in found[0].text
+
+
+def test_parts_of_a_room_share_it(tmp_path: Path) -> None:
+    tree = {
+        "mcp_core/_rows.py": "from mcp_core.types import Tool\n",
+        "mcp_core/methods.py": "from mcp_core._rows import Method\n",
+        "mcp_core/framing.py": "from mcp_core._rows import Method\n",
+    }
+    assert laws(findings(tmp_path, tree)) == [("mcp_core/framing.py:1", Law.ROOM)]
+    assert set(PARTS.values()) <= set(ROOMS)
+
+
+def test_no_room_stands_on_itself_by_way_of_others() -> None:
+    def reach(room: str, path: tuple[str, ...]) -> None:
+        assert room not in path, path
+        for below in ROOMS[room].below:
+            reach(below, (*path, room))
+
+    for room in ROOMS:
+        reach(room, ())
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        (importer, imported)
+        for importer in ARROWS
+        for imported in ARROWS
+        if imported not in {importer, *ARROWS[importer]}
+    ],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import {0}\n",
+        "def use() -> None:\n    from {0}.link import Link  # lazy: heavy\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {0} import Link\n",
+    ],
+)
+def test_an_arrow_between_packages_that_is_not_drawn_is_found(
+    tmp_path: Path, importer: str, imported: str, text: str
+) -> None:
+    found = findings(tmp_path, {f"{importer}/errors.py": text.format(imported)})
+    assert [finding.law for finding in found] == [Law.ARROW]
+
+
+@pytest.mark.parametrize("room", ["engine.client", "http.sessions", "oauth", "convert"])
+def test_the_suite_does_not_judge_by_what_it_puts_to_the_test(tmp_path: Path, room: str) -> None:
+    files = {f"mcp_core/{room.replace('.', '/')}.py": "", "mcp_conformance/oracle.py": f"import mcp_core.{room}\n"}
+    assert [finding.law for finding in findings(tmp_path, files)] == [Law.ARROW]
+
+
+def test_the_suite_may_use_the_names_of_things(tmp_path: Path) -> None:
+    files = {"mcp_core/revisions.py": "", "mcp_conformance/oracle.py": "import mcp_core.revisions\n"}
+    assert findings(tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "trio",
+        "anyio",
+        "asyncio",
+        "socket",
+        "ssl",
+        "subprocess",
+        "threading",
+        "time",
+        "datetime",
+        "logging",
+        "random",
+        "secrets",
+        "os",
+        "io",
+        "pathlib",
+        "urllib",
+        "urllib.request",
+        "importlib",
+        "concurrent.futures",
+        "jsonschema_rs",
+    ],
+)
+@pytest.mark.parametrize(
+    "statement", ["import {0}", "from {0} import something", "def f() -> None:\n    import {0}  # lazy: x"]
+)
+def test_what_could_do_io_ask_a_clock_or_draw_lots_is_found_in_the_core(
+    tmp_path: Path, module: str, statement: str
+) -> None:
+    found = findings(tmp_path, {"mcp_core/errors.py": statement.format(module) + "\n"})
+    assert [finding.law for finding in found] == [Law.PURE]
+
+
+def test_what_is_imported_for_annotations_alone_does_no_io(tmp_path: Path) -> None:
+    text = """\
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            from datetime import datetime
+        """
+    assert findings(tmp_path, {"mcp_core/errors.py": text}) == []
+
+
+def test_a_circle_is_found_once_and_shown(tmp_path: Path) -> None:
+    tree = {
+        "mcp_client/a.py": "from mcp_client.b import B\n",
+        "mcp_client/b.py": "from mcp_client import c\n",
+        "mcp_client/c.py": "import mcp_client.a\n",
+        "mcp_client/d.py": "import mcp_client.a\n",
+    }
+    found = findings(tmp_path, tree)
+    assert [finding.law for finding in found] == [Law.CIRCLE]
+    assert found[0].text == "mcp_client.a -> mcp_client.b -> mcp_client.c -> mcp_client.a"
+
+
+def test_a_module_that_imports_its_own_package_face_makes_a_circle(tmp_path: Path) -> None:
+    tree = {
+        "mcp_client/__init__.py": "from mcp_client._client import Client\n",
+        "mcp_client/_client.py": "from mcp_client import __version__\n",
+    }
+    assert [finding.law for finding in findings(tmp_path, tree)] == [Law.CIRCLE]
+
+
+def test_imports_that_are_not_executed_at_once_close_no_circle(tmp_path: Path) -> None:
+    tree = {
+        "mcp_client/a.py": "from mcp_client.b import B\n",
+        "mcp_client/b.py": """\
+            from typing import TYPE_CHECKING
+            if TYPE_CHECKING:
+                from mcp_client.a import A
+            def use() -> None:
+                from mcp_client.a import A  # lazy: b is needed to make an A
+            """,
+    }
+    assert findings(tmp_path, tree) == []
+
+
+@pytest.mark.parametrize("comment", ["", "  # lazy", "  # lazy:", "  # lazy: ", "  # noqa: PLC0415"])
+def test_an_import_inside_a_function_needs_a_reason_on_its_line(tmp_path: Path, comment: str) -> None:
+    text = f"class Link:\n    async def open(self) -> None:\n        if self:\n            import ssl{comment}\n"
+    assert laws(findings(tmp_path, {"mcp_client/_link.py": text})) == [("mcp_client/_link.py:4", Law.LAZY)]
+
+
+def test_a_reason_on_any_line_of_the_statement_counts(tmp_path: Path) -> None:
+    text = "def f() -> None:\n    from ssl import (  # lazy: only for https\n        SSLContext,\n    )\n"
+    assert findings(tmp_path, {"mcp_client/_link.py": text}) == []
+
+
+def test_long_modules_and_functions_are_warnings_that_fail_nothing(tmp_path: Path) -> None:
+    docstring = '    """One.\n\n' + "    Two.\n" * 40 + '    """\n'
+    body = "    x = 1\n"
+    tree = {
+        "mcp_client/long.py": "x = 1\n" * (MODULE_LINES + 1),
+        "mcp_client/whole.py": "x = 1\n" * MODULE_LINES,
+        "mcp_client/tall.py": "def tall() -> None:\n" + body * FUNCTION_LINES,
+        "mcp_client/told.py": "def told() -> None:\n" + docstring + body * (FUNCTION_LINES - 1),
+    }
+    found = findings(tmp_path, tree)
+    assert laws(found) == [("mcp_client/long.py:1", Law.SIZE), ("mcp_client/tall.py:1", Law.SIZE)]
+    assert not any(finding.fails for finding in found)
+    assert "size (warning): tall() has 51 lines" in str(found[1])
+
+
+def test_what_an_import_loads_is_found_in_a_fresh_interpreter() -> None:
+    assert [finding.text.partition(";")[0] for finding in check_fresh(["json"], ["json.decoder", "trio"])] == [
+        "loads json.decoder"
+    ]
+    assert check_fresh(["json"], ["trio"]) == []
+
+
+def test_a_package_that_cannot_be_imported_is_a_finding() -> None:
+    (finding,) = check_fresh(["no_such_package"], [])
+    assert (
+        str(finding) == "import no_such_package: fresh: fails: ModuleNotFoundError: No module named 'no_such_package'"
+    )
+
+
+def test_the_sources_of_all_packages_are_checked() -> None:
+    assert [Path(source).name for source in SOURCES] == list(ARROWS)
+    there = {path for pattern in ("packages/*/src/*", "conformance/src/*") for path in ROOT.glob(pattern)}
+    assert there == {ROOT / source for source in SOURCES}
