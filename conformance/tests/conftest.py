@@ -3,5 +3,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# What several test modules share lies beside them, and the programs that they run in `fixtures`.
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "fixtures")]
+_HERE = Path(__file__).resolve().parent
+# What several test modules share lies beside them. The programs that they run lie in `mutants` and in `fixtures`.
+sys.path[:0] = [str(_HERE), str(_HERE.parent), str(_HERE.parent / "fixtures")]

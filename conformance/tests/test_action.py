@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from program_path import PROGRAM_PATH
 
 HERE = Path(__file__).resolve().parent.parent
 ACTION = yaml.safe_load((HERE / "action.yml").read_text())
@@ -40,7 +41,7 @@ def perform(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
             "RUNNER_TEMP": str(folder),
             "GITHUB_OUTPUT": str(folder / "output"),
             "GITHUB_STEP_SUMMARY": str(folder / "summary"),
-            "PYTHONPATH": str(HERE / "fixtures"),
+            "PYTHONPATH": PROGRAM_PATH,
         },
         capture_output=True,
         text=True,

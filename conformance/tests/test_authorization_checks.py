@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from pathlib import Path
 
 import pytest
 import trio
 from joserfc import jws
 from joserfc.jwk import RSAKey
+from program_path import PROGRAM_PATH
 
 from authorization import make_authorization_server
 from mcp_conformance.checks import CLIENT_CHECKS, SERVER_CHECKS
@@ -31,7 +31,6 @@ from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
 from mutants.client_faults.table import ClientFault
 
-FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")
 SETTINGS = Settings(patience=10.0)
 RED = {Outcome.FAILED, Outcome.BROKEN}
 PROTECTED = f"{sys.executable} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}}"
@@ -40,7 +39,7 @@ AT = "http://localhost:{port}/mcp"
 
 @pytest.fixture(autouse=True)
 def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", FIXTURES)
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
         monkeypatch.delenv(name)
 

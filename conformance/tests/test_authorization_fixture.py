@@ -9,16 +9,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from program_path import PROGRAM_PATH
 
 from authorization import PASSWORD, RESOURCE, USERNAME
 from interop.framework import run as official
 from interop.framework.browser import Stuck, consent, register
-
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
 
 class Back(BaseHTTPRequestHandler):
@@ -39,7 +37,7 @@ class Back(BaseHTTPRequestHandler):
 def program() -> Iterator[str]:
     """Runs it, and gives what it calls itself."""
     command = [sys.executable, "-m", "authorization", "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(FIXTURES)}
+    environment = {**os.environ, "PYTHONPATH": PROGRAM_PATH}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import trio
+from program_path import PROGRAM_PATH
 
 from authorization import PASSWORD, RESOURCE, USERNAME, make_authorization_server
 from interop.framework import browser as official_browser
@@ -32,7 +33,6 @@ from mcp_server.auth.authorization_server import AuthorizationServer, Client, Pa
 from mutants.auth.authorization_server import open_raw_issuer
 
 SETTINGS = Settings(patience=10.0)
-FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")
 BROWSER = official_browser.__file__
 WORDS = (sys.executable, BROWSER, USERNAME, PASSWORD, "{url}")
 IDS = frozenset(check.id for check in SERVER_CHECKS if LOGIN in check.needs)
@@ -212,7 +212,7 @@ def test_the_command_logs_in_and_keeps_the_words_of_the_browser_to_itself(
     report = tmp_path / "report.json"
     program = [sys.executable, "-m", "authorization", "--port", "0"]
     with subprocess.Popen(
-        program, env={**os.environ, "PYTHONPATH": FIXTURES}, stdout=subprocess.PIPE, text=True
+        program, env={**os.environ, "PYTHONPATH": PROGRAM_PATH}, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         issuer = child.stdout.readline().removeprefix("Serving at ").strip()

@@ -12,12 +12,12 @@ from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
 import pytest
+from program_path import PROGRAM_PATH
 
 import mcp_conformance
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.cli.main import main
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
 BROKEN = f"{SERVER} --fault notification-answered"
 _LONG = 60.0
@@ -37,7 +37,7 @@ ONE = ("--revision", "2025-06-18", "--check", "jsonrpc.unknown-method")
 
 @pytest.fixture(autouse=True)
 def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FIXTURES), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([PROGRAM_PATH, os.environ.get("PYTHONPATH", "")]))
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import pytest
 
-from mcp_conformance.checks import CLIENT_CHECKS, SCENARIOS
+from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
 from mcp_conformance.drivers.client.scripted_request import Asked, Session, Turn, encoded
 from mcp_conformance.drivers.settings import Settings
@@ -16,6 +16,7 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.scenarios.cancellation import BATCHED, WAITING
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.pagination import cursors
+from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2025_03_26
 from mcp_core.types.meta import CLIENT_CAPABILITIES

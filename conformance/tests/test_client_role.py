@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from program_path import PROGRAM_PATH
 
-from mcp_conformance.checks import CLIENT_CHECKS, SCENARIOS
+from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.cli.main import main
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.runners.client import ClientCommand, lanes_of, play, run_client
+from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.suite.checks import CHECKS, find
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_06_18, REVISIONS, Revision
 from mutants.client_faults.table import CLIENT_FAULTS, ClientFault
 from mutants.runs.clients import try_client, try_client_fault
 
-FIXTURES = str(Path(__file__).resolve().parent.parent / "fixtures")
 EVERYTHING = f"{sys.executable} -m everything_client"
 SETTINGS = Settings(patience=10.0)
 GOOD = {Outcome.PASSED, Outcome.NOT_APPLICABLE}
@@ -27,7 +28,7 @@ GOOD = {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 @pytest.fixture(autouse=True)
 def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", FIXTURES)
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
         monkeypatch.delenv(name)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from program_path import PROGRAM_PATH
 
 from mcp_conformance.drivers.server.connections import Connections, kind_of
 from mcp_conformance.drivers.server.peer import ServerPeer
@@ -219,7 +220,7 @@ async def test_processes_are_started_for_what_needs_them_alone(
     processes: int,
     outcomes: set[Outcome],
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent.parent / "fixtures"))
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     target = CommandTarget([sys.executable, "-m", "mutants.server.server"], _SETTINGS)
     started: list[Revision] = []
     opening = target.open

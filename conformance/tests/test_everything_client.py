@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
 import jsonschema
 import pytest
 import trio
 from everything_server import everything
+from program_path import PROGRAM_PATH
 
 from everything_client.examples import arguments_for, example
 from everything_client.instructions import BadCommission, Commission, read_commission
@@ -33,7 +33,6 @@ from mcp_core.revisions import (
     between,
 )
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 ASKING_BY_FORM = (
     "prompts/get 'test_input_required_result_prompt'",
     "tools/call 'confirm_delete'",
@@ -68,7 +67,7 @@ async def run(*arguments: str, **environment: str) -> subprocess.CompletedProces
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCP_CONFORMANCE_")}
     return await trio.run_process(
         [sys.executable, "-m", "everything_client", *arguments],
-        env={**inherited, "PYTHONPATH": str(FIXTURES), **environment},
+        env={**inherited, "PYTHONPATH": PROGRAM_PATH, **environment},
         capture_stdout=True,
         capture_stderr=True,
         check=False,

@@ -86,7 +86,7 @@ def test_every_reason_says_something(role: str) -> None:
 
 
 def test_every_switch_of_the_raw_peers_is_in_a_table() -> None:
-    sources = [path.read_text("utf-8") for path in Path(mutants.__file__).parent.glob("raw_*.py")]
+    sources = [path.read_text("utf-8") for path in Path(mutants.__file__).parent.rglob("*.py")]
     switches = {word for source in sources for word in re.findall(r'\bwrong\("([a-z0-9/-]+)"', source)}
     assert len(switches) > 200
     rows = (*CLIENT_FAULTS, *CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from program_path import PROGRAM_PATH
 
 from mutants.runs.servers import try_fault
 from mutants.server_faults.fault import Row
@@ -11,7 +12,7 @@ from mutants.server_faults.table import FAULTS
 
 @pytest.fixture(autouse=True)
 def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent.parent / "fixtures"))
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
 
 
 @pytest.mark.parametrize(

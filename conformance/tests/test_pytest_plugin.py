@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from program_path import PROGRAM_PATH
+
 from mcp_conformance.model.check import Role
 from mcp_conformance.suite.checks import CHECKS
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
 BROKEN = f"{SERVER} --fault notification-answered"
 ONE = "2025-06-18 and jsonrpc.notification-not-answered"
@@ -19,7 +20,7 @@ ONE = "2025-06-18 and jsonrpc.notification-not-answered"
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs pytest, strictly, in an empty project."""
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n")
-    environment = os.environ | {"PYTHONPATH": str(FIXTURES), "COLUMNS": "200"}
+    environment = os.environ | {"PYTHONPATH": PROGRAM_PATH, "COLUMNS": "200"}
     # What the run of the suite's own tests has in its environment is not for another run.
     environment.pop("PYTEST_ADDOPTS", None)
     return subprocess.run(

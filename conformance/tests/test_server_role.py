@@ -6,6 +6,7 @@ import sys
 from typing import Final
 
 import pytest
+from program_path import PROGRAM_PATH
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.server.sse_peer import SsePeer
@@ -40,7 +41,7 @@ async def _run(target: ServerTarget, revision: str, ids: list[str]) -> Run:
 
 @pytest.fixture(autouse=True)
 def _path(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent.parent / "fixtures"))
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
 
 
 # `nox -s mutants` tries all revisions over all transports.

@@ -26,12 +26,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import http_calls as bench_http
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PROGRAMS = Path(__file__).parent / "bench_programs"
+PROGRAMS = Path(__file__).parent / "programs"
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 SIDES = ("official", "ours")

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-PROGRAMS = Path(__file__).parent / "bench_programs"
+PROGRAMS = Path(__file__).parent / "programs"
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 INFO = {"name": "bench", "version": "1"}

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.attacks.progress import Progress
 from bench.attacks.trial import (
     Running,

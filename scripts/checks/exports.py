@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODULES", "Face", "check_documented", "check_exported", "load", "main", "marks"]
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 REFERENCE: Final = "docs/reference"
 
 MODULES: Final = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "main"]
 
-FOLDER: Final = Path(__file__).resolve().parent.parent / "conformance/src/mcp_conformance/suite/profiles"
+FOLDER: Final = Path(__file__).resolve().parents[2] / "conformance/src/mcp_conformance/suite/profiles"
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:

@@ -29,7 +29,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 SOURCES: Final = (
     "packages/mcp-core/src/mcp_core",

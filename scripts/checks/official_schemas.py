@@ -30,7 +30,7 @@ _ALIASES: Final[Mapping[str, JsonObject]] = {"JSONValue": ANY, "JSONObject": _MA
 
 def folder() -> Path | None:
     """Where the files are, or `None` when there are none."""
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     found = Path(os.environ.get("MCP_SCHEMA_DIR") or root.parent / "shared" / "spec" / "schema")
     return found if found.is_dir() else None
 

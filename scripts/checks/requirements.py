@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Citation", "Reasons", "Requirement", "citations", "cited", "reasons", "requirements"]
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 UNTESTED: Final = Path(__file__).with_name("requirements_untested.toml")
 _PLACES: Final = ("packages", "conformance", "docs/tests", "scripts/tests")
 

@@ -13,9 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from documentation.markdown_blocks import blocks, pages
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ("conformance", "docs", "scripts", "noxfile.py", "packages/conftest.py")
 
 

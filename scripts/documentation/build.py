@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from checks.exports import MODULES
 from documentation.conformance_pages import conformance_pages
 from documentation.reference_pages import Source, page, sources
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "pages", "stale"]
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 REFERENCE: Final = ROOT / "docs" / "reference"
 _MARK: Final = "<!-- Made by scripts/documentation/build.py: change the sources, not this file. -->\n\n"
 _INDEX: Final = "README.md"

@@ -6,6 +6,7 @@ compares them.
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,6 +15,8 @@ from urllib.parse import urlencode
 import attrs
 import trio
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from documentation.chromium import chromium
 from documentation.small_png import smaller
 from mcp_server.auth.authorization_server import (
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "images" / "authorization"
 LARGEST = 60_000
 """Bytes of a picture: they stay in the history of the project for ever."""

@@ -32,7 +32,7 @@ def test_every_peer_is_run_in_its_roles_over_both_transports() -> None:
 
 def test_every_program_that_is_run_is_there() -> None:
     words = " ".join(word for trial in trials() for option in trial.options for word in option.split())
-    for module in re.findall(r"peer_programs\.(\w+)", words):
+    for module in re.findall(r"interop\.peers\.programs\.(\w+)", words):
         assert (PROGRAMS / f"{module}.py").exists()
     for program in re.findall(r"/(\w+\.mjs)", words):
         assert (PROGRAMS / program).exists()
@@ -78,7 +78,7 @@ def test_versions_are_exact_and_the_lock_has_no_address_of_a_registry() -> None:
 
 
 def test_versions_of_bridges_are_exact_and_the_lock_has_no_address_of_a_registry() -> None:
-    bridges = PROGRAMS.parent / "interop" / "bridges"
+    bridges = PROGRAMS.parents[1] / "bridges"
     wanted = json.loads((bridges / "package.json").read_text())["dependencies"]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
     packages = json.loads((bridges / "package-lock.json").read_text())["packages"]

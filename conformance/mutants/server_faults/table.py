@@ -1,13 +1,30 @@
-"""All faults of raw servers: those of every module `faults_*`, gathered in one table."""
+"""All faults of raw servers, gathered in one table.
+
+A module takes part by standing in this list.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from pathlib import Path
+# ruff: noqa: F401  each module enters its faults
+# isort: off
+import mutants.server_faults.headers
+import mutants.server_faults.http
+import mutants.server_faults.lists
+import mutants.server_faults.messages
+import mutants.server_faults.task_owners
+import mutants.server_faults.pagination
+import mutants.server_faults.stdio
+import mutants.server_faults.client_requests
+import mutants.server_faults.requests
+import mutants.server_faults.mrtr
+import mutants.server_faults.schema_results
+import mutants.server_faults.schema_messages
+import mutants.server_faults.streams
+import mutants.server_faults.notifications
+import mutants.server_faults.tasks
+import mutants.server_faults.task_details
 
+# isort: on
 from mutants.server_faults.fault import FAULTS
 
 __all__ = ["FAULTS"]
-
-for _path in sorted(Path(__file__).parent.glob("faults_*.py")):
-    import_module(f"mutants.{_path.stem}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Child", "ChildFailed", "end_with_parent", "start"]
 
-_SCRIPTS: Final = Path(__file__).resolve().parent.parent
+_SCRIPTS: Final = Path(__file__).resolve().parents[2]
 _QUOTED: Final = 2_000
 """Characters of what a child wrote to standard error that an error quotes."""
 

@@ -5,7 +5,7 @@
     nox -s official -- server authorization
 
 npm brings the framework, and the Node.js that the framework needs, into `.official`, in the versions of
-`scripts/official`. The lock beside them has no addresses of a registry (`--omit-lockfile-registry-resolved`), so it
+`scripts/interop/framework`. The lock beside them has no addresses of a registry (`--omit-lockfile-registry-resolved`), so it
 works with any.
 
 The framework's own exit status is not enough: it lets warnings, skipped scenarios and the extensions of a requirement
@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from interop.framework.browser import Stuck, consent, register
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
     Consent: TypeAlias = Callable[[str], None]
 
-ROOT = Path(__file__).resolve().parent.parent
-PINNED = ROOT / "scripts" / "official"
+ROOT = Path(__file__).resolve().parents[3]
+PINNED = Path(__file__).parent
 PLACE = ROOT / ".official"
 RESULTS = PLACE / "results"
 FRAMEWORK = ("node_modules/.bin/node", "node_modules/@modelcontextprotocol/conformance/dist/index.js")

@@ -19,7 +19,7 @@ def main(folder: str, *command: str) -> None:
     turn = os.getpid() % (os.cpu_count() or 1)
     lock = os.open(Path(folder) / f"turn-{turn}", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    os.set_inheritable(lock, True)  # noqa: FBT003  # it has no name
+    os.set_inheritable(lock, True)  # it has no name
     os.execv(command[0], command)
 
 

@@ -25,13 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from interop.framework.run import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ROOT / "scripts" / "peer_programs"
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = Path(__file__).parent / "programs"
 KNOWN = PROGRAMS / "known.toml"
 PLACE = ROOT / ".peers"
 NODE = PLACE / "node"
@@ -69,7 +71,9 @@ class Trial:
 def _python(peer: str, program: str) -> str:
     """The command of a program on the Python SDK."""
     interpreter = PLACE / peer / "bin" / "python"
-    return shlex.join(["env", f"PYTHONPATH={ROOT / 'scripts'}", str(interpreter), "-m", f"peer_programs.{program}"])
+    return shlex.join(
+        ["env", f"PYTHONPATH={ROOT / 'scripts'}", str(interpreter), "-m", f"interop.peers.programs.{program}"]
+    )
 
 
 def _node(program: str) -> str:

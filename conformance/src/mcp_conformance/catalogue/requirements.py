@@ -126,7 +126,7 @@ class Catalogue:
 @cache
 def catalogue() -> Catalogue:
     """The catalogue of this package."""
-    folder = resources.files(__name__)
+    folder = resources.files(__package__ or "")
     return Catalogue(
         _row(cast("JsonObject", json.loads(line)))
         for name in _FILES

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_conformance.checks import CLIENT_CHECKS, SCENARIOS
+from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
 from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
 from mcp_conformance.drivers.client.sse_host import SseHost, open_sse_host
@@ -25,6 +25,7 @@ from mcp_conformance.oauth_testbed.loopback import open_world
 from mcp_conformance.runners.check_run import judged
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.scenario import Stage
+from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 from mcp_conformance.wire.transcript import Transcript

@@ -53,9 +53,7 @@ class Covered:
 @cache
 def reasons(role: Role) -> Mapping[str, str]:
     """Why no check can prove a requirement, by patterns of ids."""
-    text = (
-        resources.files("mcp_conformance.catalogue.requirements").joinpath("unchecked.toml").read_text(encoding="utf-8")
-    )
+    text = resources.files("mcp_conformance.catalogue").joinpath("unchecked.toml").read_text(encoding="utf-8")
     return {str(pattern): str(reason) for pattern, reason in tomllib.loads(text)[role.value].items()}
 
 

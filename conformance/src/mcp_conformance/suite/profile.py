@@ -66,7 +66,7 @@ class Profile:
 @cache
 def names() -> tuple[str, ...]:
     """The profiles there are, the oldest first."""
-    folder = resources.files("mcp_conformance").joinpath("profiles")
+    folder = resources.files(__package__ or "").joinpath("profiles")
     return tuple(sorted(each.name.removesuffix(".json") for each in folder.iterdir() if each.name.endswith(".json")))
 
 
@@ -79,7 +79,7 @@ def load(name: str) -> Profile:
     """
     if name not in names():
         raise InvalidValue(f"there is no profile {name!r}; there are {', '.join(names())}", path="--profile")
-    text = resources.files("mcp_conformance").joinpath("profiles", f"{name}.json").read_text(encoding="utf-8")
+    text = resources.files(__package__ or "").joinpath("profiles", f"{name}.json").read_text(encoding="utf-8")
     return read(text)
 
 
