@@ -15,12 +15,13 @@ from program_path import PROGRAM_PATH
 from authorization import make_authorization_server
 from mcp_conformance.checks import CLIENT_CHECKS, SERVER_CHECKS
 from mcp_conformance.cli.main import main
+from mcp_conformance.drivers.server.protected_target import started_protected
 from mcp_conformance.drivers.server.targets import free_port
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.oauth_testbed.client_jwts import read_jwt
-from mcp_conformance.oauth_testbed.token_issuer import open_issuer, started_protected
+from mcp_conformance.oauth_testbed.token_issuer import open_issuer
 from mcp_conformance.runners.authorization_server import run_authorization_server
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.runners.server import run_server

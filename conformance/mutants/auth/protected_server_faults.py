@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.drivers.server.protected_target import started_protected
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
-from mcp_conformance.oauth_testbed.token_issuer import started_protected
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
 from mutants.runs.verdict import PATIENCE, RED, Trial

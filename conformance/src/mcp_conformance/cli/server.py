@@ -13,10 +13,10 @@ import attrs
 from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
 from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
 from mcp_conformance.cli.signals import run_until_stopped
+from mcp_conformance.drivers.server.protected_target import started_protected
 from mcp_conformance.drivers.server.targets import CommandTarget, NotStarted, UrlTarget, started
 from mcp_conformance.model.check import Role
 from mcp_conformance.model.fixtures_manifest import Manifest, read_manifest
-from mcp_conformance.oauth_testbed.token_issuer import started_protected
 from mcp_conformance.reports.explanation import list_lines
 from mcp_conformance.runners.server import run_server
 from mcp_core.errors import McpError

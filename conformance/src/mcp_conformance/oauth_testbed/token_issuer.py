@@ -12,23 +12,19 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-import attrs
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from mcp_conformance.drivers.server.targets import free_port, started
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.wire.http_server import open_http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.targets import UrlTarget
-    from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.wire.http_server import Incoming
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ADMIN", "BASE", "ROOT", "Issuer", "ProofKey", "open_issuer", "started_protected"]
+__all__ = ["ADMIN", "BASE", "ROOT", "Issuer", "ProofKey", "open_issuer"]
 
 BASE: Final = "mcp"
 """The scope that every request needs."""
@@ -120,37 +116,6 @@ async def open_issuer() -> AsyncIterator[Issuer]:
     async with open_http_server(handle) as port:
         issuers.append(Issuer(f"http://127.0.0.1:{port}"))
         yield issuers[0]
-
-
-@asynccontextmanager
-async def started_protected(command: str, url: str, settings: Settings) -> AsyncIterator[tuple[UrlTarget, Settings]]:
-    """Starts a protected server that believes an authorization server of the suite, for a block.
-
-    Args:
-        command: The command line, with `{port}`, `{issuer}` and `{resource}` where these go.
-        url: Its URL, with `{port}` too.
-        settings: The bounds.
-
-    Yields:
-        The server, and the bounds with a token for all requests.
-
-    Raises:
-        NotStarted: It ended, or cannot be reached in time.
-    """
-    port = str(free_port())
-    async with open_issuer() as issuer:
-        issuer.resource = url.replace("{port}", port)
-        words = command.replace("{issuer}", issuer.url).replace("{resource}", issuer.resource).replace("{port}", port)
-        token = ("Authorization", f"Bearer {issuer.token()}")
-        other = ("Authorization", f"Bearer {issuer.token(changes={'sub': 'grace'})}")
-        told = attrs.evolve(
-            settings,
-            headers=(*settings.headers, token),
-            other_headers=(*settings.headers, other),
-            issuer=issuer,
-        )
-        async with started(words, issuer.resource, told) as target:
-            yield target, told
 
 
 class ProofKey:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.tasks.client_task_records import ASKS, asked_run, each_kind, member, steps
 from mcp_conformance.checks.registry.client import check
-from mcp_conformance.checks.server.security import flaw_of_ids
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
 from mcp_conformance.scenarios.client_tasks import (
     ENORMOUS,
     KINDS,

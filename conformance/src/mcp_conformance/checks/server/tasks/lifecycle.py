@@ -9,10 +9,10 @@ from mcp_conformance.checks.probes.recorded_values import Seen, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.checks.probes.task_calls import ENDED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.checks.server.security import flaw_of_ids
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
