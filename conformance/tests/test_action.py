@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent.parent
 ACTION = yaml.safe_load((HERE / "action.yml").read_text())
 STEPS = {step.get("id") or step["name"]: step for step in ACTION["runs"]["steps"]}
 PROGRAM = "import sys; from mcp_conformance.cli.main import main; sys.exit(main())"
-SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
+SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
 
 
 def perform(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:

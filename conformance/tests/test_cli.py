@@ -18,7 +18,7 @@ import mcp_conformance
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.cli.main import main
 
-SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
+SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
 BROKEN = f"{SERVER} --fault notification-answered"
 _LONG = 60.0
 _HUNG = """

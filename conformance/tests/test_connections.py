@@ -221,7 +221,7 @@ async def test_processes_are_started_for_what_needs_them_alone(
     outcomes: set[Outcome],
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
-    target = CommandTarget([sys.executable, "-m", "mutants.server.server"], _SETTINGS)
+    target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
     started: list[Revision] = []
     opening = target.open
 

@@ -6,7 +6,7 @@ import pytest
 from program_path import PROGRAM_PATH
 
 from mutants.runs.servers import try_fault
-from mutants.server_faults.fault import Row
+from mutants.server.fault import Row
 from mutants.server_faults.table import FAULTS
 
 

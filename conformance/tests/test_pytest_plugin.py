@@ -12,7 +12,7 @@ from program_path import PROGRAM_PATH
 from mcp_conformance.model.check import Role
 from mcp_conformance.suite.checks import CHECKS
 
-SERVER = shlex.join([sys.executable, "-m", "mutants.server.server"])
+SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
 BROKEN = f"{SERVER} --fault notification-answered"
 ONE = "2025-06-18 and jsonrpc.notification-not-answered"
 

@@ -28,7 +28,7 @@ _AREAS: Final = ("http", "header", "session", "sse", "resume", "http-sse")
 
 
 def _command(*words: str) -> str:
-    return " ".join((sys.executable, "-m", "mutants.server.server", "--port", "{port}", "--key", "raw", *words))
+    return " ".join((sys.executable, "-m", "mutants.raw_server", "--port", "{port}", "--key", "raw", *words))
 
 
 def _with(run: Run, *outcomes: Outcome) -> list[str]:
@@ -59,7 +59,7 @@ async def test_a_right_server_fails_no_check_over_http(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
 async def test_a_right_server_fails_no_check_over_its_pipes(revision: str) -> None:
-    target = CommandTarget([sys.executable, "-m", "mutants.server.server"], _SETTINGS)
+    target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
 
     run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 

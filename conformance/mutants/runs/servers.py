@@ -18,14 +18,14 @@ from mutants.server_faults.table import FAULTS
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.model.check import Check
-    from mutants.server_faults.fault import Row
+    from mutants.server.fault import Row
 
 __all__ = ["TRANSPORTS", "try_fault"]
 
 TRANSPORTS: Final = ("stdio", "http", "http-sse")
 """Over which a raw server without a fault is tried."""
 
-_COMMAND: Final = (sys.executable, "-m", "mutants.server.server")
+_COMMAND: Final = (sys.executable, "-m", "mutants.raw_server")
 _AT: Final = "http://127.0.0.1:{port}"
 _KEY: Final = "raw"
 _SETTINGS: Final = Settings(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__ = ["PROMPTS", "RESOURCES", "TEMPLATES", "TOOLS", "call_tool", "get_prompt", "known_by", "read_resource"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__ = ["MORE_CALLS", "MORE_PROMPTS", "MORE_RESOURCES", "MORE_TOOLS"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.fault import Fault
     from mutants.server.server import RawServer
     from mutants.server.streams import HttpSession, Standing
-    from mutants.server_faults.fault import Fault
 
 __all__ = ["Answering", "RawHttpServer"]
 

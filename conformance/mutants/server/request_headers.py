@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server_faults.fault import Fault
+    from mutants.server.fault import Fault
 
 __all__ = ["mismatch"]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__ = ["SCHEMA_CALLS", "SCHEMA_TOOLS"]
 

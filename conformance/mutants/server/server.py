@@ -1,36 +1,26 @@
-"""A server in all five revisions, in plain Python: right as it stands, and wrong by one fault at a time.
-
-    python -m mutants.server.server                     over its pipes
-    python -m mutants.server.server --port 8000         over HTTP
-    python -m mutants.server.server --fault no-jsonrpc  broken
-
-What is broken is said in `mutants.server_faults.fault`, in one place each; this is the server that it is done to.
-"""
+"""The server to which faults are done, in all five revisions: it answers messages, whatever carries them."""
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import threading
 from typing import TYPE_CHECKING, Final
 
 from mutants.server import features
 from mutants.server.client_requests import InputRequired
+from mutants.server.fault import Fault, Turn
 from mutants.server.private_features import private, with_private
-from mutants.server.protocol import LEGACY, META, MODERN, REVISIONS, RpcError
+from mutants.server.protocol import LEGACY, LEVELS, META, MODERN, REVISIONS, RpcError
 from mutants.server.subscriptions import Listeners, subscribe
 from mutants.server.tasks import TASK_TOOLS, Tasks
-from mutants.server_faults.fault import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.session import Session
 
-__all__ = ["RawServer", "Session", "Turn", "main"]
+__all__ = ["RawServer"]
 
 INFO: Final[JsonObject] = {"name": "raw", "version": "1.0"}
-_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _PAGE: Final = 4
 """How many resources there are on one page."""
 _MOST_VALUES: Final = 100
@@ -41,86 +31,6 @@ _LISTS: Final[Mapping[str, tuple[str, list[JsonObject]]]] = {
     "prompts/list": ("prompts", features.PROMPTS),
 }
 _CACHEABLE: Final = frozenset({*_LISTS, "server/discover", "resources/read"})
-
-
-class Session:
-    """What is remembered of a legacy client."""
-
-    def __init__(self, send: Callable[[JsonValue], None]) -> None:
-        self.revision: str | None = None
-        self.capabilities: JsonObject = {}
-        self.level = "debug"
-        self.subscribed: set[str] = set()
-        self.user = ""
-        self.cancelled: list[JsonValue] = []
-        self.cancelling: Final = threading.Lock()
-        self.send: Final = send
-        self.answers: Final[dict[str, tuple[threading.Event, list[JsonObject]]]] = {}
-        self.numbers: Final = itertools.count(1)
-
-    def announce(self, message: JsonValue) -> bool:  # noqa: ARG002
-        """Sends what belongs to no request on a stream for that. Whether there is one: over pipes there is not."""
-        return False
-
-
-class Turn:
-    """One request that is being answered."""
-
-    def __init__(
-        self, server: RawServer, session: Session, request: JsonObject, send: Callable[[JsonValue], None]
-    ) -> None:
-        self.server: Final = server
-        self.session: Final = session
-        self.request: Final = request
-        self.send: Final = send
-        """Sends what belongs to the request, before its answer."""
-        params = request.get("params")
-        self.params: Final[JsonObject] = params if isinstance(params, dict) else {}
-        meta = self.params.get("_meta")
-        self.meta: Final[JsonObject] = meta if isinstance(meta, dict) else {}
-        fresh = session.revision is None and request.get("method") != "initialize"
-        self.modern: Final = f"{META}protocolVersion" in self.meta or fresh
-        version = self.meta.get(f"{META}protocolVersion")
-        self.revision: Final = str(version) if self.modern else str(session.revision)
-
-    @property
-    def knows_structured_content(self) -> bool:
-        """Whether the revision has it."""
-        return self.revision not in LEGACY[:2]
-
-    def notify(self, method: str, params: JsonObject) -> None:
-        """Sends a notification."""
-        self.send({"jsonrpc": "2.0", "method": method, "params": params})
-
-    def log(self, level: str, text: str) -> None:
-        """Sends a log message, if it is wanted."""
-        wanted = self.meta.get(f"{META}logLevel") if self.modern else self.session.level
-        wanted = self.server.fault.level(wanted if isinstance(wanted, str) else None)
-        if wanted is not None and _LEVELS.index(level) >= _LEVELS.index(wanted):
-            self.notify("notifications/message", {"level": level, "data": text})
-
-    def progress(self, done: int, total: int) -> None:
-        """Tells the progress, if it is wanted."""
-        token = self.meta.get("progressToken")
-        with self.session.cancelling:
-            # Once a cancellation was read nothing more is said.
-            if token is not None and not self.cancelled:
-                self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total})
-
-    def declares(self, *path: str) -> bool:
-        """Whether the client declares a capability, as `sampling`, `tools`."""
-        here: JsonValue = self.meta.get(f"{META}clientCapabilities") if self.modern else self.session.capabilities
-        for name in path:
-            if not isinstance(here, dict) or name not in here:
-                return False
-            here = here[name]
-        return True
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the client wants it no more."""
-        id = self.request["id"]
-        return id in self.session.cancelled and self.server.fault.cancels(id)
 
 
 class RawServer:
@@ -265,7 +175,7 @@ class RawServer:
             return {}
         if not turn.modern and method == "logging/setLevel":
             level = turn.params.get("level")
-            if level not in _LEVELS:
+            if level not in LEVELS:
                 raise RpcError(-32602, "there is no such level")
             turn.session.level = str(level)
             return {}
@@ -305,7 +215,7 @@ def _check_meta(turn: Turn) -> None:
     if not isinstance(version, str) or not isinstance(declared, dict):
         raise RpcError(-32602, f"_meta lacks protocolVersion, {MODERN[0]}, or clientCapabilities", status=400)
     level = turn.meta.get(f"{META}logLevel", "debug")
-    if level not in _LEVELS:
+    if level not in LEVELS:
         raise RpcError(-32602, "there is no such level")
     if version not in MODERN:
         raise RpcError(-32022, "that version is not spoken", {"supported": list(MODERN), "requested": version}, 400)
@@ -338,30 +248,3 @@ def _listed(method: str, cursor: JsonValue) -> JsonObject:
     if cursor is None:
         return {member: [dict(row) for row in rows[:_PAGE]], "nextCursor": f"from-{_PAGE}"}
     return {member: [dict(row) for row in rows[_PAGE:]]}
-
-
-def main() -> None:
-    """Serves until the input ends, or for ever."""
-    from mutants.server_faults.table import FAULTS  # lazy: the faults know the server, which is still being read
-
-    parser = argparse.ArgumentParser(
-        prog="raw_server", description="A server in plain Python, for the tests of the suite."
-    )
-    parser.add_argument("--port", type=int, help="serve HTTP there; without it, standard input and output")
-    parser.add_argument("--fault", choices=sorted(FAULTS), help="what is wrong with it")
-    parser.add_argument("--key", help="a bearer token without which nothing is to be had over HTTP")
-    parser.add_argument("--modern-only", action="store_true", help="speak no older revision over HTTP")
-    given = parser.parse_args()
-    server = RawServer(FAULTS[given.fault].make() if given.fault else None)
-    if given.port is None:
-        from mutants.server.stdio import serve  # lazy: one of two
-
-        serve(server)
-    else:
-        from mutants.server.http import serve_http  # lazy: the other
-
-        serve_http(server, given.port, given.key, modern_only=given.modern_only)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.protocol import strict
-from mutants.server.server import RawServer, Session
+from mutants.server.server import RawServer
+from mutants.server.session import Session
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Session, Turn
-    from mutants.server_faults.fault import Fault
+    from mutants.server.fault import Fault, Turn
+    from mutants.server.session import Session
 
 __all__ = ["Listener", "Listeners", "subscribe"]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__ = ["MARKED", "WAITING_CALLS", "WAITING_TOOLS"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN, RpcError
-from mutants.server_faults.fault import Fault, fault
 from mutants.server_faults.lists import changed, name_of
 from mutants.server_faults.notifications import told
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__: list[str] = []
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import MODERN
-from mutants.server_faults.fault import Fault, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.fault import Turn
     from mutants.server.protocol import RpcError
-    from mutants.server.server import Turn
 
 _HTTP: Final = ("http",)
 _MISMATCHES: Final = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN, RpcError
-from mutants.server_faults.fault import Fault, fault
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__: list[str] = []
 

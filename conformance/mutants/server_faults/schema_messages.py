@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN
-from mutants.server_faults.fault import Fault, fault
 from mutants.server_faults.lists import changed, name_of
 from mutants.server_faults.notifications import told
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__: list[str] = []
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY
-from mutants.server_faults.fault import Fault, fault
 from mutants.server_faults.lists import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__: list[str] = []
 

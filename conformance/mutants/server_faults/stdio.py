@@ -6,8 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN, REVISIONS
-from mutants.server_faults.fault import Fault, fault
 from mutants.server_faults.lists import name_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.server import Turn
+    from mutants.server.fault import Turn
 
 __all__: list[str] = []
 

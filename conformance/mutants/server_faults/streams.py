@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN
-from mutants.server_faults.fault import Fault, fault
 from mutants.server_faults.http import breaking
 
 if TYPE_CHECKING:

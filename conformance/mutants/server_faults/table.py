@@ -7,6 +7,7 @@ from __future__ import annotations
 
 # ruff: noqa: F401  each module enters its faults
 # isort: off
+import mutants.server_faults.envelope
 import mutants.server_faults.headers
 import mutants.server_faults.http
 import mutants.server_faults.lists
@@ -25,6 +26,6 @@ import mutants.server_faults.tasks
 import mutants.server_faults.task_details
 
 # isort: on
-from mutants.server_faults.fault import FAULTS
+from mutants.server.fault import FAULTS
 
 __all__ = ["FAULTS"]

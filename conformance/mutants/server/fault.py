@@ -1,13 +1,14 @@
-"""What can be wrong with a raw server: the places where a fault can take hold, and the table of faults.
+"""Requests of a raw server, the places where a fault can take hold, and the table of faults.
 
 A fault overrides one place. Its row says which checks are meant to see it; every other check has to stay as it was.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from mutants.server_faults.http_fault import HttpFault
+from mutants.server.protocol import LEGACY, LEVELS, META
+from mutants.server.streams import HttpFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,9 +16,86 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.protocol import RpcError
-    from mutants.server.server import Turn
+    from mutants.server.session import Session
 
-__all__ = ["FAULTS", "Fault", "Row", "fault"]
+__all__ = ["FAULTS", "Fault", "Row", "Turn", "fault"]
+
+
+class _Server(Protocol):
+    """The server, as far as requests know it."""
+
+    @property
+    def fault(self) -> Fault:
+        """What is wrong with it."""
+        ...
+
+    def changed(self, turn: Turn, kind: str) -> None:
+        """A list has changed."""
+        ...
+
+    def touched(self, turn: Turn, uri: str) -> None:
+        """A resource has changed."""
+        ...
+
+
+class Turn:
+    """One request that is being answered."""
+
+    def __init__(
+        self, server: _Server, session: Session, request: JsonObject, send: Callable[[JsonValue], None]
+    ) -> None:
+        self.server: Final = server
+        self.session: Final = session
+        self.request: Final = request
+        self.send: Final = send
+        """Sends what belongs to the request, before its answer."""
+        params = request.get("params")
+        self.params: Final[JsonObject] = params if isinstance(params, dict) else {}
+        meta = self.params.get("_meta")
+        self.meta: Final[JsonObject] = meta if isinstance(meta, dict) else {}
+        fresh = session.revision is None and request.get("method") != "initialize"
+        self.modern: Final = f"{META}protocolVersion" in self.meta or fresh
+        version = self.meta.get(f"{META}protocolVersion")
+        self.revision: Final = str(version) if self.modern else str(session.revision)
+
+    @property
+    def knows_structured_content(self) -> bool:
+        """Whether the revision has it."""
+        return self.revision not in LEGACY[:2]
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        """Sends a notification."""
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def log(self, level: str, text: str) -> None:
+        """Sends a log message, if it is wanted."""
+        wanted = self.meta.get(f"{META}logLevel") if self.modern else self.session.level
+        wanted = self.server.fault.level(wanted if isinstance(wanted, str) else None)
+        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
+            self.notify("notifications/message", {"level": level, "data": text})
+
+    def progress(self, done: int, total: int) -> None:
+        """Tells the progress, if it is wanted."""
+        token = self.meta.get("progressToken")
+        with self.session.cancelling:
+            # Once a cancellation was read nothing more is said.
+            if token is not None and not self.cancelled:
+                self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total})
+
+    def declares(self, *path: str) -> bool:
+        """Whether the client declares a capability, as `sampling`, `tools`."""
+        here: JsonValue = self.meta.get(f"{META}clientCapabilities") if self.modern else self.session.capabilities
+        for name in path:
+            if not isinstance(here, dict) or name not in here:
+                return False
+            here = here[name]
+        return True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client wants it no more."""
+        id = self.request["id"]
+        return id in self.session.cancelled and self.server.fault.cancels(id)
 
 
 class Fault(HttpFault):
@@ -225,48 +303,3 @@ def fault(
         return kind
 
     return enter
-
-
-@fault("no-jsonrpc", "jsonrpc.version-member")
-class _NoJsonrpc(Fault):
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        return {key: value for key, value in response.items() if key != "jsonrpc"} if _late(turn) else response
-
-
-@fault("result-and-error", "jsonrpc.response-shape")
-class _ResultAndError(Fault):
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        both: JsonObject = {"error": {"code": -32603, "message": "both"}}
-        return {**response, **both} if turn.params.get("name") == "test_image_content" else response
-
-
-@fault("id-as-string", "jsonrpc.id-echo")
-class _IdAsString(Fault):
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:  # noqa: ARG002
-        return {**response, "id": 4711.0 if response["id"] == 4711 else response["id"]}
-
-
-@fault("code-as-string", "jsonrpc.error-shape")
-class _CodeAsString(Fault):
-    def error(self, error: JsonObject) -> JsonObject:
-        # Those of HTTP say more than a code: they are not read as one that is written as a text.
-        return {**error, "code": str(error["code"])} if error["code"] in (-32602, -32603) else error
-
-
-@fault("notification-answered", "jsonrpc.notification-not-answered")
-class _NotificationAnswered(Fault):
-    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
-        if "conformance" not in str(message["method"]):
-            return answer
-        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "there is no such notification"}}
-
-
-@fault("other-version", "version.alternative", revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"))
-class _AnyVersion(Fault):
-    def agreed(self, asked: str, agreed: str) -> str:  # noqa: ARG002
-        return asked
-
-
-def _late(turn: Turn) -> bool:
-    """Whether it is a call: what every connection begins with stays as it is, or nothing at all could be tried."""
-    return turn.request["method"] == "tools/call"
