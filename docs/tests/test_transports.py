@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_client import Handlers, open_stream
-from mcp_client.transport_contract import TRANSPORT_CHECKS, Connect, ServeClient, TransportCheck
+from mcp_client.testing.transport_contract import TRANSPORT_CHECKS, Connect, ServeClient, TransportCheck
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import Root, TextContent

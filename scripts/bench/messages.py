@@ -35,13 +35,13 @@ from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import McpError
 from mcp_core.framing.lines import LineFramer
 from mcp_core.framing.sse import SseParser
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.event_reader import Deviations, EventReader
-from mcp_core.http.headers import decode_value
-from mcp_core.http.media import accepts
+from mcp_core.http.header_parameters import param_headers
+from mcp_core.http.media_types import accepts
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.origin import refusal
-from mcp_core.http.param_headers import param_headers
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.routing_headers import decode_value
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, ResultResponse
 from mcp_core.limits import Limits
@@ -74,8 +74,8 @@ EXCUSED: Final = {
     "repeated member, then": "looked for in texts of 1 MiB at most",
     "that repeat a member": "looked for in texts of 1 MiB at most",
     "icons of a client": _INSTANCES,
-    "answers of the client": "20,000 of them are looked at, see mcp_core.tolerance",
-    "client: wrong content": "20,000 of them are looked at, see mcp_core.tolerance",
+    "answers of the client": "20,000 of them are looked at, see mcp_core.conversion.compatibility",
+    "client: wrong content": "20,000 of them are looked at, see mcp_core.conversion.compatibility",
     "client: ": _INSTANCES,
     "server: right": _INSTANCES,
     "server: echoed": "the function of the author returns it",

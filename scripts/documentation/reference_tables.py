@@ -9,12 +9,12 @@ import attrs
 
 from documentation.reference_pages import field_texts, link
 from mcp_core import types
+from mcp_core.conversion.compatibility import REPAIRS
 from mcp_core.engine.lifecycle import RULES, State, Strength
 from mcp_core.errors import ErrorCode
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits
 from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, Method, NotificationRow
 from mcp_core.revisions import REVISIONS, Revision
-from mcp_core.tolerance import REPAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -196,7 +196,7 @@ def _repairs(sources: Mapping[str, Source]) -> str:
     return markdown_page(
         "Repairs",
         "What peers in the field are known to send wrongly, and how it is read all the same. A value is read strictly first; only\n"
-        "what fails comes here. We never send any of it. From `mcp_core.tolerance.REPAIRS`.",
+        "what fails comes here. We never send any of it. From `mcp_core.conversion.compatibility.REPAIRS`.",
         markdown_table(["class", "member", "what is repaired"], rows),
     )
 

@@ -43,7 +43,7 @@ def test_a_clean_tree_has_no_findings(tmp_path: Path) -> None:
         "mcp_core/jsonrpc/__init__.py": "",
         "mcp_core/jsonrpc/codec.py": "import orjson\nfrom mcp_core.errors import McpError\n",
         "mcp_core/convert.py": "from orjson import loads\nfrom mcp_core.jsonrpc import codec\n",
-        "mcp_client/__init__.py": "import trio, socket\nfrom mcp_core.convert import converter\n",
+        "mcp_client/__init__.py": "import trio, socket\nfrom mcp_core.conversion.converter import converter\n",
     }
     assert findings(tmp_path, tree) == []
 
@@ -55,8 +55,8 @@ def test_a_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("errors", "from mcp_core.jsonrpc.messages import Request"),
         ("jsonrpc/codec", "from mcp_core import methods"),
         ("jsonrpc/codec", "from mcp_core.framing.lines import Lines"),
-        ("types/tools", "import mcp_core.convert"),
-        ("methods", "from mcp_core.convert import converter"),
+        ("types/tools", "import mcp_core.conversion.converter"),
+        ("methods", "from mcp_core.conversion.converter import converter"),
         ("convert", "from mcp_core.http import headers"),
         ("http/server", "from mcp_core.engine.server import ServerConnection"),
         ("engine/server", "from mcp_core.http.server import ServerExchange"),
@@ -102,8 +102,8 @@ def test_a_module_of_the_core_without_a_row_is_found(tmp_path: Path) -> None:
 def test_parts_of_a_room_share_it(tmp_path: Path) -> None:
     tree = {
         "mcp_core/_rows.py": "from mcp_core.types import Tool\n",
-        "mcp_core/methods.py": "from mcp_core._rows import Method\n",
-        "mcp_core/framing.py": "from mcp_core._rows import Method\n",
+        "mcp_core/methods.py": "from mcp_core.methods.definition import Method\n",
+        "mcp_core/framing.py": "from mcp_core.methods.definition import Method\n",
     }
     assert laws(findings(tmp_path, tree)) == [("mcp_core/framing.py:1", Law.ROOM)]
     assert set(PARTS.values()) <= set(ROOMS)
@@ -212,7 +212,7 @@ def test_a_circle_is_found_once_and_shown(tmp_path: Path) -> None:
 
 def test_a_module_that_imports_its_own_package_face_makes_a_circle(tmp_path: Path) -> None:
     tree = {
-        "mcp_client/__init__.py": "from mcp_client._client import Client\n",
+        "mcp_client/__init__.py": "from mcp_client.client import Client\n",
         "mcp_client/_client.py": "from mcp_client import __version__\n",
     }
     assert [finding.law for finding in findings(tmp_path, tree)] == [Law.CIRCLE]

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from mcp_core.engine.events import Ignored, RequestReceived
 from mcp_core.engine.server import ServerConnection
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.http.endpoint_policy import EndpointPolicy
+from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
-from mcp_core.http.param_headers import ParamHeader
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.http.responses import Refusal
 from mcp_core.http.server import ServerExchange
 from mcp_core.http.statuses import status_of

@@ -17,10 +17,10 @@ import trustme
 from zoo import Asked, Reply, page, serving
 
 from mcp_client import Tls
-from mcp_client._authorizer import Site
-from mcp_client._http_addresses import AddressRecorder
-from mcp_client._nursery import open_private_nursery
-from mcp_client.auth._fetch import GuardedFetch, surroundings
+from mcp_client.auth.fetch import GuardedFetch, surroundings
+from mcp_client.http_client.addresses import AddressRecorder
+from mcp_client.nursery import open_private_nursery
+from mcp_client.transports.http.authorizer import Site
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.steps import FetchJson, HttpAnswer, PostForm, Register, Request, Unreachable
@@ -123,7 +123,7 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> Dialled:
             raise OSError(113, "No route to host")
         return await real(host, port)
 
-    monkeypatch.setattr("mcp_client.auth._fetch.trio.open_tcp_stream", connect)
+    monkeypatch.setattr("mcp_client.auth.fetch.trio.open_tcp_stream", connect)
     return dialled
 
 
@@ -233,7 +233,7 @@ async def test_what_the_user_configured_may_be_anywhere(address: str, monkeypatc
         connected.append(host)
         raise OSError(113, "No route to host")
 
-    monkeypatch.setattr("mcp_client._http_dial.trio.open_tcp_stream", connect)
+    monkeypatch.setattr("mcp_client.http_client.dialer.trio.open_tcp_stream", connect)
     async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
         answer = await fetch.ask(step("token", "https://idp.internal/token", configured=True))
     assert answer == Unreachable(reason="https://idp.internal cannot be reached: No route to host")

@@ -10,7 +10,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_client.auth._loopback import Loopback, open_loopback
+from mcp_client.auth.loopback import Loopback, open_loopback
 
 
 async def exchange(loopback: Loopback, data: bytes) -> bytes:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from zoo import Answer, Asked, Reply, Server, legacy, modern, serving
 
 from mcp_client import open_http
-from mcp_client._http_request import operation_of
 from mcp_client.auth import Answered, Authorizer, Site
+from mcp_client.transports.http.authorized_request import operation_of
 from mcp_core.errors import AccessDenied, AuthorizationError, RequestTimeout
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Message, Notification, Request
 from mcp_core.oauth.steps import Pairs

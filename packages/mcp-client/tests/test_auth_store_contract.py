@@ -9,13 +9,13 @@ import attrs
 import pytest
 import trio
 
-from mcp_client.auth.store_contract import (
+from mcp_client.auth.stores import CredentialStore, MemoryStore
+from mcp_client.auth.stores.contract import (
     CREDENTIAL_STORE_CHECKS,
     LASTING_CREDENTIAL_STORE_CHECKS,
     CredentialStoreCheck,
     OpenCredentialStore,
 )
-from mcp_client.auth.stores import CredentialStore, MemoryStore
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 
 

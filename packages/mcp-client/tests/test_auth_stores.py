@@ -27,16 +27,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mcp_client.auth import _store_keyring, _store_locks, _store_seal
-from mcp_client.auth._store_checks import CLIENT, ISSUER, PLAIN, SERVER, TOKENS
-from mcp_client.auth._store_keyring import state_folder
-from mcp_client.auth._store_locks import FileLocks
-from mcp_client.auth.store_contract import (
-    CREDENTIAL_STORE_CHECKS,
-    LASTING_CREDENTIAL_STORE_CHECKS,
-    CredentialStoreCheck,
-    OpenCredentialStore,
-)
 from mcp_client.auth.stores import (
     CredentialStore,
     CredentialStoreError,
@@ -45,7 +35,19 @@ from mcp_client.auth.stores import (
     MemoryStore,
     NoSecureKeyring,
     UnreadableStore,
+    encryption,
 )
+from mcp_client.auth.stores import keyring as keyring_store
+from mcp_client.auth.stores import locks as store_locks
+from mcp_client.auth.stores.contract import (
+    CREDENTIAL_STORE_CHECKS,
+    LASTING_CREDENTIAL_STORE_CHECKS,
+    CredentialStoreCheck,
+    OpenCredentialStore,
+)
+from mcp_client.auth.stores.contract_checks import CLIENT, ISSUER, PLAIN, SERVER, TOKENS
+from mcp_client.auth.stores.keyring import state_folder
+from mcp_client.auth.stores.locks import FileLocks
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 
@@ -100,7 +102,7 @@ def ring() -> Iterator[Ring]:
 
 @pytest.fixture
 def short_ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ring]:
-    monkeypatch.setitem(_store_keyring._PART_CHARACTERS, "short", 400)
+    monkeypatch.setitem(keyring_store._PART_CHARACTERS, "short", 400)
     yield from _installed(ShortRing(400))
 
 
@@ -160,7 +162,7 @@ class Stores(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.environment = pytest.MonkeyPatch()
         self.environment.setenv("XDG_STATE_HOME", str(self.folder / "state"))
-        self.environment.setitem(_store_keyring._PART_CHARACTERS, "short", 400)
+        self.environment.setitem(keyring_store._PART_CHARACTERS, "short", 400)
         self.installed = _installed(ShortRing(400))
         self.ring = next(self.installed)
         self.openers = {kind: opener(kind, self.folder) for kind in ("memory", "file", "short keyring")}
@@ -333,14 +335,14 @@ async def test_an_empty_file_has_nothing_in_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plain", [b"[]", b"no JSON", b"5"])
 async def test_a_file_with_something_else_in_it_is_told(plain: bytes, tmp_path: Path) -> None:
-    (tmp_path / "credentials").write_bytes(_store_seal.Seal(key=KEY, passphrase=None).sealed(plain))
+    (tmp_path / "credentials").write_bytes(encryption.Seal(key=KEY, passphrase=None).sealed(plain))
     with pytest.raises(UnreadableStore, match="something else"):
         await FileStore(tmp_path / "credentials", key=KEY).load_tokens(SERVER)
 
 
 async def test_members_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
     plain = b'{"tokens": [], "clients": {"a": 5}, "later": 1}'
-    (tmp_path / "credentials").write_bytes(_store_seal.Seal(key=KEY, passphrase=None).sealed(plain))
+    (tmp_path / "credentials").write_bytes(encryption.Seal(key=KEY, passphrase=None).sealed(plain))
     store = FileStore(tmp_path / "credentials", key=KEY)
     assert await store.load_tokens(SERVER) is None
     assert await store.load_client("a") is None
@@ -419,7 +421,7 @@ async def test_a_system_that_cannot_lock_is_told(tmp_path: Path, monkeypatch: py
         closed.append(opened)
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(_store_locks, "_lock", refuse)
+    monkeypatch.setattr(store_locks, "_lock", refuse)
     with pytest.raises(CredentialStoreError, match="cannot be locked: No locks available"):
         await FileStore(tmp_path / "credentials", key=KEY).load_tokens(SERVER)
     # Nothing is left open.
@@ -464,7 +466,7 @@ PROGRAM = """
 import os, signal, sys
 import attrs, trio
 from mcp_client.auth import _store_file
-from mcp_client.auth._store_checks import PLAIN, SERVER, TOKENS
+from mcp_client.auth.stores.contract_checks import PLAIN, SERVER, TOKENS
 from mcp_client.auth.stores import FileStore
 
 store = FileStore(sys.argv[2], key=bytes(range(32)))
@@ -523,7 +525,7 @@ async def test_a_lock_of_another_process_is_waited_for_and_ends_with_it(
     ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, asked, events = FileStore(tmp_path / "credentials", key=KEY), trio.Event(), list[str]()
-    take = _store_locks._take
+    take = store_locks._take
     answers: list[bool] = []
 
     def counted(path: Path) -> int | None:
@@ -541,7 +543,7 @@ async def test_a_lock_of_another_process_is_waited_for_and_ends_with_it(
         assert other.stdout is not None
         assert other.stdin is not None
         assert await trio.to_thread.run_sync(other.stdout.readline) == "in\n"
-        monkeypatch.setattr(_store_locks, "_take", counted)
+        monkeypatch.setattr(store_locks, "_take", counted)
         # Another server is another lock.
         async with store.lock(f"{SERVER}/other"):
             answers.clear()

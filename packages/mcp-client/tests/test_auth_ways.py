@@ -17,8 +17,8 @@ from auth_world import Person, World, call, connected, oauth, protected, shown
 from zoo import Answer, Asked, Reply, modern
 
 from mcp_client import Client, Restart, ServerConfig, configured, open_group, open_http, read_config
-from mcp_client._group_member import MakeOpening
 from mcp_client.auth import MemoryStore, Receiver, configured_auth
+from mcp_client.group.member import MakeOpening
 from mcp_core.errors import (
     AccessDenied,
     AuthorizationError,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zoo import ELICIT, LIST_FIELDS, Answer, Asked, Reply, decline, modern, serving
 
 from mcp_client import Client, Handlers, ResponseCache, open_http
-from mcp_client._cache import _Key, _Store
+from mcp_client.connection.response_cache import _Key, _Store
 from mcp_client.guards import ToolFilter
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, RequestFailed

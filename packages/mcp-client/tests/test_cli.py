@@ -13,11 +13,12 @@ from typing import Protocol
 import pytest
 
 import mcp_client
-from mcp_client import ConfigInput, _cli
-from mcp_client._cli import main
-from mcp_client._cli_config import _ask
-from mcp_client._cli_forms import _whose
-from mcp_client._cli_screen import Screen
+from mcp_client import ConfigInput
+from mcp_client.cli import main as cli_main
+from mcp_client.cli.config_file import _ask
+from mcp_client.cli.forms import _whose
+from mcp_client.cli.main import main
+from mcp_client.cli.output import Screen
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 SERVER = r"""
@@ -464,7 +465,7 @@ def test_an_interrupt_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch
     async def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_cli, "_run", interrupted)
+    monkeypatch.setattr(cli_main, "_run", interrupted)
     assert run("probe")[0] == 130
 
 

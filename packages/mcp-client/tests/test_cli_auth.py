@@ -21,13 +21,13 @@ from auth_world import World, protected
 from file_ring import Ring
 from zoo import Asked, Reply, legacy
 
-from mcp_client._authorizer import Site
-from mcp_client._cli import main
-from mcp_client._cli_diagnosis import Diagnosis
-from mcp_client._cli_diagnosis_report import _setting
-from mcp_client._cli_login import Keeping, authorization
-from mcp_client._cli_screen import Screen
 from mcp_client.auth import MemoryStore, OAuth, Paste, SystemBrowser
+from mcp_client.cli.auth_diagnosis import Diagnosis
+from mcp_client.cli.auth_diagnosis_report import _setting
+from mcp_client.cli.login import Keeping, authorization
+from mcp_client.cli.main import main
+from mcp_client.cli.output import Screen
+from mcp_client.transports.http.authorizer import Site
 from mcp_core.errors import UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import CLIENT_LIMITS

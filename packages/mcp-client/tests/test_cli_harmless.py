@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_client._cli import main
-from mcp_client._cli_commands import COMMANDS
+from mcp_client.cli.commands import COMMANDS
+from mcp_client.cli.main import main
 from mcp_core.jsonrpc.messages import JsonValue
 
 # Sets the title, colours by the one-character form of the same, deletes, turns the direction of writing around.

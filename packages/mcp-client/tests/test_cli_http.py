@@ -10,8 +10,8 @@ from typing import ClassVar, Protocol
 
 import pytest
 
-from mcp_client._cli import main
-from mcp_client._cli_arguments import UsageError, headers_of, server_among
+from mcp_client.cli.arguments import UsageError, headers_of, server_among
+from mcp_client.cli.main import main
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 FIELDS: JsonObject = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

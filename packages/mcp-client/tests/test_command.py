@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._command import (
+from mcp_client.transports.stdio.command import (
     Grace,
     StdioParameters,
     _resolved,

@@ -11,15 +11,15 @@ import pytest
 import trio
 
 from mcp_client import Deadlines, Grace, Restart, open_group, open_stdio
-from mcp_client._command import StdioParameters
-from mcp_client._legacy_commands import LegacyCommands
+from mcp_client.transports.stdio.command import StdioParameters
+from mcp_client.transports.stdio.legacy_commands import LegacyCommands
 from mcp_core.errors import ConnectionEnded, McpError, ProcessFailed, RequestFailed, RequestTimeout
 from mcp_core.revisions import LATEST_LEGACY, R2025_06_18, R2026_07_28, Era
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mcp_client._open import Opening
+    from mcp_client.connectors.stdio import Opening
     from mcp_core.revisions import Revision
 
 SERVER = """

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._filled_in import why_unfit
-from mcp_core.convert import converter
+from mcp_client.connection.elicitation import why_unfit
+from mcp_core.conversion.converter import converter
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LATEST
 from mcp_core.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, RequestedSchema

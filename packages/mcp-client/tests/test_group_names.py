@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._group_names import LONGEST_NAME, NameCollision, Naming, exposed_names
+from mcp_client.group.names import LONGEST_NAME, NameCollision, Naming, exposed_names
 
 OFFERED = st.dictionaries(st.text(max_size=40), st.lists(st.text(max_size=80), max_size=5), max_size=4)
 USABLE = re.compile(r"[A-Za-z0-9_-]*")

@@ -12,7 +12,7 @@ import trio
 from mcp_client import Client, Handlers
 from mcp_client.guards import Consent, NotAllowed, Rate, RateLimit, ToolFilter
 from mcp_client.testing import open_in_memory
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import LimitExceeded
 from mcp_core.middleware import Middleware, Passing, Proceed
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision

@@ -25,7 +25,7 @@ from mcp_core.methods import (
 )
 from mcp_core.revisions import R2025_11_25, R2026_07_28
 from mcp_core.types import NotificationParams, RequestParams, Result, Root
-from mcp_core.types._wire import wire
+from mcp_core.types.wire_object import wire
 
 
 @wire()

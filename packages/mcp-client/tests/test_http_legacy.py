@@ -21,7 +21,7 @@ from zoo import (
 )
 
 from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
-from mcp_client._http import HttpTransport
+from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import (
     AccessDenied,
     ConnectionEnded,

@@ -11,8 +11,8 @@ import trio.testing
 from zoo import ELICIT, LIST_FIELDS, OK, Asked, Reply, decline, modern, progress, serving
 
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
-from mcp_client._tool_headers import ToolHeaders
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
+from mcp_client.transports.http.header_parameters import ToolHeaders
 from mcp_core.engine.connection import Extensions
 from mcp_core.errors import (
     AccessDenied,

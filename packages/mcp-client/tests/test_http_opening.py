@@ -25,9 +25,9 @@ from zoo import (
 )
 
 from mcp_client import Client, Deadlines, open_http
-from mcp_client._http import HttpTransport
-from mcp_client._http_legacy import Session
-from mcp_client._http_opening import HttpOpening
+from mcp_client.transports.http.handshake import HttpOpening
+from mcp_client.transports.http.session import Session
+from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import AccessDenied, HttpFailure, McpError, NegotiationFailed, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject, ResultResponse
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from zoo import OK, Answer, Asked, OldServer, Reply, Step, legacy, modern, progress, serving, steps_of
 
 from mcp_client import Client, Deadlines, open_http
-from mcp_client._http import HttpTransport
+from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from mcp_core.jsonrpc.messages import JsonObject
 

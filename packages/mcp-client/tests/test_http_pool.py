@@ -11,10 +11,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from mcp_client._http_errors import HttpConnectionEnded
-from mcp_client._http_policy import Use
-from mcp_client._http_pool import HttpPool
-from mcp_client._http_url import parse_url
+from mcp_client.http_client.errors import HttpConnectionEnded
+from mcp_client.http_client.pool import HttpPool
+from mcp_client.http_client.pool_policy import Use
+from mcp_client.http_client.url import parse_url
 from mcp_core.errors import HttpFailure, LimitExceeded, LocalProtocolError, RequestTimeout
 from mcp_core.limits import Limits
 
@@ -957,6 +957,6 @@ async def test_values_may_be_empty_or_have_the_letters_of_latin_1() -> None:
 
 
 def test_importing_the_pool_does_not_load_what_only_http_needs() -> None:
-    code = "import sys, mcp_client._http_pool; print({'h11', 'truststore'} & set(sys.modules))"
+    code = "import sys, mcp_client.http_client.pool; print({'h11', 'truststore'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

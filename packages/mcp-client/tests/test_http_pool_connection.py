@@ -9,9 +9,9 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._http_connection import HttpConnection, write_request
-from mcp_client._http_errors import HttpConnectionEnded
-from mcp_client._http_pool import HttpPool
+from mcp_client.http_client.connection import HttpConnection, write_request
+from mcp_client.http_client.errors import HttpConnectionEnded
+from mcp_client.http_client.pool import HttpPool
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 
 ANSWERS = (

@@ -9,9 +9,9 @@ import trio
 import trustme
 from trio.testing import wait_all_tasks_blocked
 
-from mcp_client._http_errors import HttpConnectionEnded
-from mcp_client._http_pool import HttpPool
-from mcp_client._http_tls import Tls
+from mcp_client.http_client.errors import HttpConnectionEnded
+from mcp_client.http_client.pool import HttpPool
+from mcp_client.http_client.tls import Tls
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.limits import Limits
 

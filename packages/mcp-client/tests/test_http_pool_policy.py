@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mcp_client._http_policy import PoolPolicy, Ticket, Use
+from mcp_client.http_client.pool_policy import PoolPolicy, Ticket, Use
 from mcp_core.errors import LimitExceeded
 
 A = "http://a"

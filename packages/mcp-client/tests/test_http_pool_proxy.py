@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._http_proxy import Proxies, parse_proxy
-from mcp_client._http_url import parse_url
+from mcp_client.http_client.proxy import Proxies, parse_proxy
+from mcp_client.http_client.url import parse_url
 from mcp_core.errors import LocalProtocolError
 
 

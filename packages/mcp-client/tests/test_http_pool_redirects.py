@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_client._http_redirects import MOST_REDIRECTS, redirected
-from mcp_client._http_url import parse_url
+from mcp_client.http_client.redirects import MOST_REDIRECTS, redirected
+from mcp_client.http_client.url import parse_url
 from mcp_core.errors import HttpFailure
 from mcp_core.http.messages import Headers, HttpHead
 

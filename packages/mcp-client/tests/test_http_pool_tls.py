@@ -14,9 +14,9 @@ import trustme
 import truststore
 from trio.testing import MockClock
 
-from mcp_client._http_errors import HttpConnectionEnded
-from mcp_client._http_pool import HttpPool
-from mcp_client._http_tls import Tls, explain, make_context
+from mcp_client.http_client.errors import HttpConnectionEnded
+from mcp_client.http_client.pool import HttpPool
+from mcp_client.http_client.tls import Tls, explain, make_context
 from mcp_core.errors import LocalProtocolError, RequestTimeout
 
 URL = "https://mcp.example/mcp"

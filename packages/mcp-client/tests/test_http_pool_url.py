@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._http_url import parse_url
+from mcp_client.http_client.url import parse_url
 from mcp_core.errors import LocalProtocolError
 
 

@@ -27,8 +27,8 @@ from zoo import (
 )
 
 from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
-from mcp_client._http import HttpTransport
-from mcp_client._http_legacy import Session
+from mcp_client.transports.http.session import Session
+from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import (
     ConnectionEnded,
     HttpFailure,

@@ -16,7 +16,7 @@ from trio.abc import Instrument
 from zoo import OK, Answer, Asked, OldServer, Reply, Server, legacy, modern, serving
 
 from mcp_client import Client, Deadlines, open_http
-from mcp_client._http import HttpTransport
+from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject
 

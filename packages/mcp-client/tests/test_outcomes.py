@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from zoo import OK, Step, question, steps_of
 
 from mcp_client import Client, Deadlines, Handlers
-from mcp_client._call import Call
-from mcp_client._deadlines import DEFAULT_DEADLINES
+from mcp_client.connection.pending_request import Call
+from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.testing import Faults, ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._output_schema import InvalidToolOutput, OutputPolicy, OutputSchemas
+from mcp_client.features.output_schema import InvalidToolOutput, OutputPolicy, OutputSchemas
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types import ABSENT, Absent, CallToolResult, Tool
 

@@ -10,7 +10,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._patience import Patience
+from mcp_client.connection.pausable_deadlines import Patience
 
 
 def patience() -> tuple[Patience, list[bool]]:

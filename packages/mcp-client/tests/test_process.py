@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client._command import Grace, StdioParameters, child_environment
-from mcp_client._process import ChildProcess
+from mcp_client.transports.stdio.command import Grace, StdioParameters, child_environment
+from mcp_client.transports.stdio.process import ChildProcess
 from mcp_core.errors import ConnectionEnded, ProcessFailed
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client._command import Grace
-from mcp_client._process_group import ProcessGroup, guard_against_our_death
+from mcp_client.transports.stdio.command import Grace
+from mcp_client.transports.stdio.process_group import ProcessGroup, guard_against_our_death
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,8 +129,8 @@ async def test_a_system_without_a_shell_has_no_guard_and_works(monkeypatch: pyte
 
 DYING_CLIENT = """
     import os, signal, sys, trio
-    from mcp_client._command import Grace, StdioParameters
-    from mcp_client._process import ChildProcess
+    from mcp_client.transports.stdio.command import Grace, StdioParameters
+    from mcp_client.transports.stdio.process import ChildProcess
 
     started = []
     open_process = trio.lowlevel.open_process

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zoo import OK, Asked, Reply, legacy, modern, serving
 
 from mcp_client import Deadlines, open_http
-from mcp_client._progress import PROGRESS_CHARACTERS, PROGRESS_NOTIFICATIONS, ProgressQueue
+from mcp_client.connection.progress import PROGRESS_CHARACTERS, PROGRESS_NOTIFICATIONS, ProgressQueue
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

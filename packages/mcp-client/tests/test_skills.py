@@ -24,9 +24,9 @@ from mcp_client.skills import (
 )
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed, ResourceNotFound
+from mcp_core.features.skills import MAX_SKILL_BYTES, digest
 from mcp_core.methods import SKILLS_GET, SKILLS_LIST
 from mcp_core.revisions import LATEST_LEGACY
-from mcp_core.skills import MAX_SKILL_BYTES, digest
 from mcp_core.types import BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents, evolve
 from mcp_core.types.skills import (
     SKILLS_EXTENSION,

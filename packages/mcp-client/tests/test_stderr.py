@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client._stderr import MAX_LINE_BYTES, StderrRecord
+from mcp_client.transports.stdio.stderr import MAX_LINE_BYTES, StderrRecord
 
 
 def lines_of(*chunks: bytes) -> list[str]:

@@ -8,8 +8,8 @@ import trio
 import trio.testing
 
 from mcp_client import Client, Deadlines, Handlers, open_stream
-from mcp_client._stream import StreamTransport
-from mcp_client._writer import JoiningWriter
+from mcp_client.transports.stdio.stream import StreamTransport
+from mcp_client.transports.stdio.writer import JoiningWriter
 from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import Notification
 from mcp_core.limits import CLIENT_LIMITS, Limits

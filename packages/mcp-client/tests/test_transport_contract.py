@@ -15,15 +15,15 @@ import trio
 import trio.testing
 
 from mcp_client import Grace
-from mcp_client._command import StdioParameters
-from mcp_client._process import ChildProcess
-from mcp_client.transport_contract import (
+from mcp_client.testing.transport_contract import (
     TRANSPORT_CHECKS,
     Connect,
     OpenTransport,
     ServeClient,
     TransportCheck,
 )
+from mcp_client.transports.stdio.command import StdioParameters
+from mcp_client.transports.stdio.process import ChildProcess
 from mcp_core.errors import ConnectionEnded
 from mcp_server._descriptors import DescriptorStream
 

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, _open_http, open_http
+from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
+from mcp_client.connectors import http as http_connector
 from mcp_core.errors import NegotiationFailed
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import (
     CreateMessageRequestParams,
@@ -62,7 +63,7 @@ def make_server(*revisions: Revision) -> Server:
 @asynccontextmanager
 async def served(server: Server, path: str = "/mcp", policy: EndpointPolicy | None = None) -> AsyncIterator[str]:
     # Ports come again, with other servers on them.
-    _open_http._eras.clear()
+    http_connector._eras.clear()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: serve(server, policy, path, task_status))
         yield url.removesuffix("/mcp") + path

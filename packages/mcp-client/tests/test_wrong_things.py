@@ -23,10 +23,10 @@ from mcp_client import Client, Handlers
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core import types as t
 from mcp_core.errors import LocalProtocolError, McpError, RemoteProtocolError
+from mcp_core.json_schema import schema_of, schemas
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import methods
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_core.schema import schema_of, schemas
 
 BOTH: Final = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 

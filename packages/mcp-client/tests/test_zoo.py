@@ -23,7 +23,8 @@ from zoo import (
     silence,
 )
 
-from mcp_client import Deadlines, _open_http, open_http
+from mcp_client import Deadlines, open_http
+from mcp_client.connectors import http as http_connector
 from mcp_core.errors import (
     AccessDenied,
     ConnectionEnded,
@@ -365,7 +366,7 @@ async def test_what_is_remembered_wrongly_heals_itself(first: Answer, then: Answ
             with broken:
                 async with open_http(server.url) as client:
                     await client.call_tool("echo")
-            assert (_open_http._eras[0].find(server.url) is None) == (then is BROKEN)
+            assert (http_connector._eras[0].find(server.url) is None) == (then is BROKEN)
         now = first
         async with open_http(server.url) as client:
             await client.call_tool("echo")

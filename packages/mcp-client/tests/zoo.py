@@ -12,8 +12,8 @@ import attrs
 import trio
 from hypothesis import strategies as st
 
-from mcp_client import _open_http
-from mcp_client._nursery import open_private_nursery
+from mcp_client.connectors import http as http_connector
+from mcp_client.nursery import open_private_nursery
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
@@ -258,7 +258,7 @@ class Server:
 async def serving(answer: Answer, path: str = "/mcp", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     """A server on a port of this machine."""
     # Ports come again, with other servers on them.
-    _open_http._eras.clear()
+    http_connector._eras.clear()
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     server = Server(f"http://127.0.0.1:{port}{path}" if tls is None else f"https://localhost:{port}{path}")

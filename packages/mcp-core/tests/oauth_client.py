@@ -19,7 +19,6 @@ from mcp_core.oauth.dpop import Proof
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.grants import AuthorizationCode, Grant
 from mcp_core.oauth.jws import Signer
-from mcp_core.oauth.presentation import authorization_headers
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 from mcp_core.oauth.scopes import StepUps
 from mcp_core.oauth.settings import FlowSettings
@@ -41,6 +40,7 @@ from mcp_core.oauth.steps import (
     Register,
     Unreachable,
 )
+from mcp_core.oauth.token_presentation import authorization_headers
 from mcp_core.oauth.urls import check_redirect
 
 DOCUMENT: Final = "https://app.example/client.json"

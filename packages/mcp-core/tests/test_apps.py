@@ -7,7 +7,9 @@ from engine_pair import make_client, make_server, pair
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.apps import (
+from mcp_core.conversion.converter import converter
+from mcp_core.errors import InvalidValue
+from mcp_core.features.apps import (
     allow_attribute,
     app_types,
     content_security_policy,
@@ -18,8 +20,6 @@ from mcp_core.apps import (
     read_tool_meta,
     write_meta,
 )
-from mcp_core.convert import converter
-from mcp_core.errors import InvalidValue
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Request
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import ClientCapabilities

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.conversation import why_no_answer, why_no_conversation
+from mcp_core.features.sampling import why_no_answer, why_no_conversation
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,

@@ -9,7 +9,14 @@ import attrs
 import pytest
 
 from mcp_core import types as t
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
+from mcp_core.conversion.wire_types import (
+    AnyJson,
+    Array,
+    Ref,
+    Scalar,
+    ScalarKind,
+)
 from mcp_core.errors import InvalidValue, LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import ELICITATION_CREATE
@@ -21,13 +28,6 @@ from mcp_core.revisions import (
     R2025_11_25,
     R2026_07_28,
     Revision,
-)
-from mcp_core.shape import (
-    AnyJson,
-    Array,
-    Ref,
-    Scalar,
-    ScalarKind,
 )
 
 TEXT = t.TextContent(text="hello")

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcp_core import types as t
-from mcp_core.convert import converter
-from mcp_core.errors import InvalidValue
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import (
-    REVISIONS,
-    Revision,
-)
-from mcp_core.schema import wire_classes
-from mcp_core.shape import (
+from mcp_core.conversion.converter import converter
+from mcp_core.conversion.wire_types import (
     AnyJson,
     Array,
     Choice,
@@ -24,6 +17,13 @@ from mcp_core.shape import (
     Ref,
     Scalar,
     shape,
+)
+from mcp_core.errors import InvalidValue
+from mcp_core.json_schema import wire_classes
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.revisions import (
+    REVISIONS,
+    Revision,
 )
 
 

@@ -29,7 +29,7 @@ from engine_pair import (
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared, missing_client_capability, undeclared
 from mcp_core.engine.connection import Extensions
 from mcp_core.engine.events import Ignored, LogLevelSet, NotificationReceived, RequestReceived, Served

@@ -19,8 +19,8 @@ from engine_pair import (
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.engine.envelope import EnvelopeReader, read_server_info, write_envelope
 from mcp_core.engine.events import AnswerReceived, ClientPeer, Ignored, LogLevelSet, RequestReceived, Served
+from mcp_core.engine.request_meta import EnvelopeReader, read_server_info, write_envelope
 from mcp_core.errors import ErrorCode, LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request
 from mcp_core.methods import METHODS, Role

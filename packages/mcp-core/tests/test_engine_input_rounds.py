@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.events import AnswerReceived
-from mcp_core.engine.input_rounds import Ledger, Rounds, Sealer, State, binding, open_state, seal_state
+from mcp_core.engine.mrtr import Ledger, Rounds, Sealer, State, binding, open_state, seal_state
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RemoteProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28

@@ -28,7 +28,6 @@ from hypothesis import strategies as st
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.engine.envelope import write_envelope
 from mcp_core.engine.events import (
     AnswerReceived,
     CancelReceived,
@@ -39,6 +38,7 @@ from mcp_core.engine.events import (
     RequestReceived,
 )
 from mcp_core.engine.in_flight import Inbound, Outbound
+from mcp_core.engine.request_meta import write_envelope
 from mcp_core.errors import (
     ErrorCode,
     InvalidValue,
@@ -728,7 +728,7 @@ def test_a_client_reports_progress_of_what_the_server_asked() -> None:
 
 
 def wire_of_form() -> JsonObject:
-    from mcp_core.convert import converter
+    from mcp_core.conversion.converter import converter
 
     return converter(R2025_11_25).unstructure(FORM)
 

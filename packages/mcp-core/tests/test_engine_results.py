@@ -137,7 +137,7 @@ def test_a_question_asks_for_nothing_that_the_request_did_not_declare(
     # It is what the client is to be told.
     assert both.server.fail(id, refused.value) is not None
     # A server without scruples asks all the same.
-    from mcp_core.convert import converter
+    from mcp_core.conversion.converter import converter
 
     event = raw_answer(both, converter(R2026_07_28).unstructure(question(asked)))
     assert isinstance(event, FailureReceived)

@@ -25,7 +25,7 @@ from engine_pair import (
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.events import AnswerReceived, Ignored, NotificationReceived, RequestReceived
-from mcp_core.engine.interests import Interests, watched
+from mcp_core.engine.subscriptions import Interests, watched
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, Notification, Request, RequestId, ResultResponse
 from mcp_core.limits import Limits

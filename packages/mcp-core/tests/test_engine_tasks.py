@@ -7,13 +7,13 @@ from engine_pair import NOTHING_DECLARED, make_client, make_server, opened, pair
 
 from mcp_core import methods as m
 from mcp_core import types as t
+from mcp_core.conversion.compatibility import MAPS, receive
 from mcp_core.engine.events import NotificationReceived
 from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.features.tasks import TaskState, as_task
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import Role
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
-from mcp_core.tasks import TaskState, as_task
-from mcp_core.tolerance import MAPS, receive
 from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
 
 STATUS = as_task(

@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_core.errors import ErrorCode, LocalProtocolError
-from mcp_core.http.headers import (
+from mcp_core.http.header_parameters import ParamHeader
+from mcp_core.http.messages import Headers
+from mcp_core.http.routing_headers import (
     MCP_METHOD,
     MCP_NAME,
     MCP_PROTOCOL_VERSION,
@@ -21,8 +23,6 @@ from mcp_core.http.headers import (
     mismatch,
     name_params,
 )
-from mcp_core.http.messages import Headers
-from mcp_core.http.param_headers import ParamHeader
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request
 from mcp_core.methods import METHODS, PING
 from mcp_core.revisions import LATEST, LEGACY, R2025_06_18, R2025_11_25

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.http.media import EVENT_STREAM, JSON, accepts, is_event_stream, is_json, media_type
+from mcp_core.http.media_types import EVENT_STREAM, JSON, accepts, is_event_stream, is_json, media_type
 from mcp_core.http.messages import Headers
 
 

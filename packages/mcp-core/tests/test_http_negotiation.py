@@ -25,8 +25,8 @@ from mcp_core.errors import (
 )
 from mcp_core.framing.sse import encode_event
 from mcp_core.http.client import ClientExchange, Expect, Lost
+from mcp_core.http.fallback import EraCache, Next, Spoken, neither, next_after, tells_the_era
 from mcp_core.http.messages import Headers, HttpHead
-from mcp_core.http.negotiation import EraCache, Next, Spoken, neither, next_after, tells_the_era
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, JsonObject, Message, Notification, Request
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.http.param_headers import InvalidParamHeader, ParamHeader, param_headers
+from mcp_core.http.header_parameters import InvalidParamHeader, ParamHeader, param_headers
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 

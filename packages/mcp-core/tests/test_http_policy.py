@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 
 
 @pytest.mark.spec("http.origin-validate", "http.origin-validated")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.http.endpoint_policy import EndpointPolicy
+from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpRequest
-from mcp_core.http.param_headers import ParamHeader
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.http.server import Post, Refusal, ServerExchange
 from mcp_core.jsonrpc.messages import (
     Batch,

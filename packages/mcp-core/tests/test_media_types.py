@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import InvalidValue, LimitExceeded
-from mcp_core.media_types import _BEGINNINGS, check_media_type
+from mcp_core.file_signatures import _BEGINNINGS, check_media_type
 from mcp_core.types import AudioContent, BlobResourceContents, ImageContent
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from mcp_core.errors import LimitExceeded
-from mcp_core.memory_budget import SMALL_OWNERS, MemoryBudget, MemoryCharge, parsed_size
+from mcp_core.limits.memory_budget import SMALL_OWNERS, MemoryBudget, MemoryCharge, parsed_size
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue

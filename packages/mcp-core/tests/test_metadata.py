@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.features.meta import IDENTIFIER, check_members, is_baggage, is_traceparent, is_tracestate
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.metadata import IDENTIFIER, check_members, is_baggage, is_traceparent, is_tracestate
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -12,7 +12,7 @@ from oauth_world import ISSUER, MCP, REDIRECT, random_bytes, server_document
 from mcp_core.errors import AuthorizationRefused, DiscoveryFailed, IssuerMismatch, UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.oauth.addresses import AddressClass
-from mcp_core.oauth.authorize import AuthorizationRequest, new_authorization, read_redirect
+from mcp_core.oauth.authorization_endpoint import AuthorizationRequest, new_authorization, read_redirect
 from mcp_core.oauth.metadata import read_authorization_server
 from mcp_core.oauth.pkce import verifies
 

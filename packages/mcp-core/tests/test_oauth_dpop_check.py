@@ -19,7 +19,7 @@ from oauth_keys import EcKey
 from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.oauth.dpop import Dpop, token_hash
-from mcp_core.oauth.dpop_check import InvalidProof, Nonces, NonceWanted, ProofCheck, Replays
+from mcp_core.oauth.dpop_verification import InvalidProof, Nonces, NonceWanted, ProofCheck, Replays
 from mcp_core.oauth.jws import sign, thumbprint
 
 NOW = 1_800_000_000.0

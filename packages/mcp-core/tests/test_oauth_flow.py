@@ -41,7 +41,6 @@ from mcp_core.oauth.dpop import Dpop
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.grants import AuthorizationCode, ClientCredentials, EnterpriseManaged, Grant, WorkloadIdentity
 from mcp_core.oauth.pkce import verifies
-from mcp_core.oauth.presentation import authorization_headers
 from mcp_core.oauth.records import AuthMethod, ClientRecord, Registration, TokenRecord, read_tokens
 from mcp_core.oauth.scopes import StepUps
 from mcp_core.oauth.settings import FlowSettings
@@ -59,6 +58,7 @@ from mcp_core.oauth.steps import (
     Register,
     Unreachable,
 )
+from mcp_core.oauth.token_presentation import authorization_headers
 from mcp_core.oauth.tokens import ID_JAG, JWT_BEARER, TOKEN_EXCHANGE
 
 TOKEN = f"{ISSUER}/token"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mcp_core.errors import DiscoveryFailed, InvalidValue, IssuerMismatch, UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.oauth._reading import DOCUMENT_BYTES, Members, one_line, read_json
 from mcp_core.oauth.addresses import AddressClass
+from mcp_core.oauth.documents import DOCUMENT_BYTES, Members, one_line, read_json
 from mcp_core.oauth.metadata import (
     AuthorizationServerMetadata,
     ProtectedResourceMetadata,

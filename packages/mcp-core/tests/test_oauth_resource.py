@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mcp_core.errors import UnsafeUrl
 from mcp_core.oauth.access_token import InvalidToken
 from mcp_core.oauth.challenge import Challenge, choose_challenge, read_challenges
-from mcp_core.oauth.dpop_check import InvalidProof, NonceWanted
+from mcp_core.oauth.dpop_verification import InvalidProof, NonceWanted
 from mcp_core.oauth.metadata import ResourceMatch, match_resource, read_protected_resource
-from mcp_core.oauth.resource import Credentials, Denial, DpopUse, ProtectedResource, bearer_token
+from mcp_core.oauth.protected_resource import Credentials, Denial, DpopUse, ProtectedResource, bearer_token
 from mcp_core.oauth.urls import parse_url
 
 AS = "https://as.example"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.rates import Rate, Rates
+from mcp_core.limits.rates import Rate, Rates
 
 STEPS = st.lists(
     st.tuples(st.floats(0, 100, allow_nan=False), st.floats(0.1, 12, allow_nan=False), st.sampled_from("ab")),

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from checks.official_schemas import EXTENSION_TASKS, folder, load, merged
 from checks.schema_deviations import RENAMED, TASK_VARIANTS
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue
+from mcp_core.json_schema import schemas, wire_classes
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import methods, notifications
 from mcp_core.revisions import R2026_07_28, REVISIONS, Revision
-from mcp_core.schema import schemas, wire_classes
 from mcp_core.types import WireObject
 
 pytestmark = [

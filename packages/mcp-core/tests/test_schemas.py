@@ -22,11 +22,11 @@ from checks.schema_deviations import (
     RENAMED,
     TASK_VARIANTS,
 )
+from mcp_core.conversion.wire_types import form_of
+from mcp_core.json_schema import schema_of, schemas, wire_classes
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import METHODS, NOTIFICATIONS, input_requests, methods, notifications
 from mcp_core.revisions import R2025_06_18, R2026_07_28, REVISIONS, Revision
-from mcp_core.schema import schema_of, schemas, wire_classes
-from mcp_core.shape import form_of
 from mcp_core.types import TaskStatus
 
 SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue, LocalProtocolError
-from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_core.skills import (
+from mcp_core.features.skills import (
     MAX_FRONT_MATTER_BYTES,
     MAX_SKILL_BYTES,
     MAX_SKILL_FILES,
@@ -26,6 +24,8 @@ from mcp_core.skills import (
     same,
     split,
 )
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.revisions import R2025_11_25, R2026_07_28
 from mcp_core.types.skills import Skill, SkillResource
 
 FRONT: JsonObject = {"name": "tidy", "description": "Tidies."}

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError
+from mcp_core.features.tasks import TRANSITIONS, TaskState, as_extension_task, as_task, timestamp, with_related_task
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_core.tasks import TRANSITIONS, TaskState, as_extension_task, as_task, timestamp, with_related_task
 from mcp_core.types import (
     TERMINAL_STATUSES,
     CancelTaskResult,

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core import types as t
-from mcp_core.convert import converter
+from mcp_core.conversion.compatibility import DESCRIPTIVE, LISTS, REPAIRS, receive
+from mcp_core.conversion.converter import converter
+from mcp_core.conversion.wire_types import shape
 from mcp_core.errors import InvalidValue
+from mcp_core.json_schema import wire_classes
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import ELICITATION_CREATE
 from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
-from mcp_core.schema import wire_classes
-from mcp_core.shape import shape
-from mcp_core.tolerance import DESCRIPTIVE, LISTS, REPAIRS, receive
 
 SCHEMA: JsonObject = {"type": "object"}
 

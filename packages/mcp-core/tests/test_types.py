@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core import types as t
+from mcp_core.conversion.wire_types import Array, Choice, Dictionary, Form, Ref, shape, wire_name
 from mcp_core.errors import InvalidValue, LimitExceeded
+from mcp_core.json_schema import wire_classes
 from mcp_core.revisions import REVISIONS
-from mcp_core.schema import wire_classes
-from mcp_core.shape import Array, Choice, Dictionary, Form, Ref, shape, wire_name
 from mcp_core.types import meta
 
 

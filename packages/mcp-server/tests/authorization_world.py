@@ -16,10 +16,10 @@ from joserfc.jwk import ECKey
 from joserfc.jws import JWSRegistry
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits.rates import Rate
 from mcp_core.oauth.dpop import Dpop
 from mcp_core.oauth.jws import public_jwk
 from mcp_core.oauth.pkce import challenge_of
-from mcp_core.rates import Rate
 from mcp_server._asgi_types import Application
 from mcp_server._bind import listen
 from mcp_server._host import Host

@@ -10,7 +10,7 @@ from http_gate import Gate
 
 from mcp_core.oauth.access_token import AccessToken
 from mcp_core.oauth.challenge import Challenge, read_challenges
-from mcp_core.oauth.resource import DpopUse
+from mcp_core.oauth.protected_resource import DpopUse
 from mcp_server import Context, Server
 from mcp_server._http_endpoint import HttpEndpoint
 from mcp_server._stores import SessionStore

@@ -18,12 +18,12 @@ from http_gate import Gate, text_of
 from http_hosts import HOSTS, RawHttp, served
 from resource_world import ISSUER, METADATA, RESOURCE, Table, access, challenge_of, guard, protected, telling
 
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import HttpRequest
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Request
 from mcp_core.oauth.challenge import read_challenges
 from mcp_core.oauth.principal import Principal
-from mcp_core.oauth.resource import DpopUse
+from mcp_core.oauth.protected_resource import DpopUse
 from mcp_core.revisions import R2024_11_05, R2025_03_26, R2025_11_25, R2026_07_28, REVISIONS, Era, Revision
 from mcp_server import Server
 from mcp_server._asgi_types import Message

@@ -9,8 +9,8 @@ import pytest
 import trio
 from authorization_world import LOOPBACK, OTHER, RESOURCE, SCOPES, VERIFIER, WEB, query_of, world
 
+from mcp_core.limits.rates import Rate
 from mcp_core.oauth.pkce import challenge_of
-from mcp_core.rates import Rate
 from mcp_server.auth.authorization_server import Client, Lifetimes
 from mcp_server.auth.authorization_server._interaction import RegistrationKind
 

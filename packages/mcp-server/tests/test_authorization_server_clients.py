@@ -19,10 +19,10 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.assertions import ASSERTION_TYPE, client_assertion
 from mcp_core.oauth.jws import base64url
-from mcp_core.rates import Rate
 from mcp_server._asgi_types import Receive, Scope, Send
 from mcp_server._bind import listen
 from mcp_server._host import Host

@@ -16,9 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from mcp_core.oauth.dpop_check import ProofCheck
+from mcp_core.limits.rates import Rate
+from mcp_core.oauth.dpop_verification import ProofCheck
 from mcp_core.oauth.pkce import challenge_of
-from mcp_core.rates import Rate
 from mcp_server.auth._keys import JoseVerifier
 from mcp_server.auth.authorization_server import Lifetimes, MemoryStore, RegistrationPolicy
 from mcp_server.auth.authorization_server._documents import Documents

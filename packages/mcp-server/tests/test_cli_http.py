@@ -21,7 +21,7 @@ import pytest
 import trio
 import trustme
 
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_server import Server, _cli_http
 from mcp_server._cli import main
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from resource_world import Table, access, guard
 from task_server import Gates, begin, client_of, get, make_server, until
 
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28

@@ -19,6 +19,19 @@ from walk_server import make_server, wire_sample
 
 from mcp_client import Handlers, open_stream
 from mcp_core import types as t
+from mcp_core.conversion.wire_types import (
+    Array,
+    Choice,
+    Dictionary,
+    Enumeration,
+    Form,
+    ObjectJson,
+    Ref,
+    Scalar,
+    ScalarKind,
+    form_of,
+    shape,
+)
 from mcp_core.errors import AccessDenied, McpError
 from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -34,19 +47,6 @@ from mcp_core.methods import (
     Role,
 )
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_core.shape import (
-    Array,
-    Choice,
-    Dictionary,
-    Enumeration,
-    Form,
-    ObjectJson,
-    Ref,
-    Scalar,
-    ScalarKind,
-    form_of,
-    shape,
-)
 from mcp_server._host import Host
 from mcp_server._host_timeouts import HostTimeouts
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NotRequired, T
 import attrs
 import pytest
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_client._front_matter import read_front_matter as read_as_client
+from mcp_client.front_matter import read_front_matter as read_as_client
+from mcp_core.features.skills import InvalidFrontMatter
 from mcp_core.jsonrpc.messages import JsonValue
-from mcp_core.skills import InvalidFrontMatter
 from mcp_server._front_matter import read_front_matter
 
 _reader = read_front_matter

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_core.framing.sse import Event
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.revisions import R2025_03_26, R2025_11_25, R2026_07_28, Revision
 from mcp_server import Context, Server
 from mcp_server._asgi_types import Message

@@ -11,8 +11,8 @@ from asgi_host import as_object, hosted
 from http_gate import Gate, text_of
 
 from mcp_core.errors import ErrorCode, LocalProtocolError
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import HttpRequest
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.methods import ROOTS_LIST

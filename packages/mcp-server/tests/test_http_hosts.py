@@ -14,7 +14,7 @@ from http_gate import Gate, text_of, until
 from http_hosts import served
 
 from mcp_core.framing.sse import Event, SseParser
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28

@@ -11,7 +11,7 @@ from asgi_host import Client, Reply, as_object, hosted, session
 from http_gate import Gate, text_of
 
 from mcp_core.errors import ErrorCode
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import MODERN, R2024_11_05, R2025_06_18
 from mcp_server import Server

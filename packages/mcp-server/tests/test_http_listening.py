@@ -14,7 +14,7 @@ from asgi_host import Client, Reply, as_object, hosted
 from http_gate import Gate
 
 from mcp_core.errors import ErrorCode
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_server import Server
 from mcp_server._asgi_types import Message, Receive, Scope, Send

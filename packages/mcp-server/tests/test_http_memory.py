@@ -22,7 +22,7 @@ from http_wires import request as asking
 from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
-from mcp_core.memory_budget import MemoryBudget
+from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_core.types import CallToolRequestParams
 from mcp_server import MemoryStore, SessionRecord, StoredEvent

@@ -13,7 +13,7 @@ from asgi_host import Client, Reply, as_object, hosted, session
 from http_gate import Gate, text_of
 
 from mcp_core.framing.sse import Event
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, Revision
 from mcp_server import Context, MemoryStore, SqliteStore

@@ -15,8 +15,8 @@ from http_wires import Body, Reader, Wire, call, connector, http, initialize, le
 from http_wires import request as asking
 
 from mcp_core.errors import AccessDenied
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import HttpRequest
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_11_25
 from mcp_server import Server

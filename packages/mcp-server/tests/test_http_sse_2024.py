@@ -16,8 +16,8 @@ import trio.testing
 from http_hosts import served
 
 from mcp_core.framing.sse import Event, SseParser
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import Headers, HttpRequest
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.oauth.principal import Principal

@@ -27,10 +27,10 @@ from authorization_world import WEB, Key, world
 import mcp_server
 from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject
+from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.assertions import ASSERTION_TYPE, client_assertion
 from mcp_core.oauth.metadata import read_authorization_server
-from mcp_core.rates import Rate
 from mcp_server._asgi_types import Receive, Scope, Send
 from mcp_server._bind import listen
 from mcp_server._host import Host

@@ -24,9 +24,9 @@ import trustme
 from http_hosts import Answer, RawHttp
 from hypercorn.typing import Framework
 
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import HttpRequest
 from mcp_core.http.origin import LOOPBACK_HOSTS
-from mcp_core.http.policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_server import Server, _serve_http

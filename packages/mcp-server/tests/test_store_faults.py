@@ -19,9 +19,9 @@ import trio
 import trio.testing
 from asgi_host import Client, hosted
 
+from mcp_core.features.tasks import TaskState
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25
-from mcp_core.tasks import TaskState
 from mcp_server import (
     Context,
     Server,
@@ -40,7 +40,7 @@ from mcp_server._store_failures import StoreFailures
 _TASKS = """
 import sys, trio
 from mcp_core.limits import Limits
-from mcp_core.tasks import TaskState
+from mcp_core.features.tasks import TaskState
 from mcp_server import SessionRecord, SqliteStore, SqliteTaskStore, StoredEvent, TaskRecord
 import attrs
 

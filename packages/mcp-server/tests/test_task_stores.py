@@ -19,10 +19,10 @@ from raw_client import as_object, text_of
 from task_server import Gates, accept, begin, client_of, get, make_server, stands, task_id, until
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.features.tasks import TaskState
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_core.tasks import TaskState
 from mcp_server import (
     Context,
     MemoryTaskStore,

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from mcp_core import types as t
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.connection import Extensions
 from mcp_core.engine.events import Outgoing, Reaction
 from mcp_core.engine.server import ServerConnection

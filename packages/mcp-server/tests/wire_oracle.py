@@ -13,10 +13,10 @@ from typing import Final
 
 import jsonschema_rs
 
+from mcp_core.json_schema import schema_of, schemas
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import NOTIFICATIONS_TASKS, methods
 from mcp_core.revisions import Revision
-from mcp_core.schema import schema_of, schemas
 from mcp_core.types import skills
 
 _BESIDE: Final = Path(__file__).resolve().parents[4] / "shared" / "spec" / "schema"

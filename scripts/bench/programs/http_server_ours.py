@@ -9,7 +9,7 @@ import sys
 
 import trio
 
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_server import Server, serve_http
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, get_args
 
+from mcp_core.json_schema import schemas
 from mcp_core.methods import methods, notifications
-from mcp_core.schema import schemas
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import logging
 
-from mcp_client._cache import ResponseCache
-from mcp_client._call import ProgressHandler
-from mcp_client._client import Client
-from mcp_client._command import Grace
-from mcp_client._deadlines import Deadlines
-from mcp_client._group import ClientGroup, Listed, Member, Named, Restart, configured, open_group
-from mcp_client._group_names import NameCollision, Naming
-from mcp_client._handlers import Handlers
-from mcp_client._host_config import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
-from mcp_client._http_tls import Tls
-from mcp_client._open import Opening, open_stdio, open_stream
-from mcp_client._open_http import open_http
-from mcp_client._output_schema import InvalidToolOutput, OutputPolicy
-from mcp_client._subscriptions import Change, ChangeKind, Changes
-from mcp_client._tasks import TaskCancelled, TaskHandle
-from mcp_client._transport import ByteStream
+from mcp_client.client import Client
+from mcp_client.config import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
+from mcp_client.connection.pending_request import ProgressHandler
+from mcp_client.connection.response_cache import ResponseCache
+from mcp_client.connection.transport import ByteStream
+from mcp_client.connectors.http import open_http
+from mcp_client.connectors.stdio import Opening, open_stdio, open_stream
+from mcp_client.deadlines import Deadlines
+from mcp_client.features.changes import Change, ChangeKind, Changes
+from mcp_client.features.output_schema import InvalidToolOutput, OutputPolicy
+from mcp_client.features.tasks import TaskCancelled, TaskHandle
+from mcp_client.group.client_group import ClientGroup, Listed, Member, Named, Restart, configured, open_group
+from mcp_client.group.names import NameCollision, Naming
+from mcp_client.handlers import Handlers
+from mcp_client.http_client.tls import Tls
+from mcp_client.transports.stdio.command import Grace
 
 __all__ = [
     "AuthConfig",

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_core.apps import (
+from mcp_core.errors import InvalidValue, LimitExceeded, McpError
+from mcp_core.features.apps import (
     allow_attribute,
     content_security_policy,
     is_app_type,
@@ -29,14 +30,13 @@ from mcp_core.apps import (
     read_resource_meta,
     read_tool_meta,
 )
-from mcp_core.errors import InvalidValue, LimitExceeded, McpError
 from mcp_core.types import TextResourceContents
 from mcp_core.types.apps import APP_MIME_TYPE, UI_EXTENSION, AppResourceMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mcp_client._client import Client
+    from mcp_client.client import Client
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import Resource, Tool
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import attrs
 import trio
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
+from mcp_core.limits.rates import Rate, Rates
 from mcp_core.methods import ROOTS_LIST, TOOLS_LIST
 from mcp_core.middleware import Middleware
-from mcp_core.rates import Rate, Rates
 from mcp_core.types import (
     CallToolRequestParams,
     CreateMessageRequestParams,

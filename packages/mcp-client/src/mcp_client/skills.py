@@ -24,10 +24,19 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from mcp_client._front_matter import read_front_matter
+from mcp_client.front_matter import read_front_matter
 from mcp_core.errors import InvalidValue, LimitExceeded, McpError
+from mcp_core.features.skills import (
+    MAX_SKILL_BYTES,
+    InvalidFrontMatter,
+    digest,
+    entry_problem,
+    resolve,
+    root_of,
+    same,
+    split,
+)
 from mcp_core.methods import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
-from mcp_core.skills import MAX_SKILL_BYTES, InvalidFrontMatter, digest, entry_problem, resolve, root_of, same, split
 from mcp_core.types import TextResourceContents
 from mcp_core.types.skills import (
     GetSkillRequestParams,
@@ -38,7 +47,7 @@ from mcp_core.types.skills import (
 )
 
 if TYPE_CHECKING:
-    from mcp_client._client import Client
+    from mcp_client.client import Client
     from mcp_core.types import Resource
 
 __all__ = [

@@ -13,7 +13,7 @@ Functions are registered on a `Server`, which `serve_stdio` or `serve_http` then
 from __future__ import annotations
 
 from mcp_core.errors import AccessDenied, RequestFailed, ResourceNotFound
-from mcp_core.http.policy import EndpointPolicy
+from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_server._access import Access, AccessKind, AccessRequest
 from mcp_server._asked_tasks import ask_as_task
 from mcp_server._cache_hint import CacheHint

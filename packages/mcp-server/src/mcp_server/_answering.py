@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
     from mcp_server._gate import Identity

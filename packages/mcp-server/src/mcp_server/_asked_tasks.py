@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import trio
 
-from mcp_core import tolerance
-from mcp_core.convert import converter
+from mcp_core.conversion import compatibility
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError, McpError
 from mcp_core.methods import TASKS_CANCEL, TASKS_GET, TASKS_RESULT
 from mcp_core.types import (
@@ -77,7 +77,7 @@ async def ask_as_task(context: Context, row: Method[P, R], params: P, *, ttl: fl
         with trio.move_on_after(_POLITENESS, shield=True):
             await _cancel(context, task.task_id)
         raise
-    answer, _ = tolerance.receive(revision, converter(revision).unstructure(payload), row.result)
+    answer, _ = compatibility.receive(revision, converter(revision).unstructure(payload), row.result)
     return answer
 
 

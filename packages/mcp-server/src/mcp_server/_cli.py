@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 import mcp_server
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
 from mcp_server import _cli_auth_server, _cli_http

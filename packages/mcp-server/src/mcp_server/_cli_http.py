@@ -96,7 +96,7 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
 
 
 def _options(given: argparse.Namespace) -> HttpOptions:
-    from mcp_core.http.policy import EndpointPolicy  # lazy: a server over stdio needs none of it
+    from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
 
     options = HttpOptions(
         path=given.path or "/mcp",

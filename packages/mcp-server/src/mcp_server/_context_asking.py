@@ -12,7 +12,7 @@ import attrs
 import orjson
 import trio
 
-from mcp_core.conversation import why_no_conversation
+from mcp_core.features.sampling import why_no_conversation
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.revisions import R2025_11_25, between
 from mcp_core.types import (

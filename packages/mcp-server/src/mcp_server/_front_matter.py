@@ -14,7 +14,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from mcp_core.skills import InvalidFrontMatter, split
+from mcp_core.features.skills import InvalidFrontMatter, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def read_front_matter(text: str) -> JsonObject:
         text: The whole `SKILL.md`.
 
     Returns:
-        The front matter. What it has to say is not checked; see `mcp_core.skills.front_matter_problem`.
+        The front matter. What it has to say is not checked; see `mcp_core.features.skills.front_matter_problem`.
 
     Raises:
         InvalidFrontMatter: There is none, or it is no YAML, or no JSON.

@@ -19,7 +19,7 @@ from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.responses import Refusal, Responses, id_of
 from mcp_core.oauth.principal import Principal
-from mcp_core.oauth.resource import Denial
+from mcp_core.oauth.protected_resource import Denial
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import LimitExceeded
-from mcp_core.http.param_headers import InvalidParamHeader, param_headers
+from mcp_core.http.header_parameters import InvalidParamHeader, param_headers
 from mcp_server._errors import RegistrationError
 from mcp_server._schema import InvalidSchema, compile_schema
 from mcp_server._signature import InvalidArguments, read_signature
@@ -16,7 +16,7 @@ from mcp_server._signature import InvalidArguments, read_signature
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_server._depends import Depends
     from mcp_server._hints import Function

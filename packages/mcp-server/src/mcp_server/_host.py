@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_core.memory_budget import MemoryBudget
+from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_server._host_connection import Connection
 from mcp_server._host_pipe import SocketPipe, StreamPipe
 from mcp_server._host_response import plain_response

@@ -23,7 +23,7 @@ from mcp_server._host_head import HeadReader, Refused, read_common, refusal
 from mcp_server._host_response import plain_response
 
 if TYPE_CHECKING:
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server._host import Host
     from mcp_server._host_head import BodyReader, Head
     from mcp_server._host_pipe import Pipe

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mcp_core.http.responses import Refusal, Responses
     from mcp_core.limits import Limits
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server._asgi_types import Message, Receive, Scope
 
 __all__ = ["memory_owner", "receive_body"]

@@ -16,7 +16,7 @@ from mcp_server._asgi_types import COMPANION
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_server._asgi_types import Receive, Scope, StartLater
     from mcp_server._http_response import Response
     from mcp_server._http_stream import EventStream

@@ -25,7 +25,7 @@ from mcp_core.http.responses import Refusal, Responses, id_of
 from mcp_core.http.server import ServerExchange
 from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
-from mcp_core.memory_budget import parsed_size
+from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_server._allocator import return_free_memory
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Batch, Message, Notification
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision

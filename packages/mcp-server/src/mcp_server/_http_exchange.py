@@ -25,7 +25,7 @@ from mcp_server._http_stream import EventStream
 if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Notification, Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.methods import Method

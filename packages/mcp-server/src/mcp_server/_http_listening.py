@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import RequestId
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import NotificationRow
     from mcp_server._answering import Service
     from mcp_server._asgi_types import WriteNow

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_core.http.messages import Headers, HttpHead, HttpRequest
     from mcp_core.http.responses import Refusal
     from mcp_core.http.server import ServerExchange
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server._asgi_types import Receive, Scope, Send
     from mcp_server._gate import Identity
 

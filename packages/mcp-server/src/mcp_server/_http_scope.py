@@ -14,7 +14,7 @@ from mcp_server._http_response import Response
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.limits import Limits
     from mcp_server._asgi_types import Receive, Scope, Send
 

@@ -28,14 +28,14 @@ from mcp_core.engine.events import (
     Opened,
     RequestReceived,
 )
-from mcp_core.engine.interests import subscription_bytes
+from mcp_core.engine.subscriptions import subscription_bytes
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
 from mcp_core.excerpts import shown
 from mcp_core.jsonrpc.batch import BatchReply
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch
 from mcp_core.jsonrpc.text import write
-from mcp_core.memory_budget import parsed_size
+from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
     NOTIFICATIONS_PROGRESS,
     NOTIFICATIONS_TASKS_STATUS,
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.responses import Post, Refusal
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.revisions import Revision
     from mcp_core.types import SubscriptionFilter

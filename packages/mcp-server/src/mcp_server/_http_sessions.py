@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.responses import Post, Refusal
     from mcp_core.jsonrpc.messages import Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
-    from mcp_core.memory_budget import MemoryBudget
+    from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationRow
     from mcp_server._answering import Service
     from mcp_server._http_response import Exchanged

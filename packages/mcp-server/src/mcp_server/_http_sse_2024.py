@@ -25,7 +25,7 @@ from mcp_core.framing.sse import encode_comment
 from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.jsonrpc.codec import encode
-from mcp_core.memory_budget import parsed_size
+from mcp_core.limits.memory_budget import parsed_size
 from mcp_server._gate import NOBODY, Identity, without_credentials
 from mcp_server._http_body import memory_owner, receive_body
 from mcp_server._http_response import Response
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Batch, Message, RequestId
     from mcp_core.limits import Limits
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server._asgi_types import Receive, Send
     from mcp_server._service import ServerService
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_core.engine.interests import covers
+from mcp_core.engine.subscriptions import covers
 from mcp_core.http.event_log import parse_event_id
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.revisions import Era
@@ -25,7 +25,7 @@ from mcp_server._http_stream import EventStream
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.responses import Refusal
     from mcp_core.jsonrpc.messages import Message
     from mcp_server._http_log import Log

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mcp_core.errors import MalformedMessage
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message, RequestId
-    from mcp_core.memory_budget import MemoryBudget
+    from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import SubscriptionFilter
     from mcp_server._answering import Audience

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import orjson
 
-from mcp_core.convert import converter
-from mcp_core.engine.input_rounds import binding
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.mrtr import binding
 from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
 from mcp_core.jsonrpc.text import write
 from mcp_core.types import PaginatedRequestParams

@@ -36,7 +36,7 @@ from mcp_server._errors import RegistrationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import WireObject
     from mcp_server._access import AccessKind

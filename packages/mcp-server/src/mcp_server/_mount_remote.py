@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import trio
 
 from mcp_core.errors import ErrorCode, LocalProtocolError, McpError, RequestFailed, ResourceNotFound
-from mcp_core.metadata import check_members
+from mcp_core.features.meta import check_members
 from mcp_core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 from mcp_core.types import (
     CallToolRequestParams,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import (
         CallToolResult,

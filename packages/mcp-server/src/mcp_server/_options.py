@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.text import write
 from mcp_core.revisions import LATEST

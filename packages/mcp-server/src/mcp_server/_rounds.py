@@ -2,7 +2,7 @@
 
 On a legacy session a question is a request of the server, and its answer comes while the handler waits. On 2026-07-28
 a server has no requests: the handler is ended, the call is answered with the questions, and when the client sends it
-again with the answers, the handler runs again from its top (see `mcp_core.engine.input_rounds`).
+again with the answers, the handler runs again from its top (see `mcp_core.engine.mrtr`).
 
 A handler is ended by cancelling its own scope, which user code sees like any cancellation: `finally` runs, and
 `except Exception` cannot swallow it. Before that its other tasks get a few steps, so that questions which are asked at
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import orjson
 import trio
 
-from mcp_core import tolerance
-from mcp_core.convert import converter
-from mcp_core.engine.input_rounds import Ledger, State, binding, open_state, seal_state
+from mcp_core.conversion import compatibility
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.mrtr import Ledger, State, binding, open_state, seal_state
 from mcp_core.engine.server import require_client
 from mcp_core.errors import ErrorCode, InvalidValue, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.engine.events import ClientPeer
-    from mcp_core.engine.input_rounds import Sealer
+    from mcp_core.engine.mrtr import Sealer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import Method
     from mcp_core.revisions import Revision
@@ -281,7 +281,7 @@ class InRounds:
 def read_answer(revision: Revision, row: Method[object, object], answer: JsonObject) -> object:
     """An answer of the client in a result. Raises `RequestFailed` when it is none."""
     try:
-        value, notes = tolerance.receive(revision, answer, row.result)
+        value, notes = compatibility.receive(revision, answer, row.result)
     except InvalidValue as bad:
         raise RequestFailed(
             f"inputResponses: the answer to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS

@@ -72,7 +72,7 @@ class InputPolicy:
 
 
 class KeyRing:
-    """Seals with the first key, opens with any. A `mcp_core.engine.input_rounds.Sealer`.
+    """Seals with the first key, opens with any. A `mcp_core.engine.mrtr.Sealer`.
 
     Args:
         keys: See `InputPolicy.keys`.

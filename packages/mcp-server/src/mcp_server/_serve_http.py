@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.limits import Limits
     from mcp_server._asgi_types import Application
     from mcp_server._gate import Identify
@@ -188,8 +188,8 @@ class Site:
 
 def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
     """The policy, and whether somebody said which names are allowed."""
+    from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: likewise
     from mcp_core.http.origin import LOOPBACK_HOSTS  # lazy: a server over stdio needs none of it
-    from mcp_core.http.policy import EndpointPolicy  # lazy: likewise
 
     policy = options.get("policy") or EndpointPolicy()
     if "allowed_hosts" not in options:

@@ -36,7 +36,7 @@ from mcp_server._task_policy import TaskPolicy
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_core.http.policy import EndpointPolicy
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import Icon, WireObject
     from mcp_server._access import Access
@@ -230,7 +230,7 @@ class Server(Registration):
         Returns:
             The application. It needs no life-span events; `drain` ends it gracefully.
         """
-        from mcp_core.http.policy import EndpointPolicy  # lazy: a server over stdio needs none of it
+        from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
         from mcp_server._gate import Gate, NamedGate  # lazy: likewise
         from mcp_server._http_endpoint import HttpEndpoint  # lazy: likewise
         from mcp_server._http_sse_2024 import SsePair  # lazy: likewise
@@ -274,7 +274,7 @@ class Server(Registration):
         registered = self._service.registered
         made = self._made.get(tells_apart)
         if made is None or made[0] != registered:
-            from mcp_core.http.headers import name_params  # lazy: a server over stdio needs none of it
+            from mcp_core.http.routing_headers import name_params  # lazy: a server over stdio needs none of it
             from mcp_server._http_endpoint import Template  # lazy: likewise
 
             names = name_params([*METHODS, *self._service.methods.values()])

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcp_core.errors import LimitExceeded
-from mcp_core.memory_budget import MemoryBudget
+from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -46,7 +46,7 @@ from mcp_server._uri_match import check_length
 if TYPE_CHECKING:
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.engine.server import ServerConnection
-    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
     from mcp_core.methods import Method, NotificationRow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_origin
 
 import attrs
 
-from mcp_core.http.param_headers import X_MCP_HEADER, InvalidParamHeader, param_headers
+from mcp_core.http.header_parameters import X_MCP_HEADER, InvalidParamHeader, param_headers
 from mcp_server._depends import Depends
 from mcp_server._docstring import Docstring, parse_docstring
 from mcp_server._errors import RegistrationError
@@ -24,7 +24,7 @@ from mcp_server._shapes import Compiler
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "parameters"]

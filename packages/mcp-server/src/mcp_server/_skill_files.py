@@ -17,7 +17,7 @@ from urllib.parse import quote
 import attrs
 
 from mcp_core.errors import LimitExceeded
-from mcp_core.skills import (
+from mcp_core.features.skills import (
     DIRECTORY_MIME_TYPE,
     MAX_SKILL_BYTES,
     MAX_SKILL_FILES,

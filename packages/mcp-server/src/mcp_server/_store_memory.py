@@ -12,14 +12,14 @@ import trio
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.http.event_log import EventLog
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_core.memory_budget import MemoryBudget
+from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_server._stores import StoredEvent, StoredStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp_core.jsonrpc.messages import RequestId
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server._stores import PendingNotification, SessionRecord
 
 __all__ = ["MemoryStore"]

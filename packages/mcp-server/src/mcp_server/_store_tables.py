@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_core.engine.interests import covering, covers
+from mcp_core.engine.subscriptions import covering, covers
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 from mcp_server._stores import PendingNotification, SessionRecord, StoredEvent, StoredStream

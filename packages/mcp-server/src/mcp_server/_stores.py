@@ -208,7 +208,7 @@ class SessionStore(Protocol):
         at any time, also after the store was closed, when it does nothing.
 
         A change of a list concerns all sessions; one of a resource those that watch it, or a resource above it: see
-        `mcp_core.engine.interests.covering`. What is pending for a session already is not recorded twice. A session has
+        `mcp_core.engine.subscriptions.covering`. What is pending for a session already is not recorded twice. A session has
         no more than `Limits.watched_resources` pending notifications of resources below those that it watches: beyond
         that, and where a URI has more than `Limits.uri_chars`, the resource that it watches is recorded in their place.
 

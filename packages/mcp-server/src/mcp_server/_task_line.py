@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
-from mcp_core.convert import converter
-from mcp_core.engine.input_rounds import Ledger, State
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.mrtr import Ledger, State
 from mcp_core.errors import LocalProtocolError
 from mcp_server._answering import Line
 from mcp_server._pace import Pace

@@ -6,15 +6,15 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Final, cast
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.events import ClientPeer, RequestReceived
+from mcp_core.features.tasks import TaskState
 from mcp_core.methods import TOOLS_CALL
-from mcp_core.tasks import TaskState
 from mcp_core.types import CallToolRequestParams, ClientCapabilities, Implementation
 from mcp_server._task_stores import TaskRecord
 
 if TYPE_CHECKING:
-    from mcp_core.engine.input_rounds import State
+    from mcp_core.engine.mrtr import State
     from mcp_core.revisions import Revision
     from mcp_server._task_policy import TaskPolicy
 

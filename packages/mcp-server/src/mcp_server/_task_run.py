@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 import trio
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.results import code_for
 from mcp_core.errors import (
     ConnectionEnded,
@@ -28,8 +28,8 @@ from mcp_core.errors import (
     RemoteProtocolError,
     RequestFailed,
 )
+from mcp_core.features.tasks import as_extension_task, as_task, with_related_task
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS, NOTIFICATIONS_TASKS_STATUS
-from mcp_core.tasks import as_extension_task, as_task, with_related_task
 from mcp_core.types import ExtensionTaskNotificationParams, TaskStatusNotificationParams, WireObject
 from mcp_server._answering import Call
 from mcp_server._nursery import open_private_nursery
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import Method, NotificationRow
     from mcp_core.types import (
         InputRequest,

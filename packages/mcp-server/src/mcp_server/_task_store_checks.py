@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.features.tasks import TaskState
 from mcp_core.limits import Limits
-from mcp_core.tasks import TaskState
 from mcp_server._store_check_words import refused, same, true
 from mcp_server._task_stores import TaskPlace, TaskRecord, TaskStore
 

@@ -11,13 +11,13 @@ import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_core.memory_budget import MemoryBudget, parsed_size
+from mcp_core.limits.memory_budget import MemoryBudget, parsed_size
 from mcp_server._task_stores import TaskPlace, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from mcp_core.memory_budget import MemoryCharge
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server._task_stores import TaskRecord
 
 __all__ = ["MemoryTaskStore", "check_task_bounds", "task_memory_owner"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import attrs
 
-from mcp_core.tasks import TaskState
+from mcp_core.features.tasks import TaskState
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject

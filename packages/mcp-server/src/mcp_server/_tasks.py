@@ -23,10 +23,11 @@ import attrs
 import trio
 
 from mcp_core.engine.capabilities import as_object
-from mcp_core.engine.input_rounds import State, binding
+from mcp_core.engine.mrtr import State, binding
 from mcp_core.engine.results import understands_tasks
 from mcp_core.errors import ErrorCode, LimitExceeded, MissingRequiredClientCapability, RequestFailed
-from mcp_core.memory_budget import parsed_size
+from mcp_core.features.tasks import as_extension_task, as_task
+from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
     EXTENSION_TASKS_CANCEL,
     EXTENSION_TASKS_GET,
@@ -36,7 +37,6 @@ from mcp_core.methods import (
     TOOLS_CALL,
 )
 from mcp_core.revisions import REVISIONS
-from mcp_core.tasks import as_extension_task, as_task
 from mcp_core.types import (
     CallToolRequestParams,
     CancelExtensionTaskResult,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
-    from mcp_core.memory_budget import MemoryBudget
+    from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationRow
     from mcp_core.types import WireObject
     from mcp_server._answering import Audience, Call

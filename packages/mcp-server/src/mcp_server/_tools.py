@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast, get_args
 import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
-from mcp_core.http.headers import param_mismatch
+from mcp_core.http.routing_headers import param_mismatch
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
 from mcp_core.types import (
     ABSENT,
@@ -39,7 +39,7 @@ from mcp_server._task_deferred import Deferred
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp_core.http.param_headers import ParamHeader
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_server._answering import Call
     from mcp_server._hints import Function as AnyFunction
     from mcp_server._run import Host

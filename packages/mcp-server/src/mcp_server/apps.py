@@ -19,7 +19,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, Unpack, get_args, overload
 
-from mcp_core.apps import app_types, is_app_type, is_app_uri, is_origin, write_meta
+from mcp_core.features.apps import app_types, is_app_type, is_app_uri, is_origin, write_meta
 from mcp_core.types import TextResourceContents
 from mcp_core.types.apps import (
     APP_MIME_TYPE,

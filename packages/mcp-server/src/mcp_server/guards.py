@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import trio
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.jsonrpc.text import write
+from mcp_core.limits.rates import Rate, Rates
 from mcp_core.middleware import Middleware
-from mcp_core.rates import Rate, Rates
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,

@@ -21,7 +21,7 @@ import attrs
 import orjson
 import trio
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.methods import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
 from mcp_core.revisions import R2026_07_28

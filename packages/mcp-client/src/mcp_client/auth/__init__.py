@@ -6,12 +6,12 @@ What is asked of whom is decided in `mcp_core.oauth`.
 
 from __future__ import annotations
 
-from mcp_client._authorizer import Answered, Authorization, Authorizer, Site
-from mcp_client.auth._configured import configured_auth
-from mcp_client.auth._oauth import OAuth
-from mcp_client.auth._store_memory import MemoryStore
-from mcp_client.auth._stores import CredentialStore
+from mcp_client.auth.configured import configured_auth
+from mcp_client.auth.oauth import OAuth
+from mcp_client.auth.stores.memory import MemoryStore
+from mcp_client.auth.stores.protocol import CredentialStore
 from mcp_client.auth.user_agents import Paste, Receiver, SystemBrowser, UserAgent
+from mcp_client.transports.http.authorizer import Answered, Authorization, Authorizer, Site
 
 __all__ = [
     "Answered",

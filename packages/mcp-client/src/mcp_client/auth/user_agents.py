@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_client.auth._loopback import Loopback
+    from mcp_client.auth.loopback import Loopback
 
 __all__ = ["Paste", "Receiver", "SystemBrowser", "UserAgent"]
 
@@ -115,7 +115,7 @@ class SystemBrowser:
     @asynccontextmanager
     async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
         """See `UserAgent`. Raises `OSError` when there is no free port."""
-        from mcp_client.auth._loopback import open_loopback  # lazy: it needs h11
+        from mcp_client.auth.loopback import open_loopback  # lazy: it needs h11
 
         async with open_loopback(port) as loopback:
             yield _Local(loopback, self._show)

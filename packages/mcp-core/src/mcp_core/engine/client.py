@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_core import tolerance
+from mcp_core.conversion import compatibility
 from mcp_core.engine.capabilities import declared, missing_client_capability, undeclared
-from mcp_core.engine.envelope import write_envelope
 from mcp_core.engine.events import (
     AnswerReceived,
     Ignored,
@@ -21,9 +20,10 @@ from mcp_core.engine.events import (
     Reaction,
     ServerPeer,
 )
+from mcp_core.engine.handshake import Opening
 from mcp_core.engine.lifecycle import Kind, State
 from mcp_core.engine.negotiation import looks_like_discovery
-from mcp_core.engine.opening import Opening
+from mcp_core.engine.request_meta import write_envelope
 from mcp_core.engine.results import allowed_results, as_not_found, undeclared_need, understands_tasks
 from mcp_core.errors import (
     ErrorCode,
@@ -126,7 +126,7 @@ class ClientConnection(Opening):
                 f"expected one of {', '.join(results)}",
                 anchor="basic#results",
             )
-        result, notes = tolerance.receive(asked.revision, raw, results[kind])
+        result, notes = compatibility.receive(asked.revision, raw, results[kind])
         missing = undeclared_need(result, asked.revision, self.capabilities)
         if missing is not None:
             raise RemoteProtocolError(

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared
 from mcp_core.engine.events import Abandoned, ClientPeer, Outgoing
 from mcp_core.engine.in_flight import advance
-from mcp_core.engine.receiving import Extensions, Receiving
+from mcp_core.engine.receiver import Extensions, Receiving
 from mcp_core.engine.results import check_result, code_for, undeclared_need
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse

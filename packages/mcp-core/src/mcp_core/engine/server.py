@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_core.convert import converter
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared, undeclared
 from mcp_core.engine.events import ClientPeer, Outgoing, SessionReplaced
-from mcp_core.engine.interests import granted
 from mcp_core.engine.lifecycle import Kind, State
-from mcp_core.engine.serving import Serving, require_client
+from mcp_core.engine.server_receiver import Serving, require_client
+from mcp_core.engine.subscriptions import granted
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import Notification
 from mcp_core.methods import (

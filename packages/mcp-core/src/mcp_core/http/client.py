@@ -37,8 +37,10 @@ from mcp_core.errors import (
     SessionExpired,
 )
 from mcp_core.framing.sse import Event
-from mcp_core.http.awaited import Awaited, members
-from mcp_core.http.client_headers import (
+from mcp_core.http.event_reader import Deviations, EventReader, Received, read_message
+from mcp_core.http.failures import FAILURE_BYTES, clipped, failure_of
+from mcp_core.http.pending_responses import Awaited, members
+from mcp_core.http.request_headers import (
     check_allowed,
     get_headers,
     is_session_id,
@@ -46,10 +48,8 @@ from mcp_core.http.client_headers import (
     resumable_after,
     session_headers,
 )
-from mcp_core.http.event_reader import Deviations, EventReader, Received, read_message
-from mcp_core.http.expectations import Expect, expected_of_get, expected_of_post, is_good, says_json
-from mcp_core.http.failures import FAILURE_BYTES, clipped, failure_of
-from mcp_core.http.headers import MCP_SESSION_ID, NAME_PARAMS
+from mcp_core.http.response_type import Expect, expected_of_get, expected_of_post, is_good, says_json
+from mcp_core.http.routing_headers import MCP_SESSION_ID, NAME_PARAMS
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
 from mcp_core.methods import INITIALIZE
@@ -58,8 +58,8 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.http.messages import HttpHead
-    from mcp_core.http.param_headers import ParamHeader
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision

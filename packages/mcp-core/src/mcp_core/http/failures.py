@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.errors import EXCERPT_BYTES, AccessDenied, HttpFailure
-from mcp_core.http.media import media_type
+from mcp_core.http.media_types import media_type
 
 if TYPE_CHECKING:
     from mcp_core.http.messages import HttpHead

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
-from mcp_core.http.headers import MCP_SESSION_ID
-from mcp_core.http.media import EVENT_STREAM, JSON
+from mcp_core.http.media_types import EVENT_STREAM, JSON
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.origin import cors_headers
+from mcp_core.http.routing_headers import MCP_SESSION_ID
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import JsonValue, Message, RequestId
     from mcp_core.limits import Limits
     from mcp_core.revisions import Era

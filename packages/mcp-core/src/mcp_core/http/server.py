@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import ErrorCode, HeaderMismatch, LimitExceeded, MalformedMessage, UnsupportedProtocolVersion
-from mcp_core.http.headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, NAME_PARAMS, mismatch
-from mcp_core.http.media import EVENT_STREAM, JSON, accepts, is_json
+from mcp_core.http.media_types import EVENT_STREAM, JSON, accepts, is_json
 from mcp_core.http.origin import preflight_headers, refusal
 from mcp_core.http.responses import Post, Refusal, Responses, id_of
+from mcp_core.http.routing_headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, NAME_PARAMS, mismatch
 from mcp_core.jsonrpc.codec import decode, stand_in
 from mcp_core.jsonrpc.messages import Batch, Notification, Request
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN, TOOLS_CALL
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mcp_core.errors import RequestFailed
+    from mcp_core.http.endpoint_policy import EndpointPolicy
+    from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.http.param_headers import ParamHeader
-    from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
@@ -212,7 +212,7 @@ class ServerExchange(Responses):
         Args:
             body: All of it.
             designated: The parameters of a tool, by its name, that headers repeat; none for a tool that does not exist.
-            names: See `mcp_core.http.headers.mismatch`.
+            names: See `mcp_core.http.routing_headers.mismatch`.
         """
         notes: list[str] = []
         try:

@@ -27,12 +27,12 @@ from mcp_core.errors import (
     UnsupportedProtocolVersion,
 )
 from mcp_core.framing.sse import Event, encode_event
-from mcp_core.http.client_headers import ON_POST, get_headers
 from mcp_core.http.event_reader import Deviations, EventReader, Received
-from mcp_core.http.expectations import Expect, expected_of_get, is_good
 from mcp_core.http.failures import clipped, failure_of
-from mcp_core.http.media import EVENT_STREAM, accepts
+from mcp_core.http.media_types import EVENT_STREAM, accepts
 from mcp_core.http.origin import refusal
+from mcp_core.http.request_headers import ON_POST, get_headers
+from mcp_core.http.response_type import Expect, expected_of_get, is_good
 from mcp_core.http.responses import Refusal, id_of
 from mcp_core.http.server import ServerExchange
 from mcp_core.jsonrpc.codec import decode, stand_in
@@ -42,8 +42,8 @@ from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from mcp_core.errors import HttpFailure
+    from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpHead, HttpRequest
-    from mcp_core.http.policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Batch, JsonValue, Message, RequestId
     from mcp_core.limits import Limits
 

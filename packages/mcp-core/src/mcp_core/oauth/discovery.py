@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from mcp_core.errors import Attempt, DiscoveryFailed, InvalidValue, IssuerMismatch, UnsafeUrl
-from mcp_core.oauth._reading import one_line, read_json
+from mcp_core.oauth.documents import one_line, read_json
 from mcp_core.oauth.metadata import (
     AuthorizationServerMetadata,
     ProtectedResourceMetadata,

@@ -39,12 +39,12 @@ from mcp_core.errors import (
 from mcp_core.oauth.discovery import Discovery
 from mcp_core.oauth.dpop import DPOP
 from mcp_core.oauth.grants import GrantContext
-from mcp_core.oauth.presentation import BEARER
 from mcp_core.oauth.records import Registration, TokenRecord
 from mcp_core.oauth.registration import Registrar
 from mcp_core.oauth.scopes import StepUps, select_scopes
 from mcp_core.oauth.steps import Done, Failed
 from mcp_core.oauth.token_endpoint import TokenEndpoint
+from mcp_core.oauth.token_presentation import BEARER
 from mcp_core.oauth.tokens import can_authenticate, choose_auth_method, refresh_form
 from mcp_core.oauth.urls import check_peer_url
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 import attrs
 
 from mcp_core.errors import TokenRefused
-from mcp_core.oauth.authorize import new_authorization, read_redirect
+from mcp_core.oauth.authorization_endpoint import new_authorization, read_redirect
 from mcp_core.oauth.client_metadata import check_redirect_uri
 from mcp_core.oauth.metadata import check_pkce
 from mcp_core.oauth.records import Registration

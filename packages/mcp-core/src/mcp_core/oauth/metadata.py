@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import DiscoveryFailed, InvalidValue, IssuerMismatch, UnsafeUrl
-from mcp_core.oauth._reading import Members
+from mcp_core.oauth.documents import Members
 from mcp_core.oauth.pkce import METHOD
 from mcp_core.oauth.urls import check_peer_url, parse_url, same_origin
 

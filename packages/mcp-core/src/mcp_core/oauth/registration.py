@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import InvalidValue, RegistrationFailed, UnsafeUrl
-from mcp_core.oauth._reading import Members, one_line, read_json
 from mcp_core.oauth.client_metadata import registration_document
+from mcp_core.oauth.documents import Members, one_line, read_json
 from mcp_core.oauth.records import AuthMethod, ClientRecord, Registration
 from mcp_core.oauth.steps import AskClient, FindClient, Register, Unreachable, asked, requested
 from mcp_core.oauth.urls import check_peer_url, redirect_uri_matches

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.errors import InsufficientScope
-from mcp_core.oauth._reading import one_line
+from mcp_core.oauth.documents import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

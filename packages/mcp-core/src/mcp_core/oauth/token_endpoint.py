@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import TokenRefused
-from mcp_core.oauth._reading import one_line
+from mcp_core.oauth.documents import one_line
 from mcp_core.oauth.steps import PostForm, Unreachable, requested
 from mcp_core.oauth.tokens import authenticate, read_token_answer, secrets_of
 

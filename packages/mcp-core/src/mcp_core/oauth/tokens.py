@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, quote_plus
 import attrs
 
 from mcp_core.errors import InvalidValue, TokenRefused
-from mcp_core.oauth._reading import DOCUMENT_BYTES, Members, one_line, read_json
 from mcp_core.oauth.assertions import ASSERTION_TYPE, client_assertion
 from mcp_core.oauth.challenge import split_scope
+from mcp_core.oauth.documents import DOCUMENT_BYTES, Members, one_line, read_json
 from mcp_core.oauth.records import AuthMethod
 
 if TYPE_CHECKING:

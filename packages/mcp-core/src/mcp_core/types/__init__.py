@@ -1,7 +1,7 @@
 """The types of the protocol: one class per concept, for all revisions.
 
 The names are those of the specification's own schema, so that a search for one finds it there. Which member exists in
-which revision stands in the class; `mcp_core.convert` reads and writes JSON by it. The keys of `_meta` are in
+which revision stands in the class; `mcp_core.conversion.converter` reads and writes JSON by it. The keys of `_meta` are in
 `mcp_core.types.meta`.
 
 An extension makes its own with `wire` and `field`, from `RequestParams`, `NotificationParams`, `Result` or `Open`.
@@ -10,7 +10,7 @@ An extension makes its own with `wire` and `field`, from `RequestParams`, `Notif
 from __future__ import annotations
 
 from mcp_core.types import meta
-from mcp_core.types._base import (
+from mcp_core.types.base import (
     Annotations,
     CacheableResult,
     CacheScope,
@@ -26,15 +26,6 @@ from mcp_core.types._base import (
     Result,
     Role,
     TaskMetadata,
-)
-from mcp_core.types._wire import (
-    ABSENT,
-    NO_EXTRA,
-    Absent,
-    WireObject,
-    evolve,
-    field,
-    wire,
 )
 from mcp_core.types.completion import (
     MAX_COMPLETION_VALUES,
@@ -129,7 +120,7 @@ from mcp_core.types.meta import (
     ResultMetaObject,
     SubscriptionsListenResultMetaObject,
 )
-from mcp_core.types.notices import (
+from mcp_core.types.notifications import (
     CancelledNotificationParams,
     ProgressNotificationParams,
 )
@@ -216,6 +207,15 @@ from mcp_core.types.tools import (
     ToolAnnotations,
     ToolExecution,
     ToolListChangedNotificationParams,
+)
+from mcp_core.types.wire_object import (
+    ABSENT,
+    NO_EXTRA,
+    Absent,
+    WireObject,
+    evolve,
+    field,
+    wire,
 )
 
 __all__ = [

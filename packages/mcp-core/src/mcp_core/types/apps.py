@@ -1,7 +1,7 @@
 """MCP Apps: pages that show what a tool gave. The extension `io.modelcontextprotocol/ui`, in all revisions with `_meta`.
 
 It has no methods: all of it stands under the key `ui` in `_meta` of tools and resources, and in the client's
-capabilities. `mcp_core.apps` reads and writes these places.
+capabilities. `mcp_core.features.apps` reads and writes these places.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.types._base import Open
-from mcp_core.types._wire import wire
+from mcp_core.types.base import Open
+from mcp_core.types.wire_object import wire
 
 __all__ = [
     "APP_MIME_TYPE",

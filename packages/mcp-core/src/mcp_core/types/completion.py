@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, Literal
 
 from mcp_core.revisions import R2025_06_18
-from mcp_core.types._base import Open, RequestParams, Result
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import Open, RequestParams, Result
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "MAX_COMPLETION_VALUES",

@@ -10,11 +10,11 @@ import binascii
 from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 from mcp_core.errors import InvalidValue, LimitExceeded
+from mcp_core.file_signatures import check_media_type
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.media_types import check_media_type
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25
-from mcp_core.types._base import META_SINCE, Annotations, Icon, Open
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import META_SINCE, Annotations, Icon, Open
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "MAX_DECODED_BYTES",

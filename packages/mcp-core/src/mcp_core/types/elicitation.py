@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18, R2025_11_25, between
-from mcp_core.types._base import NotificationParams, Open, TaskMetadata
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import NotificationParams, Open, TaskMetadata
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "BooleanSchema",

@@ -10,11 +10,11 @@ from typing import ClassVar, Literal, TypeAlias
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
-from mcp_core.types._base import Open, RequestParams
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import Open, RequestParams
 from mcp_core.types.elicitation import ElicitRequestParams, ElicitResult
 from mcp_core.types.roots import ListRootsRequestParams, ListRootsResult
 from mcp_core.types.sampling import CreateMessageRequestParams, CreateMessageResult
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "CreateMessageRequest",

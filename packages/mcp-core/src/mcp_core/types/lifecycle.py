@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28
-from mcp_core.types._base import CacheableResult, Implementation, NotificationParams, Open, RequestParams, Result
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import CacheableResult, Implementation, NotificationParams, Open, RequestParams, Result
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "ClientCapabilities",

@@ -6,8 +6,8 @@ from typing import Final, Literal, TypeAlias
 
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.revisions import R2025_11_25
-from mcp_core.types._base import NotificationParams, RequestParams
-from mcp_core.types._wire import wire
+from mcp_core.types.base import NotificationParams, RequestParams
+from mcp_core.types.wire_object import wire
 
 __all__ = ["LOGGING_LEVELS", "LoggingLevel", "LoggingMessageNotificationParams", "SetLevelRequestParams", "reaches"]
 

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 
 from mcp_core.jsonrpc.messages import RequestId
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_core.types._base import Implementation, Open
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import Implementation, Open
 from mcp_core.types.lifecycle import ClientCapabilities
 from mcp_core.types.logging import LoggingLevel
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "BAGGAGE",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18, R2025_11_25
-from mcp_core.types._base import (
+from mcp_core.types.base import (
     META_SINCE,
     CacheableResult,
     Icon,
@@ -16,9 +16,9 @@ from mcp_core.types._base import (
     Result,
     Role,
 )
-from mcp_core.types._wire import field, wire
 from mcp_core.types.content import ContentBlock
 from mcp_core.types.input_required import InputResponseRequestParams
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "GetPromptRequestParams",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18, R2025_11_25
-from mcp_core.types._base import (
+from mcp_core.types.base import (
     META_SINCE,
     Annotations,
     CacheableResult,
@@ -14,9 +14,9 @@ from mcp_core.types._base import (
     PaginatedRequestParams,
     RequestParams,
 )
-from mcp_core.types._wire import field, wire
 from mcp_core.types.content import ResourceContents
 from mcp_core.types.input_required import InputResponseRequestParams
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "ListResourceTemplatesRequestParams",

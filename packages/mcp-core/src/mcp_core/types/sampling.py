@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, TypeAlias
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_06_18, R2025_11_25, between
-from mcp_core.types._base import Open, Role, TaskMetadata
-from mcp_core.types._tool import Tool
-from mcp_core.types._wire import ABSENT, Absent, field, wire
+from mcp_core.types.base import Open, Role, TaskMetadata
 from mcp_core.types.content import AudioContent, ContentBlock, ImageContent, TextContent, UnknownContent
+from mcp_core.types.tool_definition import Tool
+from mcp_core.types.wire_object import ABSENT, Absent, field, wire
 
 __all__ = [
     "CreateMessageRequestParams",

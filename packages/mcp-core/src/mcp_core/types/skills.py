@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
-from mcp_core.types._base import CacheableResult, Open, PaginatedRequestParams, PaginatedResult, RequestParams
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import CacheableResult, Open, PaginatedRequestParams, PaginatedResult, RequestParams
 from mcp_core.types.resources import Resource
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "SKILLS_EXTENSION",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
-from mcp_core.types._base import NotificationParams, Open, RequestParams, Result
-from mcp_core.types._wire import field, wire
+from mcp_core.types.base import NotificationParams, Open, RequestParams, Result
+from mcp_core.types.wire_object import field, wire
 
 __all__ = [
     "SubscriptionFilter",

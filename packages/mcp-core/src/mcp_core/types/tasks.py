@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_core.types._base import (
+from mcp_core.types.base import (
     NotificationParams,
     Open,
     PaginatedRequestParams,
@@ -19,9 +19,9 @@ from mcp_core.types._base import (
     Result,
     TaskMetadata,
 )
-from mcp_core.types._wire import ABSENT, Absent, field, wire
 from mcp_core.types.input_required import InputRequests, InputResponses
 from mcp_core.types.meta import RelatedTaskMetadata
+from mcp_core.types.wire_object import ABSENT, Absent, field, wire
 
 __all__ = [
     "TERMINAL_STATUSES",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_06_18, R2025_11_25, between
-from mcp_core.types._base import CacheableResult, NotificationParams, PaginatedRequestParams, Result, TaskMetadata
-from mcp_core.types._tool import Tool, ToolAnnotations, ToolExecution
-from mcp_core.types._wire import ABSENT, Absent, field, wire
+from mcp_core.types.base import CacheableResult, NotificationParams, PaginatedRequestParams, Result, TaskMetadata
 from mcp_core.types.content import ContentBlock
 from mcp_core.types.input_required import InputResponseRequestParams
+from mcp_core.types.tool_definition import Tool, ToolAnnotations, ToolExecution
+from mcp_core.types.wire_object import ABSENT, Absent, field, wire
 
 __all__ = [
     "CallToolRequestParams",

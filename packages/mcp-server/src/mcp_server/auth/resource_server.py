@@ -16,8 +16,15 @@ import trio
 from mcp_core.excerpts import shown
 from mcp_core.oauth.access_token import LEEWAY, AccessToken, InvalidToken, check_access_token
 from mcp_core.oauth.dpop import DPOP
-from mcp_core.oauth.dpop_check import InvalidProof, Nonces, ProofCheck
-from mcp_core.oauth.resource import Credentials, Denial, DpopUse, ProtectedResource, bearer_token, check_scopes
+from mcp_core.oauth.dpop_verification import InvalidProof, Nonces, ProofCheck
+from mcp_core.oauth.protected_resource import (
+    Credentials,
+    Denial,
+    DpopUse,
+    ProtectedResource,
+    bearer_token,
+    check_scopes,
+)
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS
 from mcp_server._gate import INTERNAL, Identity
 from mcp_server.auth._keys import JoseVerifier

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import attrs
 
 from mcp_core.errors import AuthorizationError, AuthorizationRefused, InvalidValue, McpError, UnsafeUrl
-from mcp_core.oauth.authorize import AuthorizationRequest
+from mcp_core.oauth.authorization_endpoint import AuthorizationRequest
 from mcp_core.oauth.discovery import authorization_server_urls
 from mcp_core.oauth.metadata import check_issuer, check_issuer_url, read_authorization_server
 from mcp_core.oauth.pkce import METHOD, Pkce

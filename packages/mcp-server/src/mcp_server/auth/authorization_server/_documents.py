@@ -18,7 +18,7 @@ import orjson
 import trio
 
 from mcp_core.errors import McpError
-from mcp_core.rates import Rates
+from mcp_core.limits.rates import Rates
 from mcp_server.auth._fetch import FetchRefused, fetch
 from mcp_server.auth.authorization_server._clients import Client
 from mcp_server.auth.authorization_server._descriptions import (

@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from mcp_core.rates import Rate, Rates
+from mcp_core.limits.rates import Rate, Rates
 
 __all__ = ["LoginLimits"]
 

@@ -10,8 +10,8 @@ import attrs
 import orjson
 import trio
 
-from mcp_core.oauth.dpop_check import InvalidProof, NonceWanted
-from mcp_core.rates import Rates
+from mcp_core.limits.rates import Rates
+from mcp_core.oauth.dpop_verification import InvalidProof, NonceWanted
 from mcp_server.auth.authorization_server._credentials import fits_a_key, read_credentials
 from mcp_server.auth.authorization_server._descriptions import Unacceptable
 from mcp_server.auth.authorization_server._documents import TooMany
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.dpop_check import ProofCheck
+    from mcp_core.limits.rates import Rate
+    from mcp_core.oauth.dpop_verification import ProofCheck
     from mcp_core.oauth.steps import Pairs
-    from mcp_core.rates import Rate
     from mcp_server.auth.authorization_server._credentials import Credentials
     from mcp_server.auth.authorization_server._documents import Documents
     from mcp_server.auth.authorization_server._interactions import Requests

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import evolve
 
+from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.jws import base64url
 from mcp_core.oauth.records import AuthMethod
-from mcp_core.rates import Rate
 from mcp_server.auth.authorization_server._descriptions import Unacceptable, read_description
 from mcp_server.auth.authorization_server._interaction import RegistrationKind
 from mcp_server.auth.authorization_server._requests import NO_STORE, Answer

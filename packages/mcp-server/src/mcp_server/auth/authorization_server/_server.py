@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 
 from mcp_core.errors import UnsafeUrl
-from mcp_core.oauth.dpop_check import Nonces, ProofCheck
+from mcp_core.limits.rates import Rate
+from mcp_core.oauth.dpop_verification import Nonces, ProofCheck
 from mcp_core.oauth.urls import parse_url
-from mcp_core.rates import Rate
 from mcp_server._bind import listen
 from mcp_server._host import Host
 from mcp_server.auth._keys import JoseVerifier

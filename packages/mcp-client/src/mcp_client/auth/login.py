@@ -1,0 +1,358 @@
+"""One login: does the steps of a flow, from the server's refusal to tokens that are kept.
+
+What the flow asks is done here and nowhere else: requests by the guarded fetch, the browser by the user agent, records by the
+store. A request to a token endpoint and the keeping of what it brought are one piece that no cancellation
+divides: a refresh token that was used up must not be lost with its successor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from mcp_client.auth.fetch import GuardedFetch, Surroundings, surroundings
+from mcp_core.errors import AuthorizationError, AuthorizationRefused, McpError
+from mcp_core.oauth.flow import Flow
+from mcp_core.oauth.grants import AuthorizationCode
+from mcp_core.oauth.records import Registration
+from mcp_core.oauth.settings import FlowSettings
+from mcp_core.oauth.steps import (
+    AskClient,
+    AwaitRedirect,
+    ClientAnswer,
+    Done,
+    Failed,
+    FetchJson,
+    FindClient,
+    OpenBrowser,
+    Opened,
+    PostForm,
+    Redirected,
+    Register,
+)
+from mcp_core.oauth.urls import check_browser_url, networks_of, parse_url
+from mcp_core.revisions import R2025_03_26, preferred
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_client.auth.stores.protocol import CredentialStore
+    from mcp_client.auth.user_agents import Receiver, UserAgent
+    from mcp_client.transports.http.authorizer import Site
+    from mcp_core.oauth.addresses import AddressClass
+    from mcp_core.oauth.challenge import Challenge
+    from mcp_core.oauth.client_metadata import ClientSettings
+    from mcp_core.oauth.dpop import Proof
+    from mcp_core.oauth.grants import Grant
+    from mcp_core.oauth.jws import Signer
+    from mcp_core.oauth.records import ClientRecord, TokenRecord
+    from mcp_core.oauth.scopes import StepUps
+    from mcp_core.oauth.steps import Answer, Step
+
+    _Other: TypeAlias = FetchJson | Register | FindClient | AskClient | OpenBrowser | AwaitRedirect
+    GrantGiven: TypeAlias = Grant | Callable[[], Awaitable[Grant]]
+
+__all__ = ["Login", "Options", "Wanted"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+_PERSON_SECONDS: Final = 600.0
+"""How long a person is waited for. Authorization servers give up earlier."""
+
+_SAVE_SECONDS: Final = 10.0
+"""How long keeping the tokens may take when everything else has been given up."""
+
+_KEPT: Final = frozenset({Registration.DYNAMIC, Registration.ASKED})
+"""Clients whose ids are known from nowhere else."""
+
+_EPHEMERAL: Final = (49_152, 16_384)
+"""The first of the ports that belong to nobody, and how many there are."""
+
+
+_T = TypeVar("_T")
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What an `OAuth` was told."""
+
+    client: ClientSettings
+    """The client."""
+    grant: GrantGiven | None
+    """How a token is got; `None`: by a person."""
+    store: CredentialStore
+    """What is kept."""
+    user_agent: UserAgent
+    """The way to the person."""
+    credentials: tuple[ClientRecord, ...]
+    """Clients that were registered by hand."""
+    scopes: tuple[str, ...] | None
+    """What to ask for where the server does not say."""
+    authorization_server: str | None
+    """The issuer to use in place of what the server names."""
+    signer: Signer | None
+    """The client's key."""
+    proof: Proof | None
+    """The key that tokens are bound to."""
+    networks: frozenset[AddressClass] | None
+    """Where URLs from peers may lead; `None`: by the addresses of the server."""
+    step_ups: StepUps
+    """How often more scopes were asked for."""
+    clock: Callable[[], float]
+    """Seconds since the epoch."""
+    random_bytes: Callable[[int], bytes]
+    """Gives so many unpredictable bytes."""
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a new token takes a person."""
+        return self.grant is None or (not callable(self.grant) and self.grant.redirect_uri is not None)
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What a login is for."""
+
+    challenge: Challenge | None
+    """What the server said."""
+    operation: str
+    """What was tried."""
+    tokens: TokenRecord | None
+    """What there is."""
+
+
+class Login:
+    """One attempt to get tokens for one server.
+
+    Args:
+        options: How.
+        site: A connection to the server.
+        attended: Whether somebody is there for whom a person may be asked.
+        keep: Is given the tokens as soon as they are kept, and whether they came by a refresh.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        site: Site,
+        *,
+        attended: Callable[[], bool],
+        keep: Callable[[TokenRecord, bool], None],
+    ) -> None:
+        self._options: Final = options
+        self._site: Final = site
+        self._attended: Final = attended
+        self._keep: Final = keep
+        self._receiver: Receiver | None = None
+        self._client: ClientRecord | None = None
+        self.lacked_person = False
+        """It ended because a person would have been needed, and nobody waited for one."""
+        self.unsaved = False
+        """There are tokens, and the store does not have them."""
+        self.void = False
+        """What there was is of no use any more, says the authorization server."""
+
+    async def run(self, wanted: Wanted) -> None:
+        """Gets tokens.
+
+        Raises:
+            McpError: There are none. What is kept is as it was, unless the authorization server declared it void.
+        """
+        around = await self._surroundings()
+        fetch = GuardedFetch(self._site, around.networks, addresses=around.addresses)
+        try:
+            # Raised out here: the user agent may have a nursery around its block, which would wrap it.
+            failed = await self._with_browser(wanted, fetch)
+        finally:
+            with trio.CancelScope(shield=True):
+                await fetch.aclose()
+        if failed is not None:
+            await self._forget(failed)
+            raise failed.error
+
+    async def _surroundings(self) -> Surroundings:
+        options = self._options
+        if options.networks is not None:
+            return Surroundings(networks=options.networks)
+        around = await surroundings(self._site)
+        if options.authorization_server is None:
+            return around
+        named = networks_of(check_browser_url(options.authorization_server, what="authorization_server"))
+        return attrs.evolve(around, networks=around.networks | named)
+
+    async def _with_browser(self, wanted: Wanted, fetch: GuardedFetch) -> Failed | None:
+        options = self._options
+        grant = options.grant
+        if grant is not None and callable(grant):
+            grant = await grant()
+        async with AsyncExitStack() as stack:
+            if grant is None or grant.redirect_uri is not None:
+                port = _port_for(self._site.url, options.client.client_name, wanted.tokens)
+                try:
+                    self._receiver = await stack.enter_async_context(options.user_agent.receive(port))
+                except OSError as error:
+                    raise AuthorizationError(f"there is no place for the browser to come back to: {error}") from error
+                grant = grant or AuthorizationCode(redirect_uri=self._receiver.redirect_uri)
+            flow = Flow(
+                self._settings(grant, fetch.networks),
+                random_bytes=options.random_bytes,
+                step_ups=options.step_ups,
+                operation=wanted.operation,
+            )
+            first = flow.start(options.clock(), challenge=wanted.challenge, tokens=wanted.tokens)
+            return await self._walk(flow, first, fetch)
+        # It has a deadline of its own around its block, for instance.
+        raise AuthorizationRefused("the user agent gave up")
+
+    def _settings(self, grant: Grant, networks: frozenset[AddressClass]) -> FlowSettings:
+        options, revisions = self._options, self._site.revisions
+        newest = preferred(revisions)
+        return FlowSettings(
+            server_url=self._site.url,
+            grant=grant,
+            client=options.client,
+            credentials=options.credentials,
+            authorization_server=options.authorization_server,
+            scopes=options.scopes,
+            protocol_version=None if newest is None else newest.name,
+            legacy=R2025_03_26 in revisions,
+            networks=networks,
+            signer=options.signer,
+            proof=options.proof,
+        )
+
+    # --- the steps -------------------------------------------------------------------------------------------------
+
+    async def _walk(self, flow: Flow, step: Step, fetch: GuardedFetch) -> Failed | None:
+        """Does one step after the other. `None`: there are tokens, and they are kept."""
+        while not isinstance(step, Done | Failed):
+            if isinstance(step, PostForm):
+                step = await self._post(flow, step, fetch)
+                continue
+            try:
+                answer = await self._answer(step, fetch)
+            except _Abandoned as abandoned:
+                failed = flow.abandon(abandoned.reason)
+                failed.error.__cause__ = abandoned.__cause__
+                return failed
+            step = flow.receive(answer, self._options.clock())
+            await self._keep_client(flow)
+        return step if isinstance(step, Failed) else None
+
+    async def _answer(self, step: _Other, fetch: GuardedFetch) -> Answer:
+        match step:
+            case FetchJson() | Register():
+                return await fetch.ask(step)
+            case FindClient():
+                self._client = await self._kept_client(step.issuer)
+                return ClientAnswer(client=self._client)
+            case AskClient():
+                self._check_attended()
+                agent = self._options.user_agent
+                return ClientAnswer(client=await _of_person(lambda: agent.ask_client(step.issuer, step.reason)))
+            case OpenBrowser():
+                self._check_attended()
+                receiver, url = self._waiting, step.url
+                await _of_person(lambda: receiver.open(url))
+                return Opened()
+            case AwaitRedirect():
+                return Redirected(url=await _of_person(self._waiting.redirected))
+
+    async def _kept_client(self, issuer: str) -> ClientRecord | None:
+        try:
+            return await self._options.store.load_client(issuer)
+        except McpError as error:
+            raise _Abandoned(error.message) from error
+
+    @property
+    def _waiting(self) -> Receiver:
+        if self._receiver is None:
+            raise _Abandoned("the grant sends a person to a browser, and has no redirect URI")
+        return self._receiver
+
+    def _check_attended(self) -> None:
+        if not self._attended():
+            self.lacked_person = True
+            raise _Abandoned("a person would have to log in, and only a stream in the background waits for it")
+
+    async def _post(self, flow: Flow, step: PostForm, fetch: GuardedFetch) -> Step:
+        """Asks a token endpoint, and keeps what it gives. A cancellation waits for the end of it."""
+        with trio.CancelScope(shield=True):
+            # Bounded by itself.
+            answer = await fetch.ask(step)
+        following = flow.receive(answer, self._options.clock())
+        if isinstance(following, Done):
+            self._keep(following.tokens, step.why == "refresh")
+            await self._save(following.tokens)
+        return following
+
+    async def _save(self, tokens: TokenRecord) -> None:
+        url, self.unsaved = self._site.url, True
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _SAVE_SECONDS) as scope:
+                await self._options.store.save_tokens(url, tokens)
+                self.unsaved = False
+            if scope.cancelled_caught:
+                _log.warning("the tokens for %s are used, but not kept: the store takes too long", url)
+        except McpError as error:
+            _log.warning("the tokens for %s are used, but not kept: %s", url, error)
+
+    async def _keep_client(self, flow: Flow) -> None:
+        client = flow.client
+        if client is None or client.issuer is None or client == self._client or client.registration not in _KEPT:
+            return
+        self._client = client
+        try:
+            await self._options.store.save_client(client.issuer, client)
+        except McpError as error:
+            _log.warning("the client id for %s is used, but not kept: %s", client.issuer, error)
+
+    async def _forget(self, failed: Failed) -> None:
+        """Deletes what the authorization server declared void, if that is still what is kept."""
+        if failed.forget is None:
+            return
+        self.void = True
+        store, url = self._options.store, self._site.url
+        kept = await store.load_tokens(url)
+        if kept is not None and kept.refresh_token == failed.forget.refresh_token:
+            await store.save_tokens(url, None)
+
+
+class _Abandoned(Exception):
+    """The flow cannot go on: a sentence for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+
+
+async def _of_person(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """What the user agent does, who is the application's own. Whatever it raises ends the login."""
+    try:
+        with trio.move_on_after(_PERSON_SECONDS):
+            return await ask()
+    except McpError as error:
+        raise _Abandoned(error.message) from error
+    except Exception as error:  # the application's function, in a task that many wait for
+        raise _Abandoned(f"the user agent failed: {error!r}") from error
+    raise _Abandoned(f"nobody came back from the browser within {_PERSON_SECONDS:g} seconds")
+
+
+def _port_for(server_url: str, client_name: str, tokens: TokenRecord | None) -> int:
+    """The port to come back to: that of the registration, else one that is the same each time.
+
+    A registration is good for its redirect URI only, and not every authorization server lets ports vary.
+    """
+    client = None if tokens is None else tokens.client
+    for uri in () if client is None else client.redirect_uris:
+        url = parse_url(uri, what="redirect URI")
+        if url.is_loopback:
+            return url.port
+    digest = hashlib.sha256(f"{server_url}\n{client_name}".encode()).digest()
+    first, number = _EPHEMERAL
+    return first + int.from_bytes(digest[:4], "big") % number

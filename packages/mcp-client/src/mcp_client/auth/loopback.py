@@ -1,0 +1,196 @@
+"""The place on this machine where a browser comes back to: a tiny web server for one page.
+
+Everybody on this machine can ask it, and every web page that the person has open can make their browser do so. So it
+knows one path, one method and one value of `Host`; it shows the same page whatever it is asked, so that nothing of a request
+comes back in it; and nothing that comes can end it. What is meant for the login is decided by who reads `redirected`.
+
+Spec: RFC 8252 section 7.3; basic/authorization#communication-security
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import h11
+import trio
+
+from mcp_client.nursery import open_private_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["PATH", "Loopback", "open_loopback"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+PATH: Final = "/callback"
+"""The one path."""
+
+_HOST: Final = "127.0.0.1"
+"""An address and no name: nobody can make a name lead elsewhere."""
+
+_HEAD_BYTES: Final = 16 * 1024
+"""How large a request may be. Codes of some authorization servers have 4 KiB."""
+
+_SECONDS: Final = 10.0
+"""How long one may take to arrive and to be answered."""
+
+_CONNECTIONS: Final = 16
+"""How many may be open at once. Browsers open two or three, some of them in advance and in vain."""
+
+_UNREAD: Final = 16
+"""How many answers are kept until somebody reads them. Real ones come alone."""
+
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Back to the program</title>
+<h1>Back to the program</h1>
+<p>The program that sent you here goes on by itself. You can close this window.</p>
+</html>
+""".encode("ascii")
+
+_TEXTS: Final = {
+    400: b"This request cannot be read.\n",
+    404: b"There is nothing here.\n",
+    405: b"Only GET is answered here.\n",
+    421: b"This is not the host that was asked for.\n",
+}
+
+_HEADERS: Final = (
+    ("Cache-Control", "no-store"),
+    ("Connection", "close"),
+    ("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+)
+
+
+@asynccontextmanager
+async def open_loopback(port: int | None = None) -> AsyncIterator[Loopback]:
+    """Listens on 127.0.0.1 as long as the block runs.
+
+    Args:
+        port: The port to listen on if it is free; otherwise it is some free one.
+
+    Raises:
+        OSError: There is no free port.
+    """
+    listener = await _listen(port)
+    loopback = Loopback(listener.socket.getsockname()[1])
+    try:
+        async with open_private_nursery() as nursery:
+            nursery.start_soon(loopback.serve, listener)
+            yield loopback
+    finally:
+        listener.socket.close()
+
+
+async def _listen(port: int | None) -> trio.SocketListener:
+    if port is not None:
+        try:
+            return (await trio.open_tcp_listeners(port, host=_HOST))[0]
+        except OSError:
+            # Somebody else has it.
+            pass
+    return (await trio.open_tcp_listeners(0, host=_HOST))[0]
+
+
+class Loopback:
+    """The place. Made by `open_loopback`."""
+
+    def __init__(self, port: int) -> None:
+        self._authority: Final = f"{_HOST}:{port}"
+        self.redirect_uri: Final = f"http://{self._authority}{PATH}"
+        """Its URL."""
+        self._came, self._reading = trio.open_memory_channel[str](_UNREAD)
+        self._limiter: Final = trio.CapacityLimiter(_CONNECTIONS)
+
+    async def redirected(self) -> str:
+        """The whole URL that a browser came back with."""
+        return await self._reading.receive()
+
+    async def serve(self, listener: trio.SocketListener) -> None:
+        """Answers, until it is cancelled."""
+        async with open_private_nursery() as nursery:
+            while True:
+                await self._limiter.acquire_on_behalf_of(token := object())
+                try:
+                    stream = await listener.accept()
+                except BaseException:
+                    self._limiter.release_on_behalf_of(token)
+                    raise
+                nursery.start_soon(self._connection, stream, token)
+
+    async def _connection(self, stream: trio.SocketStream, token: object) -> None:
+        try:
+            with trio.move_on_after(_SECONDS):
+                try:
+                    await self._answer(stream)
+                finally:
+                    await trio.aclose_forcefully(stream)
+        except trio.BrokenResourceError:
+            # Who went away needs no page; what they brought counts.
+            _log.debug("the browser went away before it had the page")
+        finally:
+            self._limiter.release_on_behalf_of(token)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
+        try:
+            request = await _request(connection, stream)
+        except h11.RemoteProtocolError:
+            await _send(stream, 400)
+            return
+        if request is None:
+            return
+        status, query = self._judge(request)
+        try:
+            # Before it is told: whoever waits for it closes all of this.
+            await _send(stream, status)
+        finally:
+            if query is not None:
+                self._tell(query)
+
+    def _judge(self, request: h11.Request) -> tuple[int, bytes | None]:
+        hosts = [value for name, value in request.headers if name == b"host"]
+        path, _, query = request.target.partition(b"?")
+        if hosts != [self._authority.encode()]:
+            return 421, None
+        if path != PATH.encode():
+            return 404, None
+        if request.method != b"GET":
+            return 405, None
+        return 200, query
+
+    def _tell(self, query: bytes) -> None:
+        # More than can be kept cannot come from the person, who can try again.
+        with suppress(trio.WouldBlock):
+            self._came.send_nowait(f"{self.redirect_uri}?{query.decode('latin-1')}")
+
+
+async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
+    """The head of a request; `None` when there is none. Raises `h11.RemoteProtocolError`."""
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Request):
+            return event
+        if event is not h11.NEED_DATA:
+            return None
+        connection.receive_data(await stream.receive_some(_HEAD_BYTES))
+
+
+async def _send(stream: trio.SocketStream, status: int) -> None:
+    """Sends the page, or why there is none."""
+    body = _PAGE if status == 200 else _TEXTS[status]
+    kind = "text/html" if status == 200 else "text/plain"
+    lines = [f"HTTP/1.1 {status} -", f"Content-Type: {kind}; charset=utf-8", f"Content-Length: {len(body)}"]
+    if status == 405:
+        lines.append("Allow: GET")
+    lines += [f"{name}: {value}" for name, value in _HEADERS]
+    await stream.send_all("\r\n".join([*lines, "", ""]).encode("ascii") + body)

@@ -1,0 +1,345 @@
+"""What every store of credentials has to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from mcp_client.auth.stores.protocol import CredentialStore
+from mcp_core.errors import LocalProtocolError
+from mcp_core.oauth.records import AuthMethod, ClientRecord, Registration, TokenRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+__all__ = [
+    "OpenCredentialStore",
+    "a_cancelled_save_was_made_entirely_or_not_at_all",
+    "a_lock_is_free_after_its_block_failed",
+    "a_lock_keeps_others_out",
+    "a_lock_keeps_out_who_opened_the_store_again",
+    "everything_is_there_when_it_is_opened_again",
+    "long_records_come_whole",
+    "many_may_save_at_once",
+    "names_are_apart",
+    "nothing_is_found_where_nothing_was_saved",
+    "records_come_back_as_they_were_saved",
+    "records_of_others_are_refused",
+    "records_stay_usable_while_a_lock_is_held",
+    "secrets_are_not_shown",
+    "the_last_one_saved_counts",
+    "what_is_deleted_is_gone",
+    "who_waits_for_a_lock_can_be_cancelled",
+]
+
+OpenCredentialStore: TypeAlias = Callable[[], CredentialStore]
+"""Opens the store. In one check it is always the same store, empty at first."""
+
+SERVER: Final = "https://mcp.example/mcp"
+ISSUER: Final = "https://as.example"
+SECONDS: Final = 30.0
+"""After which a lock counts as lost."""
+
+CLIENT: Final = ClientRecord(
+    client_id="client Ü",
+    issuer=ISSUER,
+    client_secret="hush hush",
+    auth_method=AuthMethod.SECRET_POST,
+    registration=Registration.DYNAMIC,
+    redirect_uris=("http://127.0.0.1:49152/callback", "http://127.0.0.1/b"),
+    secret_expires_at=1_900_000_000.5,
+)
+TOKENS: Final = TokenRecord(
+    access_token="first token",
+    token_type="DPoP",
+    expires_at=1_800_000_000.25,
+    refresh_token="renewal",
+    scopes=("notes:read", "ü"),
+    requested_scopes=("notes:read", "notes:write"),
+    resource=SERVER,
+    server_url=SERVER,
+    token_endpoint=f"{ISSUER}/token",
+    issuer=ISSUER,
+    client=CLIENT,
+)
+PLAIN: Final = TokenRecord(
+    access_token="second token",
+    token_type="Bearer",
+    expires_at=None,
+    resource=SERVER,
+    server_url=SERVER,
+    token_endpoint=f"{ISSUER}/token",
+    issuer=ISSUER,
+)
+NAMES: Final = (
+    SERVER,
+    f"{SERVER}/",
+    "https://MCP.example/mcp",
+    f"{SERVER}?a=b",
+    "https://mcp.example",
+    "http://mcp.example/mcp",
+    "https://mcp.example/m\u00fc",
+    f"https://mcp.example/{'long/' * 200}",
+)
+
+
+def same(observed: object, expected: object, what: str) -> None:
+    """Raises unless both are equal. What differs is secret, and is not shown."""
+    if observed != expected:
+        raise AssertionError(f"{what} is not what was saved")
+
+
+def tokens_of(server_url: str, access_token: str = "token") -> TokenRecord:
+    return attrs.evolve(PLAIN, server_url=server_url, resource=server_url, access_token=access_token)
+
+
+async def refused(call: Awaitable[None], what: str) -> None:
+    try:
+        await call
+    except LocalProtocolError:
+        return
+    raise AssertionError(f"{what} were taken; LocalProtocolError has to be raised")
+
+
+# --- records -------------------------------------------------------------------------------------------------------
+
+
+async def records_come_back_as_they_were_saved(open_store: OpenCredentialStore) -> None:
+    """Every field, in value and type; also where it is empty."""
+    store = open_store()
+    bare = ClientRecord(client_id="c", issuer="https://other.example")
+    for tokens in (TOKENS, PLAIN):
+        await store.save_tokens(SERVER, tokens)
+        same(await store.load_tokens(SERVER), tokens, "the token record")
+    for client in (CLIENT, bare):
+        await store.save_client(client.issuer or "", client)
+        same(await store.load_client(client.issuer or ""), client, "the client record")
+
+
+async def nothing_is_found_where_nothing_was_saved(open_store: OpenCredentialStore) -> None:
+    """`None`, and to delete it is no error."""
+    store = open_store()
+    same(await store.load_tokens(SERVER), None, "nothing")
+    same(await store.load_client(ISSUER), None, "nothing")
+    await store.save_tokens(SERVER, None)
+    await store.save_client(ISSUER, None)
+    same(await store.load_tokens(SERVER), None, "nothing")
+
+
+async def the_last_one_saved_counts(open_store: OpenCredentialStore) -> None:
+    """A record takes the place of the one before, with all its fields."""
+    store = open_store()
+    for tokens in (TOKENS, PLAIN, TOKENS, TOKENS, attrs.evolve(TOKENS, refresh_token="next")):
+        await store.save_tokens(SERVER, tokens)
+        same(await store.load_tokens(SERVER), tokens, "the token record")
+    for client in (CLIENT, attrs.evolve(CLIENT, client_secret=None)):
+        await store.save_client(ISSUER, client)
+        same(await store.load_client(ISSUER), client, "the client record")
+
+
+async def what_is_deleted_is_gone(open_store: OpenCredentialStore) -> None:
+    """And the rest stays."""
+    store, other = open_store(), tokens_of(f"{SERVER}2")
+    for tokens in (TOKENS, other):
+        await store.save_tokens(tokens.server_url, tokens)
+    await store.save_client(ISSUER, CLIENT)
+    await store.save_tokens(SERVER, None)
+    same(await store.load_tokens(SERVER), None, "a deleted token record")
+    same(await store.load_tokens(other.server_url), other, "the token record of another server")
+    same(await store.load_client(ISSUER), CLIENT, "the client record")
+    await store.save_client(ISSUER, None)
+    same(await store.load_client(ISSUER), None, "a deleted client record")
+    same(await store.load_tokens(other.server_url), other, "the token record of another server")
+
+
+async def names_are_apart(open_store: OpenCredentialStore) -> None:
+    """URLs and issuers are compared octet by octet, and tokens are not clients."""
+    store = open_store()
+    for number, name in enumerate(NAMES):
+        await store.save_tokens(name, tokens_of(name, f"token{number}"))
+        await store.save_client(name, ClientRecord(client_id=f"client{number}", issuer=name))
+    for number, name in enumerate(NAMES):
+        same(await store.load_tokens(name), tokens_of(name, f"token{number}"), f"the token record of {name[:40]}")
+        expected = ClientRecord(client_id=f"client{number}", issuer=name)
+        same(await store.load_client(name), expected, f"the client record of {name[:40]}")
+    same(await store.load_tokens("https://mcp.example/"), None, "nothing")
+
+
+async def records_of_others_are_refused(open_store: OpenCredentialStore) -> None:
+    """Tokens belong to one server, a client to one issuer: under another name they would be shown to the wrong one."""
+    store = open_store()
+    await refused(store.save_tokens(f"{SERVER}/", TOKENS), "tokens of another server")
+    await refused(store.save_client(f"{ISSUER}/", CLIENT), "clients of another issuer")
+    await refused(store.save_client(ISSUER, attrs.evolve(CLIENT, issuer=None)), "clients of no issuer")
+    same(await store.load_tokens(f"{SERVER}/"), None, "nothing")
+    same(await store.load_client(f"{ISSUER}/"), None, "nothing")
+
+
+async def long_records_come_whole(open_store: OpenCredentialStore) -> None:
+    """Tokens have a few thousand characters at times; a short one may follow, and a longer one."""
+    store = open_store()
+    for length in (30_000, 10, 5_000, 5_001, 0):
+        tokens = attrs.evolve(TOKENS, access_token="abü" * (length + 1))
+        await store.save_tokens(SERVER, tokens)
+        same(await store.load_tokens(SERVER), tokens, f"a token record of more than {length} characters")
+    await store.save_tokens(SERVER, None)
+    same(await store.load_tokens(SERVER), None, "a deleted token record")
+
+
+async def secrets_are_not_shown(open_store: OpenCredentialStore) -> None:
+    """`repr` ends up in logs."""
+    store = open_store()
+    await store.save_tokens(SERVER, TOKENS)
+    await store.save_client(ISSUER, CLIENT)
+    shown = f"{store!r} {store}"
+    for secret in (TOKENS.access_token, TOKENS.refresh_token, CLIENT.client_secret):
+        if secret is None or secret in shown:
+            raise AssertionError("repr(store) has a secret in it")
+
+
+# --- many at once ----------------------------------------------------------------------------------------------------
+
+
+async def many_may_save_at_once(open_store: OpenCredentialStore) -> None:
+    """What one task saves is not lost because another saves something else."""
+    store = open_store()
+    names = [f"https://mcp{number}.example/mcp" for number in range(20)]
+
+    async def save(name: str) -> None:
+        await store.save_tokens(name, tokens_of(name))
+        await store.save_client(name, ClientRecord(client_id="c", issuer=name))
+
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(save, name)
+    for name in names:
+        same(await store.load_tokens(name), tokens_of(name), "one of many token records")
+        same(await store.load_client(name), ClientRecord(client_id="c", issuer=name), "one of many client records")
+
+
+async def a_cancelled_save_was_made_entirely_or_not_at_all(open_store: OpenCredentialStore) -> None:
+    """And the next one can be made."""
+    store = open_store()
+    await store.save_tokens(SERVER, TOKENS)
+    for pauses in range(8):
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store.save_tokens, SERVER, PLAIN)
+                for _ in range(pauses):
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+        found = await store.load_tokens(SERVER)
+        if found not in (TOKENS, PLAIN):
+            raise AssertionError("after a cancelled save neither the old record is there nor the new one")
+        await store.save_tokens(SERVER, TOKENS)
+        same(await store.load_tokens(SERVER), TOKENS, "what was saved after a cancelled save")
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+async def a_lock_keeps_others_out(open_store: OpenCredentialStore) -> None:
+    """Others of the same server; those of another server have a lock of their own."""
+    store = open_store()
+    await _exclusion(store, store)
+
+
+async def a_lock_keeps_out_who_opened_the_store_again(open_store: OpenCredentialStore) -> None:
+    """As another process would."""
+    await _exclusion(open_store(), open_store())
+
+
+async def _exclusion(store: CredentialStore, other: CredentialStore) -> None:
+    events: list[str] = []
+
+    async def wait() -> None:
+        async with other.lock(SERVER):
+            events.append("the other is in")
+
+    with trio.move_on_after(SECONDS) as limit:
+        async with trio.open_nursery() as nursery, store.lock(SERVER):
+            nursery.start_soon(wait)
+            async with other.lock(f"{SERVER}/other"):
+                # Time enough for a lock that is none to let the other in.
+                for _ in range(10):
+                    await store.load_tokens(SERVER)
+            events.append("the first goes out")
+    if limit.cancelled_caught:
+        raise AssertionError("a lock that is free could not be had")
+    if events != ["the first goes out", "the other is in"]:
+        raise AssertionError("a lock let somebody in while it was held")
+
+
+async def records_stay_usable_while_a_lock_is_held(open_store: OpenCredentialStore) -> None:
+    """Whoever has the lock loads and saves, and so may others."""
+    store = open_store()
+    with trio.move_on_after(SECONDS) as limit:
+        async with store.lock(SERVER):
+            await store.save_tokens(SERVER, TOKENS)
+            same(await store.load_tokens(SERVER), TOKENS, "the token record")
+            same(await open_store().load_tokens(SERVER), TOKENS, "the token record, for others")
+    if limit.cancelled_caught:
+        raise AssertionError("nothing can be loaded or saved while a lock is held")
+
+
+async def a_lock_is_free_after_its_block_failed(open_store: OpenCredentialStore) -> None:
+    """By an error, or by cancellation."""
+    store = open_store()
+    try:
+        async with store.lock(SERVER):
+            raise KeyError("a failure of the check's own")
+    except KeyError:
+        await _is_free(store)
+    with trio.CancelScope() as scope:
+        async with store.lock(SERVER):
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    await _is_free(store)
+
+
+async def who_waits_for_a_lock_can_be_cancelled(open_store: OpenCredentialStore) -> None:
+    """At once, and the lock does not fall to them later."""
+    store, entered = open_store(), list[bool]()
+
+    async def enter() -> None:
+        async with open_store().lock(SERVER):
+            entered.append(True)
+
+    async with store.lock(SERVER):
+        for pauses in range(4):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(enter)
+                for _ in range(pauses):
+                    await store.load_tokens(SERVER)
+                nursery.cancel_scope.cancel()
+    if entered:
+        raise AssertionError("a lock let somebody in while it was held")
+    await _is_free(store)
+
+
+async def _is_free(store: CredentialStore) -> None:
+    with trio.move_on_after(SECONDS) as limit:
+        async with store.lock(SERVER):
+            pass
+    if limit.cancelled_caught:
+        raise AssertionError("a lock was not given back")
+
+
+# --- stores that last ------------------------------------------------------------------------------------------------
+
+
+async def everything_is_there_when_it_is_opened_again(open_store: OpenCredentialStore) -> None:
+    """Also what was changed and deleted by whoever opened it again."""
+    first = open_store()
+    await first.save_tokens(SERVER, TOKENS)
+    await first.save_client(ISSUER, CLIENT)
+    second = open_store()
+    same(await second.load_tokens(SERVER), TOKENS, "the token record")
+    same(await second.load_client(ISSUER), CLIENT, "the client record")
+    await second.save_tokens(SERVER, PLAIN)
+    await second.save_client(ISSUER, None)
+    same(await first.load_tokens(SERVER), PLAIN, "the token record that another saved")
+    same(await first.load_client(ISSUER), None, "the client record that another deleted")

@@ -1,0 +1,217 @@
+"""What `mcp-client diagnose-auth` says: as JSON, and for people in lines. No secret comes out of here.
+
+The query of the server's URL is masked, and so are the values of headers that were given; tokens and codes there are none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, urlsplit
+
+from mcp_core.errors import (
+    AuthorizationError,
+    DiscoveryFailed,
+    IssuerMismatch,
+    McpError,
+    RegistrationFailed,
+    UnsafeUrl,
+)
+from mcp_core.oauth.steps import Register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mcp_client.cli.auth_diagnosis import Diagnosis
+    from mcp_client.cli.output import Screen
+    from mcp_client.connectors.stdio import Opening
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.oauth.discovery import Discovered
+
+__all__ = ["diagnose"]
+
+_MASK: Final = "***"
+_SERVER_URL: Final = "server URL"
+"""What a discovery calls the URL that it begins with."""
+
+
+async def diagnose(opening: Opening, diagnosis: Diagnosis, screen: Screen, *, url: str, secrets: Iterable[str]) -> bool:
+    """Connects, diagnoses, and says what came of it.
+
+    Args:
+        opening: A connection with the diagnosis for its `auth`.
+        diagnosis: The diagnosis.
+        screen: Where it is said.
+        url: The server.
+        secrets: What is not to be shown.
+
+    Returns:
+        Whether a login would work, or none is needed.
+    """
+    connected = False
+    try:
+        async with opening as client:
+            connected = True
+            if client.capabilities.tools is not None:
+                # Some let everybody in, and want a token for what follows.
+                await client.list_tools()
+    except McpError as error:
+        if not connected and not diagnosis.refused:
+            diagnosis.error = error
+    if diagnosis.error is None:
+        await diagnosis.run()
+        if not diagnosis.refused and diagnosis.found is None:
+            diagnosis.error = None
+    report = _masked(_report(diagnosis, url), [*secrets, url.partition("?")[2]])
+    assert isinstance(report, dict)  # noqa: S101  # one was masked
+    if screen.json:
+        screen.data(report)
+    else:
+        _show(report, screen)
+    return diagnosis.error is None
+
+
+def _masked(value: JsonValue, secrets: Sequence[str]) -> JsonValue:
+    if isinstance(value, str):
+        for secret in filter(None, secrets):
+            value = value.replace(secret, _MASK)
+        return value
+    if isinstance(value, list):
+        return [_masked(each, secrets) for each in value]
+    if isinstance(value, dict):
+        return {name: _masked(each, secrets) for name, each in value.items()}
+    return value
+
+
+def _report(diagnosis: Diagnosis, url: str) -> JsonObject:
+    found, asked = diagnosis.found, dict.fromkeys(diagnosis.answers)
+    wanted = "wanted" if diagnosis.refused else "unknown" if diagnosis.error and found is None else "not wanted"
+    report: JsonObject = {
+        "server": url,
+        "authorization": wanted,
+        "asked": [{"operation": operation, "status": status} for operation, status in asked],
+        "challenge": _challenge(diagnosis),
+        "tried": _tried(diagnosis),
+    }
+    if found is not None:
+        resource = found.protected_resource
+        report["resource"] = None if resource is None else resource.to_json()
+        report["issuer"] = {
+            "named": [] if resource is None else [*(resource.authorization_servers or ())],
+            "found": found.server.issuer,
+        }
+        report["authorization_server"] = found.server.to_json()
+    report["registration"] = diagnosis.registration
+    if diagnosis.sent_to is not None:
+        query = parse_qs(urlsplit(diagnosis.sent_to).query)
+        report["request"] = {
+            "endpoint": diagnosis.sent_to.partition("?")[0],
+            "scope": query.get("scope", [""])[0],
+            "resource": query["resource"][0],
+            "pkce": query["code_challenge_method"][0],
+        }
+    error = diagnosis.error
+    report["could_log_in"] = error is None
+    if error is not None:
+        setting = _setting(error, found)
+        report["problem"] = {"type": type(error).__name__, "message": error.message, "setting": setting}
+    return report
+
+
+def _challenge(diagnosis: Diagnosis) -> JsonValue:
+    challenge = diagnosis.challenge
+    if challenge is None:
+        return None
+    known = ("resource_metadata", "scope", "error", "error_description")
+    named: JsonObject = {name: challenge.parameters[name] for name in known if name in challenge.parameters}
+    return {"scheme": challenge.scheme, **named}
+
+
+def _tried(diagnosis: Diagnosis) -> list[JsonValue]:
+    """Every URL, but that of a registration: it was not asked."""
+    attempts = [] if diagnosis.flow is None else diagnosis.flow.discovery.attempts
+    return [
+        {"url": each.url, "why": each.why, "status": diagnosis.statuses.get(each.url), "verdict": each.verdict}
+        for each in attempts
+        if each.why != Register.why
+    ]
+
+
+_SETTINGS: Final[tuple[tuple[type[McpError], str], ...]] = (
+    (IssuerMismatch, "If the one that is named there is the right one, say so: OAuth(authorization_server=...)."),
+    (UnsafeUrl, "Where URLs of peers may lead is told by OAuth(networks=...)."),
+    (
+        RegistrationFailed,
+        "Have the client registered by hand, OAuth(credentials=[ClientRecord(client_id=..., issuer=...)]); or publish a "
+        "document about it, ClientSettings(metadata_url=...). `mcp-client` itself asks for an id at a terminal.",
+    ),
+)
+
+
+def _setting(error: McpError, found: Discovered | None) -> str | None:
+    """What could be set to change that."""
+    if isinstance(error, UnsafeUrl) and error.what == _SERVER_URL:
+        return "Tokens go over https, or stay on this machine: there is no setting."
+    for kind, setting in _SETTINGS:
+        if isinstance(error, kind):
+            return setting
+    if not isinstance(error, DiscoveryFailed):
+        return None if isinstance(error, AuthorizationError) else "Without an answer nothing can be said of a login."
+    if found is None:
+        return "If the authorization server is known, name it: OAuth(authorization_server=...)."
+    resource = found.protected_resource
+    if resource is not None and resource.dpop_bound_access_tokens_required:
+        return "Give the client a key: OAuth(proof=Dpop(PrivateKey.generate()))."
+    return "No setting of a client helps: the authorization server has to change."
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def _show(report: JsonObject, screen: Screen) -> None:
+    def row(name: str, text: str) -> None:
+        screen.text(f"{name:<13} {text}")
+
+    row("server", _text(report["server"]))
+    for each in _objects(report["asked"]):
+        row("asked", f"{_text(each['operation'])}: {_text(each['status'])}")
+    row("authorization", _text(report["authorization"]))
+    challenge = report["challenge"]
+    if isinstance(challenge, dict):
+        parameters = [f"{name} {_text(value)}" for name, value in challenge.items() if name != "scheme"]
+        row("challenge", ", ".join([_text(challenge["scheme"]), *parameters]))
+    for each in _objects(report["tried"]):
+        status = "---" if each["status"] is None else _text(each["status"])
+        row("tried", f"{status} {_text(each['url'])} ({_text(each['why'])}): {_text(each['verdict'])}")
+    issuer = report.get("issuer")
+    if isinstance(issuer, dict):
+        named = issuer["named"]
+        same = isinstance(named, list) and issuer["found"] in named
+        row(
+            "issuer",
+            f"{_text(issuer['found'])}, {'as the server names it' if same else 'which the server does not name'}",
+        )
+    if report["registration"] is not None:
+        row("registration", _text(report["registration"]))
+    request = report.get("request")
+    if isinstance(request, dict):
+        row("browser", f"would be sent to {_text(request['endpoint'])}")
+        row("scope", _text(request["scope"]) or "none is asked for")
+        row("resource", _text(request["resource"]))
+        row("PKCE", _text(request["pkce"]))
+    problem = report.get("problem")
+    if isinstance(problem, dict):
+        row("verdict", f"a login would fail: {_text(problem['message'])}")
+        if problem["setting"] is not None:
+            row("setting", _text(problem["setting"]))
+    elif report["authorization"] == "not wanted":
+        row("verdict", "the server answers without a token")
+    else:
+        row("verdict", "a login would come as far as the browser; the rest is the person's")
+
+
+def _text(value: JsonValue) -> str:
+    return str(value)
+
+
+def _objects(value: JsonValue) -> list[JsonObject]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,64 @@
+"""A server on the command line that is written down in a file: `--config FILE --server NAME`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from mcp_client.cli.arguments import UsageError, closest
+from mcp_client.config import ConfigError, read_server, server_names
+
+if TYPE_CHECKING:
+    from mcp_client.cli.output import Screen
+    from mcp_client.config import ConfigInput, ServerConfig
+
+__all__ = ["configured_server"]
+
+
+def configured_server(path: str, name: str | None, screen: Screen) -> ServerConfig:
+    """Return a server of a file. Blocks while the user enters its inputs.
+
+    Args:
+        path: The file.
+        name: What the server is called there; `None`: the only one.
+        screen: Where the user is asked for inputs.
+
+    Raises:
+        UsageError: There is no such server, or it cannot be used.
+    """
+
+    def ask(wanted: ConfigInput) -> str | None:
+        return _ask(wanted, screen)
+
+    try:
+        names = server_names(path)
+        if name is None and len(names) != 1:
+            raise UsageError(f"say which server with --server: {', '.join(names) or 'the file has none'}")
+        if name is not None and name not in names:
+            raise UsageError(f"{path} has no server {name!r}{closest(name, names)}")
+        chosen = names[0] if name is None else name
+        server = read_server(path, chosen, inputs=ask, workspace_folder=os.getcwd())
+    except (ConfigError, OSError) as error:
+        raise UsageError(str(error)) from error
+    if server.disabled:
+        raise UsageError(f"server {chosen!r} is disabled in {path}")
+    return server
+
+
+def _ask(wanted: ConfigInput, screen: Screen) -> str | None:
+    question = wanted.description or wanted.id
+    if not screen.interactive:
+        screen.note(f"There is no terminal on which to ask for {question!r}.")
+        return None
+    if wanted.options:
+        question += f" ({', '.join(wanted.options)})"
+    if wanted.default is not None:
+        question += f" [{'***' if wanted.password else wanted.default}]"
+    question += ": "
+    try:
+        said = getpass.getpass(question, stream=sys.stderr) if wanted.password else screen.ask(question)
+    except EOFError:
+        return None
+    return said or wanted.default

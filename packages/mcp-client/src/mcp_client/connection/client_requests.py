@@ -1,0 +1,187 @@
+"""Answering what a server asks of the application: by request (legacy) or in a result (2026-07-28).
+
+Both forms end in the same functions of `Handlers`; here they meet.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import reprlib
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mcp_client.connection.elicitation import why_unfit
+from mcp_client.handlers import check_roots
+from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
+from mcp_core.excerpts import shown
+from mcp_core.features.sampling import why_no_answer, why_no_conversation
+from mcp_core.methods import ELICITATION_CREATE, NOTIFICATIONS_MESSAGE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from mcp_core.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ListRootsRequest,
+    ListRootsRequestParams,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_client.connection.middleware import Passage
+    from mcp_client.handlers import Handlers, SampleHandler
+    from mcp_core.engine.events import NotificationReceived, RequestReceived
+    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.types import InputRequest, InputResponse
+
+__all__ = ["Answering"]
+
+_log: Final = logging.getLogger("mcp_client")
+_server_log: Final = logging.getLogger("mcp_client.server")
+
+_LOGGED_CHARS: Final = 2_000
+_EXCERPTS: Final = reprlib.Repr()
+_EXCERPTS.maxstring = _EXCERPTS.maxother = _LOGGED_CHARS
+_EXCERPTS.maxdict = _EXCERPTS.maxlist = 50
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+
+_PAGE: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
+
+T = TypeVar("T")
+
+_ANSWERS: Final[Mapping[str, type[InputResponse]]] = {
+    ELICITATION_CREATE.name: ElicitResult,
+    SAMPLING_CREATE_MESSAGE.name: CreateMessageResult,
+    ROOTS_LIST.name: ListRootsResult,
+}
+"""What answers each kind of question."""
+
+_ROOTS: Final = ListRootsRequestParams()
+
+
+class Answering:
+    """Calls the application's handlers.
+
+    Args:
+        handlers: The functions.
+        passage: The way through the middleware.
+    """
+
+    def __init__(self, handlers: Handlers, passage: Passage) -> None:
+        self._handlers: Final = handlers
+        self._passage: Final = passage
+
+    async def answer(self, event: RequestReceived) -> object:
+        """The answer to a request of the server, or the error to be sent. A handler that fails is logged here."""
+        row, id = event.row, event.id
+        own = self._handlers.methods.get(row)
+        try:
+            return await self._passage.answer(row.name, event.params, own or self._ask, raw=event.raw, id=id)
+        except RequestFailed as failure:
+            return failure
+        except Exception:  # noqa: BLE001  the user's function: its failure is told to the server, and no more than that
+            _log.exception("the handler of %s failed", row.name)
+            return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
+        except BaseExceptionGroup as group:
+            # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
+            failed, rest = group.split(Exception)
+            if failed is not None:
+                _log.error("the handler of %s failed", row.name, exc_info=failed)
+            raise rest or group from None
+
+    async def fulfil(self, question: InputRequest) -> InputResponse:
+        """The answer to a question in a result. Raises what the handler raises, since no error can be sent for it."""
+        params = _ROOTS if isinstance(question, ListRootsRequest) else question.params
+        answer = await self._passage.answer(question.method, params, self._ask)
+        expected = _ANSWERS[question.method]
+        if isinstance(answer, dict):
+            return self._passage.read(answer, expected)
+        return _checked(answer, expected)
+
+    async def _ask(self, params: object) -> InputResponse:
+        handlers = self._handlers
+        if isinstance(params, ListRootsRequestParams) and handlers.roots is not None:
+            if callable(handlers.roots):
+                return ListRootsResult(roots=check_roots(await handlers.roots()))
+            return ListRootsResult(roots=tuple(handlers.roots))
+        if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
+            return _fitting(params, _checked(await handlers.elicit(params), ElicitResult))
+        if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
+            _check_page(params.url)
+            return _fitting(params, _checked(await handlers.elicit_url(params), ElicitResult))
+        if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
+            return await self._sample(handlers.sample, params)
+        # Not reached as long as the engine refuses what was not declared, in a request or in a result.
+        raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
+
+    async def _sample(self, sample: SampleHandler, params: CreateMessageRequestParams) -> CreateMessageResult:
+        problem = why_no_conversation(params.messages)
+        if problem is not None:
+            raise RequestFailed(f"no conversation with a model: {problem}", code=ErrorCode.INVALID_PARAMS)
+        answer = _checked(await sample(params), CreateMessageResult)
+        problem = why_no_answer(params, answer)
+        if problem is not None:
+            raise LocalProtocolError(f"what `Handlers.sample` gave is not sent: {problem}", anchor="client/sampling")
+        return answer
+
+    def notified(self, event: NotificationReceived) -> None:
+        """A notification goes to the function that takes it; a log message to the application, or to a logger."""
+        own = self._handlers.notifications.get(event.row)
+        if own is not None:
+            try:
+                own(event.params)
+            except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
+                _log.exception("what takes %s failed", event.method)
+        self._logged(event)
+
+    def _logged(self, event: NotificationReceived) -> None:
+        params = event.params
+        if event.row is not NOTIFICATIONS_MESSAGE or not isinstance(params, LoggingMessageNotificationParams):
+            return
+        if self._handlers.log is None:
+            _server_log.log(_LEVELS[params.level], "%s: %s", shown(params.logger or "server"), _excerpt(params.data))
+            return
+        try:
+            self._handlers.log(params)
+        except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
+            _log.exception("the handler of log messages failed")
+
+
+def _check_page(url: str) -> None:
+    """Refuses what is no page, and might still be opened by an application: a script, a file, a program of this machine.
+
+    Whether a page is to be trusted, only the user can say.
+    """
+    if not _PAGE.match(url):
+        raise RequestFailed("the user can only be sent to an http or https URL", code=ErrorCode.INVALID_PARAMS)
+
+
+def _fitting(params: ElicitRequestFormParams | ElicitRequestURLParams, answer: ElicitResult) -> ElicitResult:
+    problem = why_unfit(params, answer)
+    if problem is not None:
+        raise LocalProtocolError(f"what the user was asked is not answered: {problem}", anchor="client/elicitation")
+    return answer
+
+
+def _checked(answer: object, wanted: type[T]) -> T:
+    if not isinstance(answer, wanted):
+        raise TypeError(f"a handler has to give {wanted.__name__}, not {type(answer).__name__}")
+    return answer
+
+
+def _excerpt(data: JsonValue) -> str:
+    """What the log shows of the data of a log message: a server may send 16 MiB of it."""
+    return _EXCERPTS.repr(data)[:_LOGGED_CHARS]

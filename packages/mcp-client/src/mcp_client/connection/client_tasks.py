@@ -1,0 +1,201 @@
+"""Questions of a server that are answered later: tasks that this side keeps (2025-11-25).
+
+They are kept in memory, end with the connection, and are forgotten when their time to live has passed.
+
+Spec: basic/utilities/tasks (2025-11-25)
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+import trio
+
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.capabilities import declared
+from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
+from mcp_core.features.tasks import TaskState, as_task
+from mcp_core.methods import NOTIFICATIONS_TASKS_STATUS, TASKS_CANCEL, TASKS_GET, TASKS_LIST, TASKS_RESULT
+from mcp_core.types import (
+    CancelTaskResult,
+    CreateTaskResult,
+    GetTaskResult,
+    ListTasksRequestParams,
+    ListTasksResult,
+    Task,
+    TaskMetadata,
+    TaskStatusNotificationParams,
+    WireObject,
+)
+from mcp_core.types.meta import RELATED_TASK
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_core.engine.client import ClientConnection
+    from mcp_core.engine.events import RequestReceived
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.methods import NotificationRow
+    from mcp_core.revisions import Revision
+    from mcp_core.types import TaskStatus
+
+__all__ = ["OwnTasks"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+_TTL: Final = 3_600_000
+"""Milliseconds that a task is kept at most, and where the server wishes nothing else."""
+
+_POLL_INTERVAL: Final = 1_000
+"""Milliseconds after which a server may ask again."""
+
+_ID_BYTES: Final = 24
+
+
+@attrs.define(eq=False)
+class _OwnTask:
+    """One task."""
+
+    state: TaskState
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    over: trio.Event = attrs.field(factory=trio.Event)
+
+
+class OwnTasks:
+    """The tasks that one server has asked for.
+
+    Args:
+        connection: The engine.
+        answer: Answers a question.
+        notify: Tells the server something.
+        nursery: Where the handlers run.
+    """
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        answer: Callable[[RequestReceived], Awaitable[object]],
+        notify: Callable[[NotificationRow[WireObject], WireObject], Awaitable[None]],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._connection: Final = connection
+        self._answer: Final = answer
+        self._notify: Final = notify
+        self._nursery: Final = nursery
+        self._tasks: Final[dict[str, _OwnTask]] = {}
+
+    async def answer(self, event: RequestReceived) -> object:
+        """The answer to a request of the server, or the error to be sent; a task, where that is wished."""
+        try:
+            if event.row is TASKS_LIST:
+                return self._list(event)
+            if event.row in {TASKS_GET, TASKS_RESULT, TASKS_CANCEL}:
+                return await self._about(event)
+            wished = getattr(event.params, "task", None)
+            offered = declared(self._connection.capabilities, event.row.task_capability or ("tasks", "none"))
+            if isinstance(wished, TaskMetadata) and event.peer.revision.core_tasks and offered:
+                return self._begin(event, wished)
+        except RequestFailed as failure:
+            return failure
+        return await self._answer(event)
+
+    def _begin(self, event: RequestReceived, wished: TaskMetadata) -> CreateTaskResult:
+        allowed = self._connection.limits.tasks
+        if len(self._tasks) >= allowed:
+            excess = LimitExceeded("tasks that are kept", observed=allowed + 1, allowed=allowed, setting="Limits.tasks")
+            raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
+        now = time.time()
+        ttl = _TTL if wished.ttl is None else min(max(wished.ttl, 1), _TTL)
+        id = secrets.token_urlsafe(_ID_BYTES)
+        task = _OwnTask(TaskState(id=id, created_at=now, updated_at=now, ttl=ttl, poll_interval=_POLL_INTERVAL))
+        self._tasks[id] = task
+        self._nursery.start_soon(self._run, task, event, ttl / 1000)
+        _log.debug("task %s… was begun, for %s", id[:8], event.method)
+        return CreateTaskResult(task=as_task(task.state, Task))
+
+    async def _run(self, task: _OwnTask, event: RequestReceived, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            try:
+                with task.scope:
+                    await self._end(task, await self._answer(event), event.peer.revision)
+                # Until its time has passed.
+                await trio.sleep_forever()
+            finally:
+                task.over.set()
+        del self._tasks[task.state.id]
+        _log.debug("task %s… is forgotten", task.state.id[:8])
+
+    async def _end(self, task: _OwnTask, outcome: object, revision: Revision) -> None:
+        if task.state.terminal:
+            return
+        if isinstance(outcome, RequestFailed):
+            error: JsonObject = {"code": outcome.code, "message": outcome.message}
+            if outcome.data is not None:
+                error["data"] = outcome.data
+            await self._move(task, "failed", message=outcome.message, error=error)
+            return
+        wire = outcome if isinstance(outcome, dict) else converter(revision).unstructure(cast("WireObject", outcome))
+        await self._move(task, "completed", result=wire)
+
+    async def _move(
+        self,
+        task: _OwnTask,
+        status: TaskStatus,
+        *,
+        message: str | None = None,
+        result: JsonObject | None = None,
+        error: JsonObject | None = None,
+    ) -> None:
+        task.state = task.state.moved(status, time.time(), message=message, result=result, error=error)
+        task.over.set()
+        try:
+            await self._notify(NOTIFICATIONS_TASKS_STATUS, as_task(task.state, TaskStatusNotificationParams))
+        except McpError as failure:
+            _log.debug("the server was not told of a task: %s", failure)
+
+    # --- what the server asks of them ------------------------------------------------------------------------------
+
+    async def _about(self, event: RequestReceived) -> object:
+        task = self._tasks.get(getattr(event.params, "task_id", ""))
+        if task is None:
+            why = f"{event.method}: there is no such task, or not any more"
+            raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)
+        if event.row is TASKS_GET:
+            return as_task(task.state, GetTaskResult)
+        if event.row is TASKS_CANCEL:
+            if task.state.terminal:
+                why = f"the task is {task.state.status}, and cannot be cancelled any more"
+                raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)
+            task.state = task.state.moved("cancelled", time.time(), message="cancelled by the server")
+            task.over.set()
+            task.scope.cancel()
+            return as_task(task.state, CancelTaskResult)
+        await task.over.wait()
+        return _result(task.state)
+
+    def _list(self, event: RequestReceived) -> ListTasksResult:
+        cursor = cast("ListTasksRequestParams", event.params).cursor
+        ids = list(self._tasks)
+        if cursor is not None and cursor not in self._tasks:
+            raise RequestFailed("the cursor is none that was given for this list", code=ErrorCode.INVALID_PARAMS)
+        begin = 0 if cursor is None else ids.index(cursor) + 1
+        page = ids[begin : begin + self._connection.limits.page_items]
+        more = page and page[-1] != ids[-1]
+        return ListTasksResult(
+            tasks=tuple(as_task(self._tasks[id].state, Task) for id in page), next_cursor=page[-1] if more else None
+        )
+
+
+def _result(state: TaskState) -> JsonObject:
+    """What the question was answered with. Raises `RequestFailed`."""
+    if state.error is not None:
+        error = state.error
+        raise RequestFailed(str(error["message"]), code=cast("int", error["code"]), data=error.get("data"))
+    if state.result is None:
+        raise RequestFailed(f"the task is {state.status}, and has no result", code=ErrorCode.INVALID_REQUEST)
+    meta = state.result.get("_meta")
+    return {**state.result, "_meta": {**(meta if isinstance(meta, dict) else {}), RELATED_TASK: {"taskId": state.id}}}

@@ -1,0 +1,199 @@
+"""The way of the messages of one connection through its middleware."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+import attrs
+
+from mcp_client.connection.request_options import NOTHING
+from mcp_core.conversion.converter import converter
+from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, PING
+from mcp_core.middleware import Passing, around, passed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from mcp_client.connection.channel import Link
+    from mcp_client.connection.pending_request import ProgressHandler
+    from mcp_client.connection.request_options import Extras
+    from mcp_client.connection.response_cache import Caching
+    from mcp_client.deadlines import Deadlines
+    from mcp_core.engine.events import NotificationReceived, ProgressReceived
+    from mcp_core.jsonrpc.messages import JsonObject, RequestId
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.middleware import Middleware
+    from mcp_core.revisions import Revision
+    from mcp_core.types import ProgressNotificationParams, WireObject
+
+__all__ = ["Passage"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+P = TypeVar("P")
+R = TypeVar("R")
+W = TypeVar("W", bound="WireObject")
+
+
+class Passage:
+    """Takes messages through the middleware of one connection.
+
+    Args:
+        link: The connection.
+        middleware: The outermost first.
+    """
+
+    def __init__(self, link: Link, middleware: Sequence[Middleware]) -> None:
+        self._link: Final = link
+        self._middleware: Final = tuple(middleware)
+
+    @property
+    def _revision(self) -> Revision | None:
+        server = self._link.connection.server
+        return None if server is None else server.revision
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        row: Method[P, R],
+        params: P,
+        extras: Extras = NOTHING,
+        *,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+        on_id: Callable[[RequestId], None] | None = None,
+        caching: Caching | None = None,
+    ) -> R:
+        """Takes a request of ours to the server.
+
+        Args:
+            row: The method.
+            params: Its parameters.
+            extras: What is added to it.
+            on_progress: See `Link.request`.
+            deadlines: See `Link.request`.
+            on_id: See `Link.request`.
+            caching: May know the result. It stands behind the middleware, which sees, and may change, what several clients
+                share.
+
+        Returns:
+            The result.
+
+        Raises:
+            LocalProtocolError: A middleware gave something that is no result of the method.
+        """
+
+        async def send(params: P) -> R:
+            async def fetch(extras: Extras) -> R:
+                result, _ = await self._link.request(
+                    row, params, on_progress=on_progress, deadlines=deadlines, headers=extras.headers, on_id=on_id
+                )
+                return result
+
+            if caching is None:
+                return await fetch(extras)
+            return await caching.answer(row, params, extras, self._link.server.revision, fetch)
+
+        params = extras.put(params)
+        if not self._middleware or row is PING:
+            return await send(params)
+        answers: list[object] = []
+
+        async def last(passing: Passing) -> object:
+            # Whatever a middleware made of the parameters, the engine looks at their class.
+            answers.append(await send(cast("P", passing.params)))
+            return answers[-1]
+
+        message = Passing(method=row.name, params=params, raw={}, incoming=False, revision=self._revision)
+        result = await around(self._middleware, message, last)
+        if not any(result is answer for answer in answers):
+            result = self._read(row, result)
+        return cast("R", result)  # as the engine read it, or as it is read here
+
+    def _read(self, row: Method[object, object], result: object) -> object:
+        """A result that a middleware made up. Raises `LocalProtocolError`."""
+        allowed = row.results(self._link.server.revision)
+        if isinstance(result, dict):
+            expected = allowed.get(str(result.get("resultType", "complete")))
+            if expected is not None:
+                return self.read(result, expected)
+        if isinstance(result, tuple(allowed.values())):
+            return result
+        raise LocalProtocolError(f"a middleware gave {type(result).__name__} for {row.name}, which is no result of it")
+
+    def read(self, wire: JsonObject, expected: type[W]) -> W:
+        """What a middleware gave in its wire form. Raises `LocalProtocolError` when it is not of the expected class."""
+        revision = self._link.server.revision
+        try:
+            return converter(revision).structure(wire, expected)
+        except InvalidValue as invalid:
+            raise LocalProtocolError(f"what a middleware gave is no {expected.__name__}: {invalid}") from invalid
+
+    async def answer(
+        self,
+        method: str,
+        params: object,
+        handle: Callable[[object], Awaitable[object]],
+        *,
+        raw: JsonObject | None = None,
+        id: RequestId | None = None,
+    ) -> object:
+        """Takes a request of the server, or a question in one of its results, to its handler.
+
+        Args:
+            method: The method.
+            params: Its parameters.
+            handle: Answers it, with the parameters that came through.
+            raw: The parameters as they came, if they did not come in a result.
+            id: The id of the request; `None` for a question in a result.
+
+        Returns:
+            The answer, as an instance of its class or in its wire form.
+        """
+        if not self._middleware:
+            return await handle(params)
+        if raw is None:
+            raw = converter(self._link.server.revision).unstructure(cast("WireObject", params))  # as all questions
+        message = Passing(method=method, params=params, raw=raw, incoming=True, revision=self._revision, id=id)
+        return await around(self._middleware, message, lambda passing: handle(passing.params))
+
+    # --- notifications ---------------------------------------------------------------------------------------------
+
+    def outgoing(self, row: NotificationRow[P], params: P) -> P | None:
+        """Takes a notification of ours along. Returns its parameters; `None` when it was dropped."""
+        if not self._middleware:
+            return params
+        message = Passing(method=row.name, params=params, raw={}, incoming=False, revision=self._revision)
+        through = passed(self._middleware, message)
+        # The engine looks at the class.
+        return None if through is None else cast("P", through.params)
+
+    def incoming(self, event: NotificationReceived) -> NotificationReceived | None:
+        """Takes a notification of the server along. Returns what came through; `None` when it was dropped."""
+        # What acknowledges a subscription is the beginning of an answer.
+        if not self._middleware or event.row is NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
+            return event
+        params = self._in(event.method, event.params, event.raw)
+        return None if params is None else attrs.evolve(event, params=params)
+
+    def progress(self, event: ProgressReceived) -> ProgressNotificationParams | None:
+        """Takes the progress of a request of ours along. Returns what came through; `None` when it was dropped."""
+        revision = self._revision
+        if not self._middleware or revision is None:
+            return event.params
+        raw = converter(revision).unstructure(event.params)
+        return cast("ProgressNotificationParams | None", self._in(NOTIFICATIONS_PROGRESS.name, event.params, raw))
+
+    def _in(self, method: str, params: object, raw: JsonObject) -> object | None:
+        message = Passing(method=method, params=params, raw=raw, incoming=True, revision=self._revision)
+        try:
+            through = passed(self._middleware, message)
+            if through is not None and type(through.params) is not type(params):
+                raise TypeError(f"{type(through.params).__name__} instead of {type(params).__name__}")
+        except Exception:  # noqa: BLE001  the user's code: nobody waits for an answer, and the connection works
+            _log.exception("a middleware failed with %s, which is dropped", method)
+            return None
+        return None if through is None else through.params

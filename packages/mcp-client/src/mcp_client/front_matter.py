@@ -1,0 +1,156 @@
+"""The YAML at the head of a `SKILL.md`, as JSON: what the core schema of YAML 1.2 makes of it.
+
+Client and server each have this module, since only they may use the library. The library is one of YAML 1.1, in which
+`on` is true and `2026-11-22` is a date, and it could build any object. So it only says where scalars, sequences and
+mappings begin and end; what they are is decided here. Anything that JSON cannot say, or says in more than one way, is
+refused: numbers that do not survive it, keys that are no texts or come twice, tags, aliases.
+
+Spec: the extension `io.modelcontextprotocol/skills`, Frontmatter; yaml.org/spec/1.2.2, 10.3
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from mcp_core.features.skills import InvalidFrontMatter, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import yaml
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["read_front_matter"]
+
+_DEPTH: Final = 32
+"""How deep it may be nested. Metadata are two levels."""
+
+_EXACT: Final = 2**53 - 1
+"""The greatest integer that every reader of JSON reads exactly."""
+
+_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+"""What ends a line in YAML 1.1, and is a character like others in 1.2."""
+
+_LITERALS: Final[dict[str, JsonValue]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+_NUMBERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], int | float]], ...]] = (
+    (re.compile(r"[-+]?[0-9]{1,400}"), int),
+    (re.compile(r"0o[0-7]{1,400}"), partial(int, base=0)),
+    (re.compile(r"0x[0-9a-fA-F]{1,400}"), partial(int, base=0)),
+    (re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"), float),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)"), lambda _: float("inf")),
+    (re.compile(r"\.(nan|NaN|NAN)"), lambda _: float("nan")),
+)
+
+
+def read_front_matter(text: str) -> JsonObject:
+    """What stands at the head of a skill.
+
+    Args:
+        text: The whole `SKILL.md`.
+
+    Returns:
+        The front matter. What it has to say is not checked; see `mcp_core.features.skills.front_matter_problem`.
+
+    Raises:
+        InvalidFrontMatter: There is none, or it is no YAML, or no JSON.
+        ModuleNotFoundError: PyYAML is not installed.
+    """
+    block, _ = split(text)
+    try:
+        import yaml  # lazy: an extra
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "skills need PyYAML to read their front matter: install the extra `skills` of this distribution",
+            name=error.name,
+        ) from error
+    odd = _BREAKS.search(block)
+    if odd is not None:
+        line = block.count("\n", 0, odd.start()) + 2
+        raise InvalidFrontMatter(f"the character U+{ord(odd[0]):04X} is read in two ways: write an escape", line)
+    try:
+        return _Events(yaml.parse(block, Loader=yaml.BaseLoader)).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise InvalidFrontMatter(str(error.problem or error.context), None if mark is None else mark.line + 2) from None
+    except yaml.YAMLError as error:
+        raise InvalidFrontMatter(f"it is no YAML: {str(error).splitlines()[0]}") from None
+
+
+class _Events:
+    """Reads a document from what the library finds in it, no further than to the first thing that is refused."""
+
+    def __init__(self, events: Iterator[yaml.Event]) -> None:
+        self._events: Final = events
+
+    def document(self) -> JsonObject:
+        """All of it."""
+        self._next()  # the beginning of the stream
+        start = self._next()
+        found = None if type(start).__name__ == "StreamEndEvent" else self._value(self._next(), 0)
+        if not isinstance(found, dict):
+            raise InvalidFrontMatter("the YAML has to be a mapping, as `name: tidy-up`", 2)
+        self._next()  # the end of the document
+        end = self._next()
+        if type(end).__name__ != "StreamEndEvent":
+            raise InvalidFrontMatter("the YAML has to be one document", _line(end))
+        return found
+
+    def _next(self) -> yaml.Event:
+        return next(self._events)
+
+    def _value(self, event: yaml.Event, depth: int) -> JsonValue:
+        kind, line = type(event).__name__, _line(event)
+        if kind == "AliasEvent":
+            raise InvalidFrontMatter("an alias cannot be used: write it out", line)
+        if getattr(event, "tag", None) is not None:
+            raise InvalidFrontMatter("a tag cannot be used", line)
+        if kind == "ScalarEvent":
+            return _scalar(cast("yaml.ScalarEvent", event), line)  # its class has that name
+        if depth >= _DEPTH:
+            raise InvalidFrontMatter(f"it is nested deeper than {_DEPTH} levels", line)
+        return self._sequence(depth + 1) if kind == "SequenceStartEvent" else self._mapping(depth + 1)
+
+    def _sequence(self, depth: int) -> list[JsonValue]:
+        found: list[JsonValue] = []
+        while type(event := self._next()).__name__ != "SequenceEndEvent":
+            found.append(self._value(event, depth))
+        return found
+
+    def _mapping(self, depth: int) -> JsonObject:
+        found: JsonObject = {}
+        while type(event := self._next()).__name__ != "MappingEndEvent":
+            key = self._value(event, depth)
+            if not isinstance(key, str):
+                raise InvalidFrontMatter("a key has to be a text: put quotes around it", _line(event))
+            if key in found:
+                raise InvalidFrontMatter(f"the key {key!r:.100} stands there twice", _line(event))
+            found[key] = self._value(self._next(), depth)
+        return found
+
+
+def _line(event: yaml.Event) -> int:
+    # What is read from a text has a place in it. The first line of the file is that of the dashes.
+    return cast("yaml.Mark", event.start_mark).line + 2
+
+
+def _scalar(event: yaml.ScalarEvent, line: int) -> JsonValue:
+    text = event.value
+    if event.style is not None:
+        return text
+    if text in _LITERALS:
+        return _LITERALS[text]
+    for pattern, convert in _NUMBERS:
+        if pattern.fullmatch(text) is not None:
+            number = convert(text)
+            if not -_EXACT <= number <= _EXACT:
+                raise InvalidFrontMatter(f"JSON has no number {text:.50}: put quotes around it", line)
+            return number
+    return text

@@ -1,0 +1,388 @@
+"""The HTTP/1.1 connections of one client.
+
+A request runs in the task that makes it; there is no other. With an idle connection at hand nothing is awaited but the
+exchange itself. What the pool decides is decided in `_http_policy`; here it is done.
+
+    parse_url -> Dialer.route -> PoolPolicy.ask -> (Dialer.dial) -> HttpConnection.exchange -> HttpResponse
+
+When is a request made again by itself, on a fresh connection?
+
+    connection   what happened                                      again
+    idle one     readable before anything was written               yes, it was dead
+    idle one     ended before all of the request was written        yes, it cannot have been processed
+    idle one     ended afterwards, without one byte of an answer    only GET, HEAD and OPTIONS, which change nothing
+    any          everything else                                    no: `HttpConnectionEnded`, whose `sent` tells more
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
+
+import trio
+
+from mcp_client.http_client.errors import HttpConnectionEnded
+from mcp_client.http_client.pool_policy import PoolPolicy, Use
+from mcp_client.http_client.redirects import redirected
+from mcp_client.http_client.url import parse_url
+from mcp_core.errors import HttpFailure, LimitExceeded
+from mcp_core.limits import CLIENT_LIMITS
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from mcp_client.http_client.connection import HttpConnection
+    from mcp_client.http_client.dialer import Route
+    from mcp_client.http_client.pool_policy import Ticket
+    from mcp_client.http_client.tls import Tls
+    from mcp_client.http_client.url import HttpUrl
+    from mcp_core.http.messages import HttpHead
+    from mcp_core.limits import Limits
+
+__all__ = ["HttpExchange", "HttpPool", "HttpResponse"]
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_MOST_ROUTES: Final = 1_000
+"""Origins whose way is remembered. A client has one or two; then it begins anew."""
+
+
+class HttpPool:
+    """HTTP/1.1 connections, kept and bounded. One for each client: they are never shared between principals.
+
+    Idle connections are closed when they grow old, by the next request or its end, and by `aclose`.
+
+    Args:
+        tls: Whom to trust and who we are, or a context of one's own; `None`: whom the system trusts.
+        proxies: `None`: from the environment, see `Proxies`; `False`: none; or a mapping from `http`, `https` and
+            `all` to URLs, and from `no` to a list as in `no_proxy`.
+        limits: `connections` and `header_bytes` hold here.
+        connect_seconds: How long opening a connection may take: name, TCP, proxy and TLS together.
+        per_origin: How many calls to one origin run at a time; more wait. As many as a server that is made with this
+            project runs for one peer, unless told otherwise.
+        idle_kept: How many idle connections are kept.
+        idle_seconds: How long they are kept, unless the server announces another time. Common servers close after 5
+            seconds, and a call that meets that moment cannot be made again by itself.
+        connect: Opens a TCP connection to a host and a port; `None`: as `trio.open_tcp_stream` does.
+
+    Raises:
+        LocalProtocolError: The proxies are not what they should be.
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | Tls | None = None,
+        proxies: Mapping[str, str] | Literal[False] | None = None,
+        limits: Limits = CLIENT_LIMITS,
+        connect_seconds: float = 30.0,
+        per_origin: int = 128,
+        idle_kept: int = 64,
+        idle_seconds: float = 4.0,
+        connect: Callable[[str, int], Awaitable[trio.SocketStream]] | None = None,
+    ) -> None:
+        from mcp_client.http_client.dialer import Dialer  # lazy: it needs h11, which clients of other transports do not
+
+        self._dialer: Final = Dialer(tls=tls, proxies=proxies, limits=limits, seconds=connect_seconds, connect=connect)
+        self._policy: Final[PoolPolicy[HttpConnection]] = PoolPolicy(
+            connections=limits.connections, per_origin=per_origin, idle_kept=idle_kept
+        )
+        self._idle_seconds: Final = idle_seconds
+        self._routes: Final[dict[str, Route]] = {}
+        self._open: Final[set[HttpConnection]] = set()
+        self._woken: Final[dict[Ticket[HttpConnection], trio.Event]] = {}
+        self._closed = False
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes | None = None,
+        *,
+        use: Use = Use.CALL,
+        follow: bool = True,
+    ) -> HttpExchange:
+        """Makes a request: `async with pool.request(...) as response`. The block begins when the head of the answer came.
+
+        Leaving the block before the end of the body drops the connection; after it, it is kept. So it is when the end
+        came already and was only not read: an answer without a body need not be read. Any task may use the pool.
+
+        Args:
+            method: Its method.
+            url: Where it goes.
+            headers: Its headers, without those of the connection: Content-Length, Accept-Encoding and the like.
+            body: Its body; `None`: it has none.
+            use: What the connection is held for.
+            follow: Whether redirects within the origin are followed, and others are errors. If not, they are answers.
+
+        Raises:
+            LocalProtocolError: The URL or a header cannot be sent.
+            HttpConnectionEnded: There is no answer; `sent` tells whether the request may have been processed.
+            RequestTimeout: The connection could not be opened in time.
+            LimitExceeded: The head of the answer is too long, or there are too many streams.
+            HttpFailure: The answer is a redirect that is not followed.
+        """
+        return HttpExchange(partial(self._perform, method, url, headers, body, use=use, follow=follow))
+
+    async def aclose(self) -> None:
+        """Closes all connections. What is in flight or waits ends with `HttpConnectionEnded`."""
+        self._closed = True
+        self._policy.clear()
+        for connection in list(self._open):
+            self._close(connection)
+        for woken in self._woken.values():
+            woken.set()
+        await trio.lowlevel.checkpoint()
+
+    def __repr__(self) -> str:
+        return f"<HttpPool: {self._policy.busy} busy, {self._policy.idle} idle, {self._policy.waiting} waiting>"
+
+    async def _perform(
+        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None, *, use: Use, follow: bool
+    ) -> HttpResponse:
+        self._check_open()
+        target = parse_url(url)
+        followed = 0
+        while True:
+            response = await self._exchange(method, target, headers, body, use)
+            if not follow or not 300 <= response.head.status < 400:
+                return response
+            try:
+                onward = redirected(method, target, response.head, followed)
+            except HttpFailure:
+                response.leave()
+                raise
+            if onward is None:
+                return response
+            response.leave()
+            target = onward
+            followed += 1
+
+    async def _exchange(
+        self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None, use: Use
+    ) -> HttpResponse:
+        route = self._routes.get(url.origin) or self._route(url)
+        request = route.request(method, url, headers, body)
+        ticket, doomed = self._policy.ask(url.origin, use, trio.current_time())
+        if doomed:
+            self._close_all(doomed)
+        if not ticket.granted:
+            await self._turn(ticket)
+        try:
+            while True:
+                connection = self._idle_one(ticket) or await self._dial(ticket, url, route)
+                try:
+                    head = await connection.exchange(method, request)
+                except HttpConnectionEnded as ended:
+                    processed = ended.begun or (ended.sent and method not in _SAFE)
+                    if processed or not connection.reused or self._closed:
+                        raise
+                    # It has to be a fresh one, however many are idle: what ended this one may have ended them.
+                    self._close(connection)
+                    ticket.connection = None
+                    continue
+                return HttpResponse(self, ticket, connection, head, url)
+        except BaseException:
+            self.give_back(ticket, None)
+            raise
+
+    def _route(self, url: HttpUrl) -> Route:
+        if len(self._routes) >= _MOST_ROUTES:
+            self._routes.clear()
+        route = self._routes[url.origin] = self._dialer.route(url)
+        return route
+
+    async def _turn(self, ticket: Ticket[HttpConnection]) -> None:
+        """Waits until a ticket is granted."""
+        woken = self._woken[ticket] = trio.Event()
+        try:
+            await woken.wait()
+            self._check_open()
+        except BaseException:
+            if self._woken.pop(ticket, None) is None:
+                # It was granted in the same moment. Then others are served instead.
+                self.give_back(ticket, ticket.connection)
+            elif not self._closed:
+                self._policy.withdraw(ticket)
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HttpConnectionEnded("the connections of this client are closed", sent=False)
+
+    def _idle_one(self, ticket: Ticket[HttpConnection]) -> HttpConnection | None:
+        connection = ticket.connection
+        while connection is not None and connection.is_stale():
+            self._close(connection)
+            connection = self._policy.another(ticket)
+        return connection
+
+    async def _dial(self, ticket: Ticket[HttpConnection], url: HttpUrl, route: Route) -> HttpConnection:
+        connection = await self._dialer.dial(url, route)
+        self._open.add(connection)
+        ticket.connection = connection
+        self._check_open()
+        return connection
+
+    def give_back(self, ticket: Ticket[HttpConnection], connection: HttpConnection | None) -> None:
+        """Ends the use of a connection. For the classes of this module.
+
+        Args:
+            ticket: What it was used with.
+            connection: It, if it can be used again; otherwise it is closed.
+        """
+        now = trio.current_time()
+        if connection is None or self._closed or connection.idle_until <= now:
+            if ticket.connection is not None:
+                self._close(ticket.connection)
+            connection = None
+        ticket.connection = None
+        until = 0.0 if connection is None else connection.idle_until
+        granted, doomed = self._policy.give_back(ticket, connection, until=until, now=now)
+        self._close_all(doomed)
+        for each in granted:
+            self._woken.pop(each).set()
+
+    def recycle(self, ticket: Ticket[HttpConnection], connection: HttpConnection) -> None:
+        """Ends the use of a connection on which an answer came to its end. For the classes of this module."""
+        if not connection.recycle():
+            self.give_back(ticket, None)
+            return
+        seconds = self._idle_seconds if connection.idle_seconds is None else connection.idle_seconds
+        connection.idle_until = trio.current_time() + seconds
+        self.give_back(ticket, connection)
+
+    def _close(self, connection: HttpConnection) -> None:
+        self._open.discard(connection)
+        connection.close()
+
+    def _close_all(self, connections: Iterable[HttpConnection]) -> None:
+        for connection in connections:
+            self._close(connection)
+
+
+class HttpExchange:
+    """A request that is made when its block is entered. Made by `HttpPool.request`."""
+
+    __slots__ = ("_perform", "_response")
+
+    def __init__(self, perform: Callable[[], Awaitable[HttpResponse]]) -> None:
+        self._perform = perform
+        self._response: HttpResponse | None = None
+
+    async def __aenter__(self) -> HttpResponse:
+        self._response = await self._perform()
+        return self._response
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._response is not None:
+            self._response.leave()
+
+
+class HttpResponse:
+    """An answer, inside the block of its request. One task at a time reads it."""
+
+    __slots__ = ("_complete", "_connection", "_encoding", "_pool", "_ticket", "_url", "head")
+
+    def __init__(
+        self,
+        pool: HttpPool,
+        ticket: Ticket[HttpConnection],
+        connection: HttpConnection,
+        head: HttpHead,
+        url: HttpUrl,
+    ) -> None:
+        self._pool = pool
+        self._ticket = ticket
+        self._connection: HttpConnection | None = connection
+        self._url = url
+        self._complete = False
+        self._encoding = head.headers.get("content-encoding")
+        self.head = head
+        """Its status and headers."""
+
+    @property
+    def url(self) -> str:
+        """Who answered: the URL after all redirects, with its query."""
+        return str(self._url)
+
+    async def receive_some(self) -> bytes:
+        """The next bytes of the body; empty at its end. A cancelled call loses nothing.
+
+        Raises:
+            HttpConnectionEnded: It ended before the body did, or the block was left.
+            HttpFailure: The body is encoded, gzip for instance, which the request did not accept.
+            LimitExceeded: A chunk has a head, or the body a trailer, that is too long.
+        """
+        connection = self._connection
+        if connection is None:
+            if not self._complete:
+                raise HttpConnectionEnded(f"the answer of {self._url.shown} was left before its end", sent=True)
+            await trio.lowlevel.checkpoint()
+            return b""
+        if self._encoding is not None and self._encoding.lower() != "identity":
+            raise HttpFailure(
+                f"{self._url.shown} answered with the encoding {self._encoding!r}, though only identity is accepted",
+                status=self.head.status,
+            )
+        try:
+            data = await connection.receive_some()
+        except (HttpConnectionEnded, LimitExceeded):
+            self._drop()
+            raise
+        if not data:
+            self._finish(connection)
+        return data
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body, or what is left of it. Raises the same as `receive_some`, and for a longer one `LimitExceeded`.
+
+        Args:
+            limit: How many bytes it may have: `Limits.message_bytes`, or less.
+        """
+        announced = self.head.headers.get("content-length")
+        if announced is not None and int(announced) > limit:
+            raise self._too_long(int(announced), limit)
+        parts: list[bytes] = []
+        size = 0
+        while data := await self.receive_some():
+            size += len(data)
+            if size > limit:
+                raise self._too_long(size, limit)
+            parts.append(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _too_long(self, size: int, limit: int) -> LimitExceeded:
+        return LimitExceeded(
+            f"bytes of the answer of {self._url.shown}", observed=size, allowed=limit, setting="Limits.message_bytes"
+        )
+
+    def leave(self) -> None:
+        """Ends its use; called by the end of the block. More than once is fine."""
+        connection = self._connection
+        if connection is None:
+            return
+        data = connection.receive_nowait()
+        while data:
+            data = connection.receive_nowait()
+        if data is None:
+            self._drop()
+        else:
+            self._finish(connection)
+
+    def _finish(self, connection: HttpConnection) -> None:
+        self._connection = None
+        self._complete = True
+        self._pool.recycle(self._ticket, connection)
+
+    def _drop(self) -> None:
+        self._connection = None
+        self._pool.give_back(self._ticket, None)
+
+    def __repr__(self) -> str:
+        return f"<HttpResponse {self.head.status} of {self._url.shown}>"

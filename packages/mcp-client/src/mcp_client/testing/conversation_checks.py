@@ -1,0 +1,161 @@
+"""What every transport has to keep of the protocol: whole conversations, of this client with a server that has a script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import trio
+
+from mcp_client.connectors.stdio import open_stream
+from mcp_client.handlers import Handlers
+from mcp_client.testing import ScriptedPeer
+from mcp_client.testing.transport_checks import Connect, hear_end, met, true, within
+from mcp_core.revisions import REVISIONS, Era
+from mcp_core.types import Root
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_client.client import Client
+    from mcp_client.testing import _Stream
+    from mcp_client.testing.transport_checks import OpenTransport, ServedStream
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+    from mcp_core.types import CallToolResult, ProgressNotificationParams
+
+__all__ = [
+    "a_call_can_be_cancelled",
+    "a_conversation_goes_well_in_each_revision",
+    "the_server_may_ask_in_the_middle_of_a_call",
+]
+
+_TEXT = "aä€😀" * 5_000
+_ROOTS = (Root(uri="file:///", name="ä€😀"),)
+
+
+async def a_conversation_goes_well_in_each_revision(open_transport: OpenTransport) -> None:
+    """Opening, a list, a call with progress, an error, and the end."""
+
+    async def script(peer: ScriptedPeer, revision: Revision) -> None:
+        tool: JsonObject = {"name": "echo", "inputSchema": {"type": "object"}}
+        listed: JsonObject = {"tools": [tool], **_completely(revision)}
+        if revision.era is Era.MODERN:
+            listed |= {"ttlMs": 0, "cacheScope": "private"}
+        await peer.answer(await peer.receive("tools/list"), listed)
+        request = await peer.receive("tools/call")
+        told: JsonObject = {"progressToken": _at(request, "params", "_meta", "progressToken"), "progress": 1}
+        await peer.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+        await peer.answer(request, _text(revision, _at(request, "params", "arguments", "text")))
+        await peer.answer(await peer.receive("tools/call"), {**_text(revision, "no"), "isError": True})
+
+    async def talk(client: Client) -> None:
+        seen: list[float] = []
+
+        def progress(told: ProgressNotificationParams) -> None:
+            seen.append(told.progress)
+
+        tools = await client.list_tools()
+        true([tool.name for tool in tools] == ["echo"], f"the tools that were listed came as {tools!r}")
+        result = await client.call_tool("echo", {"text": _TEXT}, on_progress=progress)
+        _same_text(result, _TEXT)
+        true(seen == [1], f"the progress that was told once came as {seen!r}")
+        result = await client.call_tool("echo", {"text": ""})
+        true(result.is_error, "the error of a tool did not come")
+
+    await _in_each_revision(open_transport, script, talk)
+
+
+async def a_call_can_be_cancelled(open_transport: OpenTransport) -> None:
+    """The server hears of it, and the connection works on."""
+    running = trio.Event()
+
+    async def script(peer: ScriptedPeer, revision: Revision) -> None:
+        request = await peer.receive("tools/call")
+        running.set()
+        cancelled = await peer.receive("notifications/cancelled")
+        true(_at(cancelled, "params", "requestId") == request["id"], f"another request was cancelled: {cancelled!r}")
+        await peer.answer(await peer.receive("tools/call"), _text(revision, "after it"))
+
+    async def talk(client: Client) -> None:
+        nonlocal running
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "slow")
+                await running.wait()
+                scope.cancel()
+        running = trio.Event()
+        _same_text(await client.call_tool("quick"), "after it")
+
+    await _in_each_revision(open_transport, script, talk)
+
+
+async def the_server_may_ask_in_the_middle_of_a_call(open_transport: OpenTransport) -> None:
+    """By a request of its own, or by a result that says what is needed: as the revision has it."""
+
+    async def script(peer: ScriptedPeer, revision: Revision) -> None:
+        request = await peer.receive("tools/call")
+        if revision.era is Era.MODERN:
+            asked: JsonObject = {"roots": {"method": "roots/list", "params": {}}}
+            await peer.answer(request, {"resultType": "input_required", "inputRequests": asked})
+            request = await peer.receive("tools/call")
+            answer = _at(request, "params", "inputResponses", "roots")
+        else:
+            await peer.send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
+            answer = _at(await peer.receive(), "result")
+        told: JsonValue = [{"uri": root.uri, "name": root.name} for root in _ROOTS]
+        true(_at(answer, "roots") == told, f"the roots came as {answer!r}")
+        await peer.answer(request, _text(revision, "there"))
+
+    async def talk(client: Client) -> None:
+        _same_text(await client.call_tool("where"), "there")
+
+    await _in_each_revision(open_transport, script, talk)
+
+
+async def _in_each_revision(
+    open_transport: OpenTransport,
+    script: Callable[[ScriptedPeer, Revision], Awaitable[None]],
+    talk: Callable[[Client], Awaitable[None]],
+) -> None:
+    """A server that speaks one revision follows the script, and a client that speaks it too talks to it; for each."""
+    for version, revision in REVISIONS.items():
+
+        async def serve(stream: ServedStream, revision: Revision = revision, version: str = version) -> None:
+            peer = ScriptedPeer(cast("_Stream", stream))  # it sends and receives, and nothing else
+            if revision.era is Era.MODERN:
+                await peer.discover(version, tools={})
+            else:
+                await peer.initialize(version, tools={})
+            await script(peer, revision)
+            await hear_end(stream, f"the server sees that the client has closed (revision {version})")
+
+        async def connected(connect: Connect, revision: Revision = revision, version: str = version) -> None:
+            with within(f"a conversation comes to its end (revision {version})"):
+                handlers = Handlers(roots=_ROOTS)
+                async with open_stream(await connect(), revisions=[revision], handlers=handlers) as client:
+                    await talk(client)
+
+        await met(open_transport, serve, connected)
+
+
+def _completely(revision: Revision) -> JsonObject:
+    return {"resultType": "complete"} if revision.era is Era.MODERN else {}
+
+
+def _text(revision: Revision, text: JsonValue) -> JsonObject:
+    return {"content": [{"type": "text", "text": text}], **_completely(revision)}
+
+
+def _same_text(result: CallToolResult, wanted: str) -> None:
+    found = [getattr(content, "text", None) for content in result.content]
+    true(found == [wanted], f"the result of a call is {str(found)[:120]}, and was sent as {wanted[:120]!r}")
+
+
+def _at(message: JsonValue, *path: str) -> JsonValue:
+    """What is deep in a message. Raises `AssertionError` when there is no such thing."""
+    found = message
+    for key in path:
+        if not isinstance(found, dict) or key not in found:
+            raise AssertionError(f"there is no {'.'.join(path)} in {str(message)[:200]}")
+        found = found[key]
+    return found

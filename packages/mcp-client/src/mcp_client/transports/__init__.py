@@ -1,0 +1,1 @@
+"""The transports: stdio, Streamable HTTP, HTTP+SSE."""

@@ -1,0 +1,1 @@
+"""MCP over HTTP: Streamable HTTP in both eras, and HTTP+SSE."""

@@ -1,0 +1,366 @@
+"""Opening a connection over HTTP: the probe, `initialize`, and last the GET of HTTP+SSE. All decisions are the core's.
+
+The probe is `server/discover`, so that a modern server costs one round trip in all. A server that is silent to it is
+sent `initialize` besides, after a while; whichever is answered well counts. So a slow server is not taken for an old
+one, and an old one that never answers what it does not know is not waited for.
+
+What a server said that it speaks is remembered for its URL, and asked for directly the next time. Of a server that was
+taken for an old one because it was silent nothing is remembered: it is probed again.
+
+Each `initialize` may make a session, and not each is used: the version may be refused, the caller may be gone, the
+probe may be answered after all. What is not used is ended.
+
+Spec: basic/transports/streamable-http#backward-compatibility, basic/versioning (2026-07-28)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_client.nursery import open_private_nursery
+from mcp_client.transports.http.session import Pause, Session, end_session
+from mcp_client.transports.http.sse_2024 import SseConnection
+from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened
+from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError
+from mcp_core.http.client import ClientExchange
+from mcp_core.http.fallback import Next, Spoken, neither, next_after, tells_the_era
+from mcp_core.jsonrpc.messages import Notification, Request, ResultResponse
+from mcp_core.methods import SERVER_DISCOVER
+from mcp_core.revisions import REVISIONS, Era
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from mcp_client.connection.channel import Link
+    from mcp_client.transports.http.transport import HttpTransport
+    from mcp_core.engine.events import Reaction
+    from mcp_core.http.event_reader import Received
+    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.revisions import Revision
+
+__all__ = ["HttpOpening"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+_ENDPOINT_SECONDS: Final = 10.0
+"""Seconds that a stream has to begin with the event which says that it is one of HTTP+SSE."""
+
+
+class HttpOpening:
+    """Opens a connection over HTTP, and opens new sessions on it.
+
+    Args:
+        link: The connection.
+        transport: Its transport.
+    """
+
+    def __init__(self, link: Link, transport: HttpTransport) -> None:
+        self._link: Final = link
+        self._transport: Final = transport
+        self._nursery: trio.Nursery | None = None
+        self._settled = trio.Event()
+        self._probed = trio.Event()
+        self._running = 0
+        self._opened: Opened | None = None
+        self._initialized: Message | None = None
+        self._refusal: McpError | None = None
+        self._era_told = False
+        self._session_id: str | None = None
+        self._attempts: Final[list[ClientExchange]] = []
+        self._used: str | None = None
+        self._unused: Final[list[tuple[str, Revision | None]]] = []
+        self._ending: Final = trio.Lock()
+        self._early: list[Message | Batch] = []
+        self._sse: SseConnection | None = None
+        self._hint = False
+        self.is_open = False
+        """Whether all was done that has to be: the session is confirmed, if there is one."""
+
+    async def open(self) -> None:
+        """Finds out what the server speaks."""
+        connection, eras, url = self._link.connection, self._transport.eras, self._transport.wire.url
+        if connection.server is not None:
+            # Everything is known from another connection.
+            self._transport.agreed(connection.server.revision)
+            self.is_open = True
+            await trio.lowlevel.checkpoint()
+            return
+        known = eras.find(url)
+        era = None if known is None else known.revision.era
+        self._hint = era is Era.LEGACY
+        try:
+            first = connection.open(era=era).message
+            await self._negotiate(first, over_sse=known is not None and known.http_sse)
+            await self._enter()
+        except McpError:
+            eras.forget(url)
+            raise
+        finally:
+            self._sort_out()
+
+    async def _enter(self) -> None:
+        """It is agreed: the rest is a matter of the era."""
+        revision = self._link.server.revision
+        wire, eras = self._transport.wire, self._transport.eras
+        if self._era_told and any(each.era is Era.MODERN for each in self._link.connection.revisions):
+            # Who did not ask whether it is a modern server, or had no answer, can tell nobody that it is none.
+            eras.learn(wire.url, Spoken(revision=revision, http_sse=self._sse is not None))
+        if self._sse is not None:
+            if self._initialized is not None:
+                await self._sse.post(self._initialized)
+        elif revision.era is Era.MODERN:
+            self._transport.agreed(revision)
+        else:
+            session = Session(self._session_id, revision)
+            self._used = self._session_id
+            sessions = self._transport.in_session(session, self)
+            await self._confirm(session)
+            self.is_open = True
+            await sessions.stand()
+        self.is_open = True
+
+    async def renew(self) -> Session:
+        """Opens a new session, after the server lost the last one.
+
+        Raises:
+            McpError: There is none to be had.
+        """
+        self._link.forgotten()
+        self._used = None
+        try:
+            await self._negotiate(self._link.connection.reopen().message)
+            session = Session(self._session_id, self._link.server.revision)
+            await self._confirm(session)
+            self._used = session.id
+        finally:
+            self._sort_out()
+        return session
+
+    def _sort_out(self) -> None:
+        """The negotiation is over: the sessions that were made for nothing are ended, which nobody waits for."""
+        spoken = None if self._opened is None else self._opened.peer.revision
+        revision = spoken if spoken is not None and spoken.era is Era.LEGACY else None
+        for exchange in self._attempts:
+            if exchange.session_id not in (None, self._used):
+                self._unused.append((exchange.session_id, revision))
+        self._attempts.clear()
+        if self._unused and self._link.ended is None:
+            self._link.nursery.start_soon(self._end_unused)
+
+    async def _end_unused(self) -> None:
+        async with self._ending:
+            while self._unused:
+                await end_session(self._transport.wire, *self._unused[-1])
+                self._unused.pop()
+
+    async def aclose(self) -> None:
+        """Ends the sessions that were made and are not used."""
+        self._sort_out()
+        await self._end_unused()
+
+    async def _confirm(self, session: Session) -> None:
+        """Says that the session is open."""
+        if self._initialized is None:
+            return
+        exchange = ClientExchange(
+            self._initialized,
+            revision=session.revision,
+            limits=self._transport.wire.limits,
+            session_id=session.id,
+        )
+        try:
+            await self._transport.wire.exchange(exchange, self._link.deliver)
+        except AccessDenied:
+            raise
+        except HttpFailure as failure:
+            # Whether the session works shows with the first request.
+            _log.warning("%s did not accept notifications/initialized: %s", self._transport.describe(), failure)
+        early, self._early = self._early, []
+        for answer in early:
+            self._transport.post_later(answer, session)
+
+    # --- attempts --------------------------------------------------------------------------------------------------
+
+    async def _negotiate(self, first: Message, *, over_sse: bool = False) -> None:
+        """Asks until there is an agreement. Raises `McpError` when there is none to be had."""
+        connection = self._link.connection
+        self._settled, self._probed = trio.Event(), trio.Event()
+        self._probed.set()
+        self._opened = self._initialized = self._refusal = self._session_id = None
+        self._era_told = not _is_probe(first)
+        self._early = []
+        self._running = 0
+        otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
+        async with open_private_nursery() as self._nursery:
+            if over_sse:
+                self._start_sse(first, None)
+            else:
+                self._start(first)
+            with self._link.patience.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
+                await self._settled.wait()
+            if not self._settled.is_set():
+                reaction = connection.probe_unanswered()
+                if reaction is not None:
+                    self.advance(reaction)
+                await self._settled.wait()
+        self._check()
+
+    def _check(self) -> None:
+        if self._refusal is not None and self._opened is None:
+            raise self._refusal
+
+    def _start(self, message: Message) -> None:
+        if self._nursery is None or not isinstance(message, Request):
+            raise AssertionError("only requests are sent to open a connection")
+        self._running += 1
+        self._nursery.start_soon(self._attempt, message)
+
+    def _start_sse(self, message: Message, failure: McpError | None) -> None:
+        if self._nursery is None or not isinstance(message, Request):
+            raise AssertionError("only requests are sent to open a connection")
+        self._running += 1
+        self._nursery.start_soon(self._attempt_sse, message, failure)
+
+    async def _attempt(self, request: Request) -> None:
+        """Sends one of the requests that open a connection, and hands over what comes of it."""
+        is_probe = _is_probe(request)
+        exchange = ClientExchange(request, revision=_modern(request), limits=self._transport.wire.limits)
+        answers: list[Received] = []
+        failure: McpError | None = None
+        if is_probe:
+            self._probed = trio.Event()
+        else:
+            self._attempts.append(exchange)
+        try:
+            await self._ask(exchange, answers)
+        except McpError as error:
+            failure = error
+        finally:
+            if is_probe:
+                self._probed.set()
+        if is_probe and (answers or (failure is not None and tells_the_era(failure))):
+            self._era_told = True
+        if not any(isinstance(answer, ResultResponse) for answer in answers):
+            # A slow server may refuse `initialize` because it is a modern one; then the probe is answered as well.
+            await self._probed.wait()
+        self._running -= 1
+        if not is_probe:
+            self._session_id = exchange.session_id
+        for answer in answers:
+            self._link.deliver(answer)
+        if failure is not None and not answers:
+            self._failed(exchange, request, failure)
+        self._settle()
+
+    async def _ask(self, exchange: ClientExchange, answers: list[Received]) -> None:
+        """Does the exchange. Its answers are kept for the end of it, everything else is handed over as it comes."""
+
+        def take(what: Received) -> None:
+            if isinstance(what, Request | Notification):
+                # What is answered at once is answered in the session that is being opened.
+                self._transport.deliver_early(what, self._early)
+            else:
+                answers.append(what)
+
+        wire = self._transport.wire
+        rest = await wire.exchange(exchange, take)
+        pause = Pause()
+        while rest is not None:
+            await trio.sleep(max(rest.after, pause.seconds))
+            pause.longer()
+            exchange = exchange.resumption()
+            rest = await wire.exchange(exchange, take)
+
+    def _failed(self, exchange: ClientExchange, request: Request, failure: McpError) -> None:
+        """An attempt came to nothing; what next?"""
+        hint, self._hint = self._hint, False
+        what = next_after(exchange, failure)
+        if what is Next.REFUSED or (hint and _about_the_server(failure)):
+            self._refused(request, failure)
+        elif what is Next.OPEN_SSE and self._opened is None:
+            self._start_sse(request, failure)
+        else:
+            self._refusal = failure
+
+    def _refused(self, request: Request, failure: McpError) -> None:
+        reaction = self._link.connection.opening_refused(failure, request.id)
+        if reaction is not None:
+            self.advance(reaction)
+
+    async def _attempt_sse(self, request: Request, failure: McpError | None) -> None:
+        """Tries HTTP+SSE, after Streamable HTTP failed or because it is known to be spoken. The answer comes later."""
+        sse = SseConnection(self._transport.wire, self._link)
+        try:
+            with self._link.patience.move_on_after(_ENDPOINT_SECONDS) as scope:
+                await self._link.nursery.start(sse.serve)
+            if scope.cancelled_caught:
+                raise ConnectionEnded("the stream does not begin with the event `endpoint`")
+            # The answer may come before that of the POST.
+            self._use_sse(sse)
+            await sse.post(request)
+        except McpError as error:
+            sse.drop()
+            self._use_sse(None)
+            self._running -= 1
+            if failure is None and _about_the_server(error):
+                # It was known to speak this, and does so no more.
+                self._start(request)
+            else:
+                self._refusal = error if failure is None else neither(failure, error)
+            self._settle()
+
+    def _use_sse(self, sse: SseConnection | None) -> None:
+        self._sse = sse
+        self._transport.over_sse(sse)
+
+    async def _post_sse(self, sse: SseConnection, message: Message) -> None:
+        try:
+            await sse.post(message)
+        except McpError as error:
+            self._refusal = error
+            self._settle()
+
+    def advance(self, reaction: Reaction) -> None:
+        """The engine says what is next."""
+        event = reaction.event
+        message = None if reaction.reply is None else reaction.reply.message
+        if isinstance(event, Opened):
+            self._opened, self._initialized = event, message
+        elif isinstance(event, Negotiating) and message is not None:
+            self._refusal = None
+            if self._sse is None:
+                self._start(message)
+            elif self._nursery is not None:
+                self._nursery.start_soon(self._post_sse, self._sse, message)
+        elif isinstance(event, NegotiationEnded):
+            self._refusal = event.error
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._opened is not None or (self._refusal is not None and (not self._running or self._sse is not None)):
+            self._settled.set()
+
+    def end(self, why: ConnectionEnded) -> None:
+        """The connection is over."""
+        if self._opened is None:
+            self._refusal = why
+            self._settled.set()
+
+
+def _about_the_server(failure: McpError) -> bool:
+    """Whether a failure says what a server does not speak; it may be about credentials, or the network."""
+    return isinstance(failure, HttpFailure | RemoteProtocolError) and not isinstance(failure, AccessDenied)
+
+
+def _is_probe(message: Message) -> bool:
+    return isinstance(message, Request) and message.method == SERVER_DISCOVER.name
+
+
+def _modern(request: Request) -> Revision | None:
+    """The revision that a probe is written in; `None` for `initialize`, which comes before any."""
+    meta = None if request.params is None else request.params.get("_meta")
+    name = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+    return REVISIONS.get(name) if isinstance(name, str) else None

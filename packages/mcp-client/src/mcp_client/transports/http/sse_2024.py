@@ -1,0 +1,100 @@
+"""HTTP+SSE, the transport of 2024-11-05: one GET for all that the server says, a POST for each message of ours.
+
+It is a pipe: what is lost with its stream cannot be had again, and the connection is over.
+
+Spec: basic/transports#http-with-sse (2024-11-05)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_client.http_client.pool_policy import Use
+from mcp_client.transports.http.authorized_request import excerpt, operation_of
+from mcp_core.errors import ConnectionEnded, McpError
+from mcp_core.http.sse_2024 import SseStream, post_failure, post_headers
+from mcp_core.jsonrpc.codec import encode
+from mcp_core.jsonrpc.messages import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_client.connection.channel import Link
+    from mcp_client.http_client.pool import HttpResponse
+    from mcp_client.transports.http.message_exchanger import Wire
+    from mcp_core.jsonrpc.messages import Batch, Message
+
+__all__ = ["SseConnection"]
+
+
+class SseConnection:
+    """One connection over HTTP+SSE.
+
+    Args:
+        wire: Makes the requests.
+        link: The connection. It ends with the stream.
+    """
+
+    def __init__(self, wire: Wire, link: Link) -> None:
+        self._wire: Final = wire
+        self._link: Final = link
+        self._endpoint: str | None = None
+        self._dropped = trio.CancelScope()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Reads the stream. It has started when the server said where to post.
+
+        Raises:
+            McpError: Before it has started: it is no such stream. Later the link ends instead.
+        """
+        stream = SseStream(self._wire.url, self._wire.limits)
+        why: ConnectionEnded | None = None
+        try:
+            with self._dropped:
+                block = await self._wire.request("GET", self._wire.url, stream.headers(), None, use=Use.STREAM)
+                async with block as response:
+                    stream = SseStream(response.url, self._wire.limits)
+                    if not stream.receive_head(response.head):
+                        raise self._wire.advised(stream.failure(await excerpt(response)))
+                    await self._read(stream, response, task_status)
+        except McpError as error:
+            if self._endpoint is None:
+                raise
+            why = ConnectionEnded(f"the stream of the server is lost: {error.message}")
+            why.__cause__ = error
+        if self._endpoint is None:
+            raise stream.ended()
+        if not self._dropped.cancel_called:
+            self._link.end(why or stream.ended())
+
+    def drop(self) -> None:
+        """It is of no use; the stream is closed, and the link lives on."""
+        self._dropped.cancel()
+
+    async def _read(self, stream: SseStream, response: HttpResponse, task_status: trio.TaskStatus[None]) -> None:
+        while data := await response.receive_some():
+            messages = stream.receive_data(data)
+            if self._endpoint is None and stream.endpoint is not None:
+                self._endpoint = stream.endpoint
+                task_status.started()
+            for message in messages:
+                self._link.deliver(message)
+        for message in stream.receive_data(b""):
+            self._link.deliver(message)
+
+    async def post(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Sends a message; its answer comes on the stream. Raises `TransportError` when it was not accepted."""
+        if self._endpoint is None:
+            raise AssertionError("the server did not say yet where to post")
+        body = encode(message, null_id=True)
+        use = Use.CALL if isinstance(message, Request) else Use.SIDE
+        block = await self._wire.request(
+            "POST", self._endpoint, post_headers(), body, use=use, extra=headers, operation=operation_of(message)
+        )
+        async with block as response:
+            # The body is read so that the connection can be used again.
+            failure = post_failure(response.head, await excerpt(response))
+        if failure is not None:
+            raise self._wire.advised(failure)

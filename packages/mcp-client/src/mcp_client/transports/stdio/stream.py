@@ -1,0 +1,236 @@
+"""Messages over a byte stream, one a line: the stdio transport, and streams in memory.
+
+Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_client.nursery import open_private_nursery
+from mcp_client.transports.stdio.handshake import PipeOpening
+from mcp_client.transports.stdio.process import ChildProcess
+from mcp_client.transports.stdio.writer import JoiningWriter
+from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
+from mcp_core.framing.lines import LineFramer
+from mcp_core.jsonrpc.codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mcp_client.connection.channel import Link
+    from mcp_client.connection.transport import ByteStream, Deliver
+    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.limits import Limits
+    from mcp_core.revisions import Era
+    from mcp_core.types import Tool
+
+__all__ = ["StreamTransport"]
+
+_log: Final = logging.getLogger("mcp_client")
+
+_AT_ONCE: Final = 64
+"""Messages of one read that are taken without letting other tasks run. A read of 64 KiB may hold 20,000 of them."""
+
+_QUOTED: Final = 200
+"""How many bytes of a line that is no message are shown."""
+
+_FLUSH: Final = 0.5
+"""Seconds that closing waits for what was said last to be written: a notification right before the end is not lost."""
+
+_LAST_WORDS: Final = 1.0
+"""Seconds that a server which no longer reads is listened to: its answers may be on the way, nothing can be asked."""
+
+
+class StreamTransport:
+    """Messages over one byte stream.
+
+    Args:
+        stream: The bytes. Closed with the transport.
+        limits: The bounds that hold here.
+        name: Who is at the other end; asked of the stream when `None`.
+        on_junk: Is told of each line that is no message, clipped.
+        era: What the server is known to speak from earlier; a hint.
+    """
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        limits: Limits,
+        *,
+        name: str | None = None,
+        on_junk: Callable[[str], None] | None = None,
+        era: Era | None = None,
+    ) -> None:
+        self._stream: Final = stream
+        self._era: Final = era
+        self._limits: Final = limits
+        self._name: Final = name
+        self._on_junk: Final = on_junk
+        self._writer: Final = JoiningWriter(
+            self._write, limits.outgoing_bytes, stream.write_now if isinstance(stream, ChildProcess) else None
+        )
+        self._framer: Final = LineFramer(limits)
+        self._reading: Final = trio.CancelScope()
+        self._running = False
+        self._junk = 0
+        self._ended: ConnectionEnded | None = None
+        self._closing = False
+
+    @property
+    def perform(self) -> None:
+        """There is one pipe for all requests."""
+
+    @property
+    def interrupted(self) -> None:
+        """There are no sessions here that a server could lose."""
+
+    @property
+    def takes_headers(self) -> bool:
+        """There are no headers here."""
+        return False
+
+    def opener(self, link: Link) -> PipeOpening:
+        """What opens a connection over a pipe."""
+        return PipeOpening(link, self, self._era)
+
+    def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """All of them: nothing of a tool is repeated in headers here."""
+        return tools
+
+    async def run(self, deliver: Deliver) -> None:
+        """Reads and writes until the server is gone or the transport is closed."""
+        self._running = True
+        async with open_private_nursery() as nursery:
+            nursery.start_soon(self._write_on)
+            with self._reading:
+                await self._read(deliver)
+
+    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  there are none on a pipe
+        """Puts a message down to be written. Raises `ConnectionEnded`."""
+        line = self._line(message)
+        if self._ended is not None or self._writer.broken or self._closing:
+            raise await self.why_ended()
+        await self._writer.put(line)
+
+    def offer(self, message: Message | Batch, *, more: bool) -> bool:
+        """Puts a message down to be written, if there is room for it."""
+        if self._ended is not None or self._closing:
+            return False
+        return self._writer.offer(self._line(message), more=more)
+
+    def send_nowait(self, message: Message | Batch) -> None:
+        """Puts a message down to be written."""
+        self._writer.put_nowait(self._line(message))
+
+    async def why_ended(self) -> ConnectionEnded:
+        """The error for everything that still waits. A new one each time: errors are told where they happened."""
+        if self._ended is None:
+            self._ended = await self._asked_of_the_stream()
+        again = ConnectionEnded(self._ended.message)
+        again.circumstances = self._ended.circumstances
+        again.__cause__ = self._ended.__cause__
+        return again
+
+    async def _asked_of_the_stream(self) -> ConnectionEnded:
+        if isinstance(self._stream, ChildProcess):
+            return await self._stream.why_ended()
+        who = "this side" if self._closing else "the server"
+        return ConnectionEnded(f"the connection was closed by {who}")
+
+    def describe(self) -> str:
+        """Who is at the other end."""
+        if self._name is not None:
+            return self._name
+        return self._stream.describe() if isinstance(self._stream, ChildProcess) else "a stream"
+
+    @property
+    def stderr_tail(self) -> str | None:
+        """The last lines that the child wrote to stderr, 20 at most."""
+        return self._stream.stderr_tail or None if isinstance(self._stream, ChildProcess) else None
+
+    async def aclose(self) -> None:
+        """Closes the stream; a child process is stopped in the specified order."""
+        first, self._closing = not self._closing, True
+        self._writer.close()
+        try:
+            if first and self._running:
+                with trio.move_on_after(_FLUSH):
+                    await self._writer.wait_over()
+        finally:
+            await self._stream.aclose()
+
+    def _line(self, message: Message | Batch) -> bytes:
+        return encode(message, null_id=True, line=True)
+
+    async def _write_on(self) -> None:
+        await self._writer.run()
+        if self._writer.broken:
+            self._reading.deadline = trio.current_time() + _LAST_WORDS
+
+    async def _write(self, data: bytes | memoryview) -> None:
+        try:
+            await self._stream.send_all(data if isinstance(data, bytes) else bytes(data))
+        except ConnectionEnded as ended:
+            self._ended = ended
+            raise trio.BrokenResourceError from ended
+
+    async def _read(self, deliver: Deliver) -> None:
+        while True:
+            try:
+                data = await self._stream.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            lines = self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof()
+            for number, line in enumerate(lines, 1):
+                if number % _AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                message = self._decode(line)
+                if not data and isinstance(message, MalformedMessage):
+                    # Not a bad answer, but the beginning of one: who waits for it is told that the connection ended.
+                    message.answers = None
+                deliver(message)
+                if self._junk > self._limits.junk_lines:
+                    return
+            if not data:
+                return
+            if self._writer.overdue:
+                await self._writer.wait_while_overdue()
+
+    def _decode(self, line: bytes | LimitExceeded) -> Message | Batch | MalformedMessage:
+        """The message of a line, or what is wrong with it, which is noted and survived."""
+        if isinstance(line, LimitExceeded):
+            bad = MalformedMessage(line.message)
+            bad.__cause__ = line
+            return self._note_junk("", bad)
+        notes: list[str] = []
+        try:
+            message = decode(line, self._limits, notes=notes)
+        except MalformedMessage as malformed:
+            return self._note_junk(line[:_QUOTED].decode("utf-8", "replace"), malformed)
+        self._junk = 0
+        for note in notes:
+            _log.debug("survived, from %s: %s", self.describe(), note)
+        return message
+
+    def _note_junk(self, text: str, bad: MalformedMessage) -> MalformedMessage:
+        self._junk += 1
+        _log.warning("%s wrote a line that is no message (%s): %r", self.describe(), bad.message, text)
+        if self._on_junk is not None:
+            try:
+                self._on_junk(text)
+            except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
+                _log.exception("the function for lines that are no message failed")
+        if self._junk > self._limits.junk_lines:
+            observed = LimitExceeded(
+                "lines in a row that are no message",
+                observed=self._junk,
+                allowed=self._limits.junk_lines,
+                setting="Limits.junk_lines",
+            )
+            self._ended = ConnectionEnded(f"{self.describe()} does not speak the protocol: {observed.message}")
+            self._ended.__cause__ = observed
+        return bad

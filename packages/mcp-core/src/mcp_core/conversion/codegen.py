@@ -1,0 +1,301 @@
+"""Functions between JSON and one class, written as source for one revision and compiled.
+
+A function that walks a description of the class would be slower by a factor of three on the path of each message.
+What is wrong is found where it happens; each level that it passes on the way out adds its name to the path, which
+costs nothing as long as nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias, cast
+
+from mcp_core.conversion.wire_types import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, Shape
+from mcp_core.excerpts import EXCERPT_CHARS, quoted
+from mcp_core.types.wire_object import ABSENT, NO_EXTRA, REQUIRED
+
+__all__ = ["Hook", "Refused", "integer", "make_structure", "make_unstructure", "name_class", "number", "show"]
+
+
+class Hook(Protocol):
+    """From JSON to a value, or back."""
+
+    def __call__(self, value: object, /) -> object:
+        """Converts."""
+
+
+HookOf: TypeAlias = Callable[[Form, Member | None], Hook]
+"""The hook for a form; the member says within which bounds a number has to be."""
+
+_MISSING: Final = object()
+
+
+class Refused(Exception):
+    """A value that the type does not allow. Never leaves `mcp_core.conversion.converter`."""
+
+    def __init__(self, message: str, *steps: str | int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.steps = list(steps)
+
+    def within(self, step: str | int) -> Refused:
+        """The same, seen from one level further out."""
+        self.steps.insert(0, step)
+        return self
+
+    def path(self) -> str:
+        """Where it is: `content[0].text`."""
+        parts = []
+        for step in self.steps:
+            if isinstance(step, int):
+                parts.append(f"[{step}]")
+            elif len(step) > EXCERPT_CHARS or not step.isprintable():
+                parts.append(f"[{quoted(step)}]")
+            elif step.replace("$", "_").isidentifier():
+                parts.append(f".{step}")
+            else:
+                parts.append(f'["{step}"]')
+        return "".join(parts).removeprefix(".")
+
+
+_NAMES: Final[Mapping[type, str]] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "an array",
+    tuple: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def name_class(kind: type) -> str:
+    """What the values of a Python class are in JSON, for a message."""
+    return _NAMES.get(kind, kind.__name__)
+
+
+def show(value: object) -> str:
+    """What kind of JSON a value is, for a message."""
+    return name_class(type(value))
+
+
+def _bad(raw: Mapping[str, object], wire: str, expected: str) -> Refused:
+    if wire not in raw:
+        return Refused("is missing", wire)
+    return Refused(f"expected {expected}, got {show(raw[wire])}", wire)
+
+
+def _missing(wire: str) -> Refused:
+    return Refused("is missing", wire)
+
+
+def _wrong(value: object, expected: str) -> Refused:
+    return Refused(f"expected {expected}, got {show(value)}")
+
+
+# What can be checked in the line where it is read: the class of the raw value.
+_INLINE: Final[Mapping[Form, tuple[str, str]]] = {
+    Scalar(ScalarKind.STRING): ("str", "a string"),
+    Scalar(ScalarKind.BOOLEAN): ("bool", "a boolean"),
+    ObjectJson(): ("dict", "an object"),
+}
+
+
+class _Source:
+    """Lines of a function, and the names that they use."""
+
+    def __init__(self, head: str) -> None:
+        self.lines = [head]
+        self.names: dict[str, object] = {
+            "Refused": Refused,
+            "bad": _bad,
+            "missing": _missing,
+            "wrong": _wrong,
+            "ABSENT": ABSENT,
+            "MISSING": _MISSING,
+            "NO_EXTRA": NO_EXTRA,
+            "new": object.__new__,
+            "put": object.__setattr__,
+        }
+
+    def add(self, *lines: str) -> None:
+        self.lines.extend("    " + line for line in lines)
+
+    def name(self, prefix: str, value: object) -> str:
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def hook(self, make: Callable[[], Hook]) -> str:
+        """The name of a hook that is made when it is first called, and takes its own place in the names then.
+
+        Most messages have few of the members that they might have, and a short-lived program sees few messages.
+        """
+        name = self.name("hook", None)
+
+        def first(value: object) -> object:
+            made = make()
+            self.names[name] = made
+            return made(value)
+
+        self.names[name] = first
+        return name
+
+    def compile(self, function: str, title: str) -> Hook:
+        # The source is made of names that stand in our classes, never of anything that was received.
+        exec(compile("\n".join(self.lines), f"<{title}>", "exec"), self.names)  # noqa: S102
+        # What was compiled has the signature that its first line says.
+        return cast("Hook", self.names[function])
+
+
+def _guarded(wire: str, line: str) -> tuple[str, ...]:
+    return ("try:", f"    {line}", "except Refused as refused:", f"    raise refused.within({wire!r})")
+
+
+def _indent(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple("    " + line for line in lines)
+
+
+def _read_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> tuple[str, ...]:
+    """Lines that check and convert `var`, which is there."""
+    wire = member.wire
+    if isinstance(member.form, AnyJson):
+        return ()
+    if member.form in _INLINE:
+        kind, expected = _INLINE[member.form]
+        return (f"if {var}.__class__ is not {kind}: raise bad(raw, {wire!r}, {expected!r})",)
+    hook = source.hook(lambda: hook_of(member.form, member))
+    return _guarded(wire, f"{var} = {hook}({var})")
+
+
+def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
+    """Adds the lines that read one member; gives the name of the variable that then holds it."""
+    var, wire = f"v_{member.attribute}", member.wire
+    check = _read_check(source, member, var, hook_of)
+    if member.nullable and not member.required:
+        source.add(f"{var} = raw.get({wire!r}, ABSENT)")
+        condition = f"if {var} is not ABSENT and {var} is not None:"
+    elif member.nullable:
+        source.add(f"{var} = raw.get({wire!r}, MISSING)", f"if {var} is MISSING: raise missing({wire!r})")
+        condition = f"if {var} is not None:"
+    elif member.required:
+        source.add(f"{var} = raw.get({wire!r})")
+        if member.form not in _INLINE:
+            source.add(f"if {var} is None: raise bad(raw, {wire!r}, 'a value')")
+        source.add(*check)
+        return var
+    else:
+        source.add(f"{var} = raw.get({wire!r})")
+        if member.default is not None:
+            default = source.name("default", member.default)
+            source.add(f"if {var} is None: {var} = {default}", *(("else:", *_indent(check)) if check else ()))
+            return var
+        condition = f"if {var} is not None:"
+    if check:
+        source.add(condition, *_indent(check))
+    return var
+
+
+def _check_needs(source: _Source, described: Shape) -> None:
+    """Adds the lines that see to members which need each other; the variables hold what was read, or is sent."""
+    if described.needs is not None:
+        member, needed = described.needs
+        for value, other in needed.items():
+            condition = f"v_{member.attribute} == {value!r} and v_{other.attribute} is None"
+            source.add(f"if {condition}: raise missing({other.wire!r})")
+    if described.any_of:
+        condition = " and ".join(f"v_{member.attribute} is None" for member in described.any_of)
+        problem = f"has to have {' or '.join(member.wire for member in described.any_of)}"
+        source.add(f"if {condition}: raise Refused({problem!r})")
+
+
+def make_structure(described: Shape, hook_of: HookOf) -> Hook:
+    """The function from a JSON object to a value of the class."""
+    source = _Source("def structure(raw):")
+    source.add("if raw.__class__ is not dict: raise wrong(raw, 'an object')")
+    known = {member.wire for member in described.members}
+    if described.tag is not None:
+        wire, value = described.tag
+        known.add(wire)
+        source.add(f"if raw.get({wire!r}) != {value!r}:", f"    raise bad(raw, {wire!r}, {f'the string {value!r}'!r})")
+    values = {member.attribute: _read(source, member, hook_of) for member in described.members}
+    _check_needs(source, described)
+    names = source.name("known", frozenset(known))
+    values["extra"] = f"NO_EXTRA if {names}.issuperset(raw) else {{k: v for k, v in raw.items() if k not in {names}}}"
+    # The fields are set one by one: `__init__` would have to look for each in its arguments.
+    source.add(f"made = new({source.name('cls', described.cls)})")
+    for name, default, _ in described.cls.__fields__:
+        source.add(f"put(made, {name!r}, {values[name] if name in values else source.name('default', default)})")
+    source.add("return made")
+    return source.compile("structure", f"structure {described.cls.__name__}")
+
+
+def _write_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> tuple[str, ...]:
+    """Lines that convert `var`, which is to be sent, and put it into the result."""
+    wire = member.wire
+    if isinstance(member.form, AnyJson):
+        return (f"out[{wire!r}] = {var}",)
+    if member.form in _INLINE:
+        kind, expected = _INLINE[member.form]
+        return (
+            f"if {var}.__class__ is not {kind}: raise wrong({var}, {expected!r}).within({wire!r})",
+            f"out[{wire!r}] = {var}",
+        )
+    hook = source.hook(lambda: hook_of(member.form, member))
+    return _guarded(wire, f"out[{wire!r}] = {hook}({var})")
+
+
+def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
+    var, wire, info = f"v_{member.attribute}", member.wire, member.info
+    source.add(f"{var} = value.{member.attribute}")
+    put = _write_check(source, member, var, hook_of)
+    if member.required and member.nullable:
+        source.add(f"if {var} is None: out[{wire!r}] = None", "else:", *_indent(put))
+    elif member.default is REQUIRED or (info.always and member.default is not None):
+        source.add(*put)
+    elif member.required and not info.added:
+        source.add(f"if {var} is None: raise missing({wire!r})", *put)
+    elif member.default is None or isinstance(member.default, bool) or member.default is ABSENT:
+        source.add(f"if {var} is not {member.default!r}:", *_indent(put))
+    else:
+        source.add(f"if {var} != {source.name('default', member.default)}:", *_indent(put))
+
+
+def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
+    """The function from a value of the class to a JSON object."""
+    source = _Source("def unstructure(value):")
+    cls = source.name("cls", described.cls)
+    source.add(f"if value.__class__ is not {cls}: raise wrong(value, {f'a {described.cls.__name__}'!r})")
+    for member in described.refused:
+        problem = "cannot be sent, and without it the meaning would be another"
+        source.add(
+            f"if value.{member.attribute} is not {source.name('default', member.default)}:",
+            f"    raise Refused({problem!r}, {member.wire!r})",
+        )
+    source.add("out = {}" if described.tag is None else f"out = {{{described.tag[0]!r}: {described.tag[1]!r}}}")
+    for member in described.members:
+        _write(source, member, hook_of)
+    _check_needs(source, described)
+    source.add("extra = value.extra", "if extra is not NO_EXTRA:")
+    source.add("    for k, v in extra.items(): out.setdefault(k, v)", "return out")
+    return source.compile("unstructure", f"unstructure {described.cls.__name__}")
+
+
+def integer(value: object) -> int:
+    """A whole number; `1.0` is one, `True` is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise _wrong(value, "a whole number")
+
+
+def number(value: object) -> int | float:
+    """A number that JSON can say. A whole one stays what it is."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise _wrong(value, "a number") if not isinstance(value, float) else Refused(f"{value} is no number in JSON")

@@ -1,0 +1,221 @@
+"""Repairs for what peers in the field are known to send wrongly, and a note for each.
+
+A value is read strictly first; only what is refused comes here, so that nothing of this costs correct peers anything.
+`REPAIRS` has a row for each known mistake. Beyond these, members that only describe (`DESCRIPTIVE`) are left out when
+they cannot be read, and so are the items of lists (`LISTS`, `MAPS`): one bad tool must not hide the others.
+
+What decides what a request does is never repaired: a request that cannot be read is to be answered with an error.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mcp_core.conversion.converter import WireConverter, converter
+from mcp_core.conversion.repairs import DESCRIPTIVE, LISTS, MAPS, REPAIRS, Given, Repair
+from mcp_core.conversion.wire_types import (
+    Array,
+    Choice,
+    Chooser,
+    Dictionary,
+    Form,
+    Member,
+    Ref,
+    Scalar,
+    ScalarKind,
+    form_of,
+    shape,
+)
+from mcp_core.errors import InvalidValue
+from mcp_core.excerpts import EXCERPT_CHARS, quoted, shown
+from mcp_core.types import ABSENT, WireObject
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+
+__all__ = ["DESCRIPTIVE", "LISTS", "MAPS", "REPAIRS", "Repair", "receive"]
+
+T = TypeVar("T")
+
+
+_OBJECTS: Final = 20_000
+"""Objects of one value that are looked at to repair it. A list of 5,000 tools has as many. With more, a peer that sends
+nothing but empty objects could hold up everything else for seconds."""
+
+_NOTES: Final = 1_000
+"""Repairs of one value, for the same reason."""
+
+
+class _TooMuch(Exception):
+    """The value has too many objects, or needs too many repairs. Never leaves this module."""
+
+
+_REPAIRS_OF: Final[dict[tuple[type[WireObject], Revision], tuple[tuple[Repair, str], ...]]] = {}
+
+
+def _repairs_of(cls: type[WireObject], revision: Revision) -> tuple[tuple[Repair, str], ...]:
+    """The rows of the table that concern a class, with the member that each is about."""
+    found = _REPAIRS_OF.get((cls, revision))
+    if found is None:
+        members = [member.wire for member in shape(cls, revision).members]
+        found = _REPAIRS_OF[cls, revision] = tuple(
+            (row, name)
+            for row in REPAIRS
+            if issubclass(cls, row.cls)
+            for name in (members if row.member == "*" else [row.member])
+            if name in members
+        )
+    return found
+
+
+@cache
+def _may_be_repaired(form: Form) -> bool:
+    """Whether there is a repair for anything of this form, besides that of the object that it is a member of."""
+    match form:
+        case Ref() | Choice():
+            return True
+        case Array(inner) | Dictionary(inner):
+            return _may_be_repaired(inner)
+        case Scalar(ScalarKind.INTEGER):
+            return True
+        case _:
+            return False
+
+
+@cache
+def _chooser(forms: tuple[Form, ...], revision: Revision) -> Chooser:
+    return Chooser(tuple(form.cls for form in forms if isinstance(form, Ref)), revision)
+
+
+class _Mender:
+    """Goes through a value once, and copies what it has to change."""
+
+    def __init__(self, convert: WireConverter) -> None:
+        self._convert = convert
+        self._objects = 0
+        self.notes: list[str] = []
+
+    def _note(self, path: str, note: str) -> None:
+        if len(self.notes) >= _NOTES:
+            raise _TooMuch
+        self.notes.append(f"{shown(path)}: {note}" if path else note)
+
+    def mend(self, value: JsonValue, form: Form, path: str) -> JsonValue:
+        if not _may_be_repaired(form):
+            return value
+        match form:
+            case Ref(cls) if isinstance(value, dict):
+                return self._object(value, cls, path)
+            case Array(item) if isinstance(value, list):
+                return [self.mend(each, item, f"{path}[{index}]") for index, each in enumerate(value)]
+            case Dictionary(inner) if isinstance(value, dict):
+                return {name: self.mend(each, inner, f"{path}.{name[:EXCERPT_CHARS]}") for name, each in value.items()}
+            case Choice(forms):
+                return self._choice(value, forms, path)
+            case Scalar(ScalarKind.INTEGER) if isinstance(value, float) and math.isfinite(value):
+                if not value.is_integer():
+                    self._note(path, "a whole number is wanted; the fraction is dropped")
+                return math.floor(value)
+            case _:
+                return value
+
+    def _choice(self, value: JsonValue, forms: tuple[Form, ...], path: str) -> JsonValue:
+        if isinstance(value, dict):
+            cls = _chooser(forms, self._convert.revision).choose(value)
+            return value if cls is None else self._object(value, cls, path)
+        if isinstance(value, list):
+            item = next((form for form in forms if isinstance(form, Array)), None)
+            return value if item is None else self.mend(value, item, path)
+        return value
+
+    def _object(self, raw: JsonObject, cls: type[WireObject], path: str) -> JsonObject:
+        self._objects += 1
+        if self._objects > _OBJECTS:
+            raise _TooMuch
+        out = dict(raw)
+        for row, name in _repairs_of(cls, self._convert.revision):
+            self._repair(row, name, out, path)
+        for member in shape(cls, self._convert.revision).members:
+            name = member.wire
+            if out.get(name) is not None:
+                self._member(member, cls, out, f"{path}.{name}" if path else name)
+        return out
+
+    def _repair(self, row: Repair, name: str, out: JsonObject, path: str) -> None:
+        given: Given = out.get(name, ABSENT)
+        if not row.wrong(given):
+            return
+        mended = row.mended(given)
+        if mended is ABSENT:
+            out.pop(name, None)
+        else:
+            out[name] = mended
+        self._note(f"{path}.{name}" if path else name, row.note)
+
+    def _member(self, member: Member, cls: type[WireObject], out: JsonObject, path: str) -> None:
+        name = member.wire
+        out[name] = self.mend(out[name], member.form, path)
+        found = out[name]
+        if isinstance(found, list) and isinstance(member.form, Array) and (cls, name) in LISTS:
+            out[name] = self._usable(found, member.form, path)
+        elif isinstance(found, dict) and isinstance(member.form, Dictionary) and (cls, name) in MAPS:
+            out[name] = self._usable_members(found, member.form, path)
+        elif name in DESCRIPTIVE and not member.required:
+            problem = self._convert.problem(found, member.form, member)
+            if problem is not None:
+                del out[name]
+                self._note(path, f"left out: {problem}")
+
+    def _usable(self, items: list[JsonValue], form: Array, path: str) -> list[JsonValue]:
+        kept = []
+        for index, item in enumerate(items):
+            problem = self._convert.problem(item, form.item)
+            if problem is None:
+                kept.append(item)
+            else:
+                self._note(f"{path}[{index}]", f"left out: {problem}")
+        return kept
+
+    def _usable_members(self, members: JsonObject, form: Dictionary, path: str) -> JsonObject:
+        problems = {name: self._convert.problem(each, form.value) for name, each in members.items()}
+        for name, problem in problems.items():
+            if problem is not None:
+                self._note(f"{path}[{quoted(name)}]", f"left out: {problem}")
+        return {name: each for name, each in members.items() if problems[name] is None}
+
+
+def receive(revision: Revision, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[str, ...]]:
+    """The value that JSON from a peer stands for, with known mistakes repaired.
+
+    Args:
+        revision: The revision that is spoken.
+        raw: JSON as it was decoded; it is not changed.
+        cls: A class of `mcp_core.types`, or a union of these.
+
+    Returns:
+        The value, and a note for each repair: where it was, and what the peer did. No notes when all was correct.
+
+    Raises:
+        InvalidValue: It is beyond repair.
+        LocalProtocolError: The revision has no such type.
+    """
+    convert = converter(revision)
+    try:
+        return convert.structure(raw, cls), ()
+    except InvalidValue as strict:
+        mender = _Mender(convert)
+        try:
+            mended = mender.mend(raw, form_of(cls), "")
+        except _TooMuch:
+            raise strict from None
+        if not mender.notes:
+            raise
+        try:
+            return convert.structure(mended, cls), tuple(mender.notes)
+        except InvalidValue as still:
+            # What is reported is what came, not what was made of it.
+            still.raw = strict.raw
+            raise

@@ -1,0 +1,384 @@
+"""JSON and the types, for one revision: `converter(revision)`.
+
+Which members exist, and in which form, follows from the lifetimes in `mcp_core.types`. Reading is strict: nothing is
+converted silently (5 is no string, true is no number); `mcp_core.conversion.compatibility` repairs what old peers are known to send.
+Unknown members are kept. Writing leaves out what the peer's revision lacks, and refuses what must not be left out.
+
+`mcp_core.conversion.codegen` writes a function for each class and revision when it is first needed.
+
+That is all that there is to convert: no class of users, no other form of JSON. So a dictionary does the work of a
+conversion library, of which nothing else was needed, and a client starts 20 milliseconds sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from mcp_core.conversion.codegen import (
+    Hook,
+    Refused,
+    integer,
+    make_structure,
+    make_unstructure,
+    name_class,
+    number,
+    show,
+)
+from mcp_core.conversion.wire_types import (
+    Array,
+    Choice,
+    Chooser,
+    Dictionary,
+    Enumeration,
+    Form,
+    Member,
+    ObjectJson,
+    Ref,
+    Scalar,
+    ScalarKind,
+    form_of,
+    shape,
+)
+from mcp_core.errors import InvalidValue, LocalProtocolError
+from mcp_core.excerpts import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+    from mcp_core.types.wire_object import WireObject
+
+__all__ = ["WireConverter", "converter"]
+
+T = TypeVar("T")
+
+
+def _string(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    raise Refused(f"expected a string, got {show(value)}")
+
+
+def _boolean(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    raise Refused(f"expected a boolean, got {show(value)}")
+
+
+def _integer(value: object) -> object:
+    return integer(value)
+
+
+def _number(value: object) -> object:
+    return number(value)
+
+
+def _any(value: object) -> object:
+    return value
+
+
+_SCALARS: Final[Mapping[ScalarKind, Hook]] = {
+    ScalarKind.STRING: _string,
+    ScalarKind.BOOLEAN: _boolean,
+    ScalarKind.INTEGER: _integer,
+    ScalarKind.NUMBER: _number,
+}
+
+
+def _bounded(hook: Callable[[object], int | float], minimum: float | None, maximum: float | None) -> Hook:
+    def bounded(value: object) -> object:
+        found = hook(value)
+        if minimum is not None and found < minimum:
+            raise Refused(f"{quoted(found)} is less than {minimum}")
+        if maximum is not None and found > maximum:
+            raise Refused(f"{quoted(found)} is more than {maximum}")
+        return found
+
+    return bounded
+
+
+def _scalar(form: Scalar, member: Member | None) -> Hook:
+    hook = _SCALARS[form.kind]
+    info = None if member is None else member.info
+    if info is None or (info.minimum is None and info.maximum is None):
+        return hook
+    return _bounded(integer if form.kind is ScalarKind.INTEGER else number, info.minimum, info.maximum)
+
+
+def _enumeration(form: Enumeration) -> Hook:
+    allowed, listed = frozenset(form.values), ", ".join(repr(each) for each in form.values)
+
+    def enumeration(value: object) -> object:
+        if isinstance(value, str) and value in allowed:
+            return value
+        raise Refused(f"expected one of {listed}, got {quoted(value)}")
+
+    return enumeration
+
+
+def _object_json(form: ObjectJson) -> Hook:
+    def object_json(value: object) -> object:
+        if not isinstance(value, dict):
+            raise Refused(f"expected an object, got {show(value)}")
+        if form.root is not None:
+            _check_schema(value, form.root)
+        return value
+
+    return object_json
+
+
+def _leaf(form: Form, member: Member | None) -> Hook:
+    match form:
+        case Scalar():
+            return _scalar(form, member)
+        case Enumeration():
+            return _enumeration(form)
+        case ObjectJson():
+            return _object_json(form)
+        case _:
+            return _any
+
+
+_JSON_CLASSES: Final[Mapping[ScalarKind, tuple[type, ...]]] = {
+    ScalarKind.STRING: (str,),
+    ScalarKind.BOOLEAN: (bool,),
+    ScalarKind.INTEGER: (int, float),
+    ScalarKind.NUMBER: (int, float),
+}
+
+
+def _json_classes(form: Form) -> tuple[type, ...]:
+    """The Python classes of the JSON that the forms of a union have, besides objects."""
+    match form:
+        case Scalar(kind):
+            return _JSON_CLASSES[kind]
+        case Enumeration():
+            return (str,)
+        case Array():
+            return (list, tuple)
+        case _:
+            return ()
+
+
+def _choice(by_class: Mapping[type, Hook]) -> Hook:
+    expected = " or ".join(dict.fromkeys(name_class(kind) for kind in by_class))
+
+    def choice(value: object) -> object:
+        found = by_class.get(value.__class__)
+        if found is None:
+            raise Refused(f"expected {expected}, got {show(value)}")
+        return found(value)
+
+    return choice
+
+
+def _check_schema(schema: JsonObject, root: str) -> None:
+    """The little that the specification says of a schema whose root is fixed; the rest is for a validator."""
+    if schema.get("type") != root:
+        raise Refused(f"expected {root!r}" if "type" in schema else "is missing", "type")
+    if not isinstance(schema.get("properties", {}), dict):
+        raise Refused(f"expected an object, got {show(schema['properties'])}", "properties")
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise Refused("expected an array of strings", "required")
+
+
+def _array(item: Hook, *, reading: bool) -> Hook:
+    def array(value: object) -> object:
+        if not isinstance(value, list | tuple):
+            raise Refused(f"expected an array, got {show(value)}")
+        found: list[object] = []
+        try:
+            for each in value:
+                found.append(item(each))  # noqa: PERF401  # its length is the index of an item that is refused
+        except Refused as refused:
+            raise refused.within(len(found)) from None
+        return tuple(found) if reading else found
+
+    return array
+
+
+def _dictionary(item: Hook) -> Hook:
+    def dictionary(value: object) -> object:
+        if not isinstance(value, Mapping):
+            raise Refused(f"expected an object, got {show(value)}")
+        found: dict[str, object] = {}
+        for name, each in value.items():
+            try:
+                found[name] = item(each)
+            except Refused as refused:
+                raise refused.within(name) from None
+        return found
+
+    return dictionary
+
+
+def _of_no_class(raw: JsonObject, chooser: Chooser) -> Refused:
+    if chooser.tag is None:
+        return Refused(f"is none of {', '.join(cls.__name__ for cls in chooser.classes)}")
+    if chooser.tag not in raw:
+        return Refused("is missing", chooser.tag)
+    known = ", ".join(repr(value) for value in chooser.tagged)
+    return Refused(f"expected one of {known}, got {quoted(raw[chooser.tag])}", chooser.tag)
+
+
+class WireConverter:
+    """JSON and the types, for one revision. Made by `converter`."""
+
+    def __init__(self, revision: Revision) -> None:
+        self.revision: Final = revision
+        """The revision."""
+        self._readers: dict[object, Hook] = {}
+        self._writers: dict[type, Hook] = {}
+        self._compiled_readers: dict[type[WireObject], Hook] = {}
+        self._compiled_writers: dict[type[WireObject], Hook] = {}
+
+    def __repr__(self) -> str:
+        return f"<WireConverter {self.revision}>"
+
+    def structure(self, raw: JsonValue, cls: type[T]) -> T:
+        """The value that JSON stands for.
+
+        Args:
+            raw: JSON as it was decoded. The value keeps parts of it, so it must not be changed afterwards.
+            cls: A class of `mcp_core.types`, or a union of these.
+
+        Returns:
+            The value.
+
+        Raises:
+            InvalidValue: The JSON is no such value; the error says what is wrong, and where.
+            LocalProtocolError: The revision has no such type.
+        """
+        reader = self._readers.get(cls)
+        if reader is None:
+            reader = self._readers[cls] = self._reader(form_of(cls), None)
+        try:
+            # The function was made for the class, which its signature cannot say.
+            return cast("T", reader(raw))
+        except Refused as refused:
+            raise InvalidValue(refused.message, path=refused.path(), raw=raw) from None
+
+    def unstructure(self, value: WireObject) -> JsonObject:
+        """The JSON that a value is sent as.
+
+        Args:
+            value: Any value of `mcp_core.types`.
+
+        Returns:
+            A new object. JSON that the value holds is a part of it, not copied.
+
+        Raises:
+            LocalProtocolError: The value is not what its types say, or has what the peer's revision lacks.
+        """
+        writer = self._writers.get(type(value))
+        if writer is None:
+            writer = self._writers[type(value)] = self._writer(Ref(type(value)), None)
+        try:
+            # The functions for classes give objects.
+            return cast("JsonObject", writer(value))
+        except Refused as refused:
+            where = type(value).__name__ + (f".{refused.path()}" if refused.steps else "")
+            raise LocalProtocolError(f"{where}: {refused.message} (revision {self.revision})") from None
+
+    def problem(self, raw: JsonValue, form: Form, member: Member | None = None) -> str | None:
+        """What keeps JSON from having a form, with the place; `None` when nothing does.
+
+        Args:
+            raw: The JSON.
+            form: The form.
+            member: The member that has the form, for its bounds.
+        """
+        try:
+            self._reader(form, member)(raw)
+        except Refused as refused:
+            return f"{refused.path()}: {refused.message}" if refused.steps else refused.message
+        return None
+
+    def _check_alive(self, cls: type[WireObject]) -> None:
+        if self.revision not in cls.__wire__.alive:
+            raise LocalProtocolError(f"revision {self.revision} has no {cls.__name__}")
+
+    def _class_reader(self, cls: type[WireObject]) -> Hook:
+        made = self._compiled_readers.get(cls)
+        if made is None:
+            self._check_alive(cls)
+            made = self._compiled_readers[cls] = make_structure(shape(cls, self.revision), self._reader)
+        return made
+
+    def _class_writer(self, cls: type[WireObject]) -> Hook:
+        made = self._compiled_writers.get(cls)
+        if made is None:
+            self._check_alive(cls)
+            made = self._compiled_writers[cls] = make_unstructure(shape(cls, self.revision), self._writer)
+        return made
+
+    def _reader(self, form: Form, member: Member | None) -> Hook:
+        match form:
+            case Ref(cls):
+                return self._class_reader(cls)
+            case Array(item):
+                return _array(self._reader(item, member), reading=True)
+            case Dictionary(value):
+                return _dictionary(self._reader(value, member))
+            case Choice(forms):
+                return self._choice_reader(forms)
+            case _:
+                return _leaf(form, member)
+
+    def _choice_reader(self, forms: tuple[Form, ...]) -> Hook:
+        classes = tuple(form.cls for form in forms if isinstance(form, Ref))
+        read_object = self._object_reader(classes)
+        if len(classes) == len(forms):
+            return read_object
+        by_class: dict[type, Hook] = {dict: read_object} if classes else {}
+        for form in forms:
+            for kind in _json_classes(form):
+                by_class[kind] = self._reader(form, None)
+        return _choice(by_class)
+
+    def _object_reader(self, classes: tuple[type[WireObject], ...]) -> Hook:
+        chooser = Chooser(classes, self.revision)
+        choose = chooser.choose
+        readers = {cls: self._reader(Ref(cls), None) for cls in chooser.classes}
+
+        def read_object(value: object) -> object:
+            if not isinstance(value, dict):
+                raise Refused(f"expected an object, got {show(value)}")
+            cls = choose(value)
+            if cls is None:
+                raise _of_no_class(value, chooser)
+            return readers[cls](value)
+
+        return read_object
+
+    def _writer(self, form: Form, member: Member | None) -> Hook:
+        match form:
+            case Ref(cls):
+                return self._class_writer(cls)
+            case Array(item):
+                return _array(self._writer(item, member), reading=False)
+            case Dictionary(value):
+                return _dictionary(self._writer(value, member))
+            case Choice(forms):
+                return self._choice_writer(forms)
+            case _:
+                return _leaf(form, member)
+
+    def _choice_writer(self, forms: tuple[Form, ...]) -> Hook:
+        by_class: dict[type, Hook] = {}
+        for form in forms:
+            if not isinstance(form, Ref):
+                by_class.update(dict.fromkeys(_json_classes(form), self._writer(form, None)))
+            elif self.revision in form.cls.__wire__.alive:
+                by_class[form.cls] = self._writer(form, None)
+        return _choice(by_class)
+
+
+@cache
+def converter(revision: Revision) -> WireConverter:
+    """The converter of `revision`: the same object each time."""
+    return WireConverter(revision)

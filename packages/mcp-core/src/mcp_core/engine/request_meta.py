@@ -1,0 +1,127 @@
+"""The envelope of modern messages: what `_meta` says of the client in each request, and of the server in each result.
+
+Spec: basic#meta, basic/versioning (2026-07-28).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from mcp_core.conversion import compatibility
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.events import ClientPeer
+from mcp_core.errors import ErrorCode, InvalidValue, RequestFailed, UnsupportedProtocolVersion
+from mcp_core.excerpts import quoted
+from mcp_core.revisions import REVISIONS
+from mcp_core.types import ClientCapabilities, Implementation
+from mcp_core.types.logging import LOGGING_LEVELS
+from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+    from mcp_core.types import LoggingLevel, WireObject
+
+__all__ = ["EnvelopeReader", "missing_member", "read_server_info", "write_envelope"]
+
+W = TypeVar("W", bound="WireObject")
+
+_MEMBERS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL)
+
+
+@attrs.define(eq=False)
+class EnvelopeReader:
+    """Reads envelopes for a server."""
+
+    revisions: frozenset[Revision]
+    """The modern revisions that the server speaks."""
+    supported: tuple[str, ...]
+    """What it tells a client that asks for another one: the names of all its revisions."""
+    _last: tuple[JsonObject, ClientPeer] | None = None
+
+    @property
+    def last_revision(self) -> Revision | None:
+        """The revision of the last envelope that was read; `None` before the first."""
+        return None if self._last is None else self._last[1].revision
+
+    def read(self, meta: JsonObject) -> ClientPeer:
+        """The client that `meta` describes.
+
+        Raises:
+            RequestFailed: A member is missing or malformed.
+            UnsupportedProtocolVersion: The server does not speak the revision.
+        """
+        # Clients repeat the same envelope with each request: comparing two small dicts is cheaper than reading one.
+        facts: JsonObject = {key: meta[key] for key in _MEMBERS if key in meta}
+        if self._last is not None and self._last[0] == facts:
+            return self._last[1]
+        peer = self._read(facts)
+        self._last = (facts, peer)
+        return peer
+
+    def _read(self, facts: JsonObject) -> ClientPeer:
+        version, capabilities = facts.get(PROTOCOL_VERSION), facts.get(CLIENT_CAPABILITIES)
+        if not isinstance(version, str):
+            raise missing_member(PROTOCOL_VERSION)
+        if not isinstance(capabilities, dict):
+            raise missing_member(CLIENT_CAPABILITIES)
+        revision = REVISIONS.get(version)
+        if revision is None or revision not in self.revisions:
+            raise UnsupportedProtocolVersion.of(version, self.supported)
+        info = facts.get(CLIENT_INFO)
+        return ClientPeer(
+            revision=revision,
+            capabilities=_member(revision, CLIENT_CAPABILITIES, capabilities, ClientCapabilities),
+            implementation=None if info is None else _member(revision, CLIENT_INFO, info, Implementation),
+            log_level=_log_level(facts.get(LOG_LEVEL)),
+        )
+
+
+def _member(revision: Revision, key: str, value: JsonValue, cls: type[W]) -> W:
+    """A member of the envelope. Raises `RequestFailed`, which names it."""
+    try:
+        return compatibility.receive(revision, value, cls)[0]
+    except InvalidValue as bad:
+        raise RequestFailed(f"invalid params: _meta[{key!r}]: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
+
+
+def write_envelope(revision: Revision, info: Implementation, capabilities: ClientCapabilities) -> JsonObject:
+    """What each request of a client says under `revision`. The log level is left to the request."""
+    wire = converter(revision)
+    return {
+        PROTOCOL_VERSION: revision.name,
+        CLIENT_CAPABILITIES: wire.unstructure(capabilities),
+        CLIENT_INFO: wire.unstructure(info),
+    }
+
+
+def read_server_info(result: JsonObject, revision: Revision) -> Implementation | None:
+    """Who a server says it is in its result. That is not needed for anything, so a malformed one is left out."""
+    meta = result.get("_meta")
+    info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+    try:
+        return None if info is None else compatibility.receive(revision, info, Implementation)[0]
+    except InvalidValue:
+        return None
+
+
+def missing_member(key: str) -> RequestFailed:
+    """The error for a request that needs an envelope and lacks this member of it."""
+    return RequestFailed(
+        f"invalid params: _meta[{key!r}] is missing or of the wrong type, and no session was opened by initialize",
+        code=ErrorCode.INVALID_PARAMS,
+    )
+
+
+def _log_level(level: JsonValue) -> LoggingLevel | None:
+    if level is None:
+        return None
+    for known in LOGGING_LEVELS:
+        if known == level:
+            return known
+    raise RequestFailed(
+        f"invalid params: _meta[{LOG_LEVEL!r}] is {quoted(level)}, expected one of {', '.join(LOGGING_LEVELS)}",
+        code=ErrorCode.INVALID_PARAMS,
+    )

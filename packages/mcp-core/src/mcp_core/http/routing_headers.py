@@ -1,0 +1,364 @@
+"""The headers that repeat parts of a message, for those who see no bodies: written by a client, compared by a server.
+
+    MCP-Protocol-Version   the revision, on each request
+    Mcp-Method             the method
+    Mcp-Name               the tool, prompt, resource or task that a request is about
+    Mcp-Param-...          arguments of a tool that its schema designates (see `mcp_core.http.header_parameters`)
+
+A gateway decides by the header and the server by the body, so they must not differ: else one could be asked for what
+the other does. A difference is a `HeaderMismatch`, which names the header, what it says and what the body says.
+
+*Values.* `Mcp-Name` and `Mcp-Param-...` carry any text: what a header cannot hold, or could lose on its way, is written
+as `=?base64?...?=` over UTF-8. The other two have no such form, and need none.
+
+*What is survived.* A notification may come without these headers, and so may a name that only an extension asks for.
+An argument that no header can carry, an object for an integer, is left to the validation of the arguments, whose
+answer helps the caller more.
+
+Spec: basic/transports/streamable-http#standard-request-headers, #value-encoding, #server-validation (2026-07-28)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.errors import HeaderMismatch, LocalProtocolError
+from mcp_core.jsonrpc.messages import Request
+from mcp_core.methods import METHODS
+from mcp_core.types.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from mcp_core.http.header_parameters import ParamHeader
+    from mcp_core.http.messages import Headers
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification
+    from mcp_core.methods import AnyMethod
+    from mcp_core.revisions import Revision
+
+__all__ = [
+    "LAST_EVENT_ID",
+    "MCP_METHOD",
+    "MCP_NAME",
+    "MCP_PROTOCOL_VERSION",
+    "MCP_SESSION_ID",
+    "NAME_PARAMS",
+    "decode_value",
+    "encode_value",
+    "mirrored",
+    "mismatch",
+    "name_params",
+    "param_mismatch",
+]
+
+MCP_PROTOCOL_VERSION: Final = "mcp-protocol-version"
+"""The revision, since 2025-06-18."""
+MCP_METHOD: Final = "mcp-method"
+"""The method (2026-07-28)."""
+MCP_NAME: Final = "mcp-name"
+"""What the request is about (2026-07-28)."""
+MCP_SESSION_ID: Final = "mcp-session-id"
+"""The session, from 2025-03-26 to 2025-11-25."""
+LAST_EVENT_ID: Final = "last-event-id"
+"""The last event of a stream that arrived, from 2025-03-26 to 2025-11-25."""
+
+_SHOWN: Final = {MCP_PROTOCOL_VERSION: "MCP-Protocol-Version", MCP_METHOD: "Mcp-Method", MCP_NAME: "Mcp-Name"}
+"""The names as the specification spells them, for sentences."""
+
+_ANCHOR: Final = "basic/transports/streamable-http#value-encoding"
+
+_PREFIX: Final = "=?base64?"
+_SUFFIX: Final = "?="
+_BLANKS: Final = " \t"
+_UNSAFE: Final = re.compile(r"[^\t\x20-\x7e]")
+"""What no value of a header may have: control characters but tab, and all that is not ASCII."""
+
+_LARGEST: Final = 2**53 - 1
+"""The largest integer that a reader who knows only doubles cannot take for another one."""
+_INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0{1,16})?")
+"""The texts of integers up to the largest: `42.0` is 42."""
+
+
+def name_params(rows: Iterable[AnyMethod]) -> Mapping[str, str]:
+    """For each method that has one, the member of its params that `Mcp-Name` repeats.
+
+    Args:
+        rows: Those of the protocol, in `mcp_core.methods.METHODS`, and of further extensions.
+    """
+    return MappingProxyType({row.name: row.name_param for row in rows if row.name_param is not None})
+
+
+NAME_PARAMS: Final = name_params(METHODS)
+"""The methods that the protocol itself and the extensions known here have."""
+
+_NAME_DEMANDED: Final = frozenset(name_params(row for row in METHODS if row.extension is None))
+"""The methods that a server refuses without `Mcp-Name`. What an extension says binds its clients only."""
+
+
+def encode_value(value: str) -> str:
+    """A value of `Mcp-Name` or `Mcp-Param-...`, as it stands in the header.
+
+    Args:
+        value: Any text.
+
+    Returns:
+        The text itself, or its encoded form where the text could not arrive unchanged.
+
+    Raises:
+        ValueError: The text has a lone surrogate, which UTF-8 cannot say.
+    """
+    # The two marks may share a character: whoever looks no closer takes that for an encoded value, too.
+    marked = value.startswith(_PREFIX) and value.endswith(_SUFFIX)
+    if not marked and value.isascii() and value.isprintable() and value == value.strip(" "):
+        return value
+    return f"{_PREFIX}{base64.b64encode(value.encode()).decode()}{_SUFFIX}"
+
+
+def decode_value(value: str) -> str:
+    """The text that a value of `Mcp-Name` or `Mcp-Param-...` stands for.
+
+    Args:
+        value: As it stands in the header. Blanks around it do not count.
+
+    Returns:
+        The text. A value that has only one of the two marks is taken as it is.
+
+    Raises:
+        ValueError: It has characters that are not allowed in a header, or is not what encoding gives; says which.
+    """
+    value = value.strip(_BLANKS)
+    if not (value.isascii() and value.isprintable()) and _UNSAFE.search(value):
+        raise ValueError("has characters that a header must not have")
+    if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX)) or len(value) < len(_PREFIX) + len(_SUFFIX):
+        return value
+    encoded = value[len(_PREFIX) : -len(_SUFFIX)].encode()
+    try:
+        decoded = binascii.a2b_base64(encoded, strict_mode=True)
+        # There is one way to write it, so that nobody reads it differently: the bits that are left over are zero.
+        if binascii.b2a_base64(decoded, newline=False) != encoded:
+            raise ValueError("is not exact base64")
+    except binascii.Error:
+        raise ValueError("is no base64") from None
+    try:
+        return decoded.decode()
+    except UnicodeDecodeError:
+        raise ValueError("is no UTF-8 in base64") from None
+
+
+def mirrored(
+    message: Request | Notification,
+    revision: Revision,
+    designated: Sequence[ParamHeader] = (),
+    *,
+    names: Mapping[str, str] = NAME_PARAMS,
+) -> list[tuple[str, str]]:
+    """The headers that a client sends with a message.
+
+    Args:
+        message: What is in the body. On a modern revision its `_meta` names the same revision.
+        revision: The one that is spoken. A legacy one has the version at most; `initialize` comes before there is one.
+        designated: The parameters of the called tool that are repeated.
+        names: The member of the params that `Mcp-Name` repeats, by method.
+
+    Returns:
+        Names in lower case, and values.
+
+    Raises:
+        LocalProtocolError: The method or an argument cannot be said in a header.
+    """
+    found = [(MCP_PROTOCOL_VERSION, revision.name)] if revision.version_header else []
+    if not revision.routing_headers:
+        return found
+    method = message.method
+    if _encoded(method, "the method") != method:
+        raise LocalProtocolError(f"the method {method!a:.80} cannot stand in a header", anchor=_ANCHOR)
+    found.append((MCP_METHOD, method))
+    params = message.params or {}
+    name_param = names.get(method)
+    if name_param is not None:
+        name = params.get(name_param)
+        if isinstance(name, str):
+            found.append((MCP_NAME, _encoded(name, f"params.{name_param}")))
+    for param in designated:
+        value = _argument(params, param)
+        if _out_of_range(value):
+            raise LocalProtocolError(
+                f"the argument {_place(param)} is beyond {_LARGEST}, which {_shown(param)} must not carry",
+                anchor="basic/transports/streamable-http#schema-extension",
+            )
+        text = _text(value)
+        if text is not None:
+            found.append((param.name, _encoded(text, f"the argument {_place(param)}")))
+    return found
+
+
+def mismatch(
+    headers: Headers,
+    message: Request | Notification,
+    designated: Sequence[ParamHeader],
+    *,
+    names: Mapping[str, str] = NAME_PARAMS,
+) -> HeaderMismatch | None:
+    """The first header of a modern message that does not say what its body says.
+
+    Members that the body lacks, or has of a wrong type, are for the reader of the body to refuse.
+
+    Args:
+        headers: Those of the request.
+        message: Its body.
+        designated: The parameters of the called tool that are repeated. Other `Mcp-Param-...` are ignored.
+        names: The member of the params that `Mcp-Name` repeats, by method.
+
+    Returns:
+        The error to answer with, or `None` when all agree.
+    """
+    demanded = type(message) is Request
+    method = message.method
+    params = message.params or {}
+    meta = params.get("_meta")
+    version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+    found = _compare(headers, MCP_PROTOCOL_VERSION, version, demanded=demanded) or _compare(
+        headers, MCP_METHOD, method, demanded=demanded
+    )
+    if found is None and demanded:
+        name_param = names.get(method)
+        if name_param is not None:
+            found = _compare_name(headers, params.get(name_param), demanded=method in _NAME_DEMANDED)
+    return found or param_mismatch(headers, params, designated)
+
+
+def param_mismatch(headers: Headers, params: JsonObject, designated: Sequence[ParamHeader]) -> HeaderMismatch | None:
+    """The first `Mcp-Param-...` header that does not say what its argument says.
+
+    Args:
+        headers: Those of the request.
+        params: The params of its body, those of `tools/call`.
+        designated: The parameters of the called tool that are repeated.
+
+    Returns:
+        The error to answer with, or `None` when all agree.
+    """
+    for param in designated:
+        found = _compare_param(headers, param, _argument(params, param))
+        if found is not None:
+            return found
+    return None
+
+
+def _compare(headers: Headers, header: str, expected: JsonValue, *, demanded: bool) -> HeaderMismatch | None:
+    """Compares a header that is never encoded."""
+    values = headers.all(header)
+    if len(values) > 1:
+        return _repeated(_SHOWN[header], values)
+    if not values:
+        return _missing(_SHOWN[header], expected) if demanded else None
+    if not isinstance(expected, str) or values[0].strip(_BLANKS) == expected:
+        return None
+    return _different(_SHOWN[header], values[0], expected)
+
+
+def _compare_name(headers: Headers, expected: JsonValue, *, demanded: bool) -> HeaderMismatch | None:
+    shown, values = _SHOWN[MCP_NAME], headers.all(MCP_NAME)
+    if len(values) > 1:
+        return _repeated(shown, values)
+    if not values:
+        return _missing(shown, expected) if demanded and isinstance(expected, str) else None
+    try:
+        seen = decode_value(values[0])
+    except ValueError as bad:
+        return _malformed(shown, values[0], bad)
+    return None if seen == expected else _different(shown, values[0], expected)
+
+
+def _compare_param(headers: Headers, param: ParamHeader, value: JsonValue) -> HeaderMismatch | None:
+    values = headers.all(param.name)
+    if len(values) > 1:
+        return _repeated(_shown(param), values)
+    if _out_of_range(value):
+        return HeaderMismatch(f"{_shown(param)} must not carry the argument {_place(param)}: it is beyond {_LARGEST}")
+    expected = _text(value)
+    if not values:
+        return None if expected is None else _missing(_shown(param), expected)
+    if expected is None:
+        return _different(_shown(param), values[0], value)
+    try:
+        seen = decode_value(values[0])
+    except ValueError as bad:
+        return _malformed(_shown(param), values[0], bad)
+    if seen == expected:
+        return None
+    if not isinstance(value, bool):  # which is equal to 0 or 1
+        number = _INTEGER.fullmatch(seen)
+        if number is not None and int(number[1]) == value:
+            return None
+    return _different(_shown(param), values[0], expected)
+
+
+def _argument(params: JsonObject, param: ParamHeader) -> JsonValue:
+    """The argument of a designated parameter; `None` when it is `null` or not there."""
+    value = params.get("arguments")
+    for key in param.path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _text(value: JsonValue) -> str | None:
+    """How a header says an argument, before it is encoded; `None` for what it does not say."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return None
+
+
+def _out_of_range(value: JsonValue) -> bool:
+    """Whether it is an integer that another reader may take for its neighbour."""
+    if not isinstance(value, int | float) or -_LARGEST <= value <= _LARGEST:
+        return False
+    return isinstance(value, int) or value.is_integer()
+
+
+def _encoded(text: str, what: str) -> str:
+    try:
+        return encode_value(text)
+    except ValueError:
+        raise LocalProtocolError(f"{what} has a lone surrogate, which cannot be sent", anchor=_ANCHOR) from None
+
+
+def _shown(param: ParamHeader) -> str:
+    return f"Mcp-Param-{param.header}"
+
+
+def _place(param: ParamHeader) -> str:
+    return ascii(".".join(param.path))[:80]
+
+
+# The sentences go to a peer and to a log: in ASCII and clipped.
+
+
+def _missing(shown: str, expected: JsonValue) -> HeaderMismatch:
+    said = f"; the body says {expected!a:.80}" if isinstance(expected, str) else ""
+    return HeaderMismatch(f"the header {shown} is missing{said}")
+
+
+def _repeated(shown: str, values: Sequence[str]) -> HeaderMismatch:
+    return HeaderMismatch(f"the header {shown} came {len(values)} times: {', '.join(values)!a:.80}")
+
+
+def _malformed(shown: str, seen: str, bad: ValueError) -> HeaderMismatch:
+    return HeaderMismatch(f"the header {shown} {bad}: {seen!a:.80}")
+
+
+def _different(shown: str, seen: str, expected: JsonValue) -> HeaderMismatch:
+    said = f"{expected!a:.80}" if isinstance(expected, str) else "nothing that a header could repeat"
+    return HeaderMismatch(f"the header {shown} says {seen!a:.80}, the body says {said}")

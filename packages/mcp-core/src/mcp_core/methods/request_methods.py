@@ -1,0 +1,234 @@
+"""The requests: one row each. `mcp_core.methods` is the place to import them from."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from mcp_core import types as t
+from mcp_core.methods.definition import Method, Role
+from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, between
+from mcp_core.types.meta import TASKS_EXTENSION
+
+_LEGACY: Final = between(None, R2025_11_25)
+_MODERN: Final = between(R2026_07_28)
+_CORE_TASKS: Final = between(R2025_11_25, R2025_11_25)
+_TASKS_CAPABILITY: Final = ("extensions", TASKS_EXTENSION)
+
+INITIALIZE: Final = Method(
+    name="initialize",
+    sender=Role.CLIENT,
+    params=t.InitializeRequestParams,
+    result=t.InitializeResult,
+    revisions=_LEGACY,
+)
+PING: Final = Method(name="ping", sender=Role.BOTH, params=t.PingRequestParams, result=t.EmptyResult, revisions=_LEGACY)
+SERVER_DISCOVER: Final = Method(
+    name="server/discover",
+    sender=Role.CLIENT,
+    params=t.DiscoverRequestParams,
+    result=t.DiscoverResult,
+    revisions=_MODERN,
+    cacheable=_MODERN,
+)
+TOOLS_LIST: Final = Method(
+    name="tools/list",
+    sender=Role.CLIENT,
+    params=t.ListToolsRequestParams,
+    result=t.ListToolsResult,
+    server_capability=("tools",),
+    cacheable=_MODERN,
+)
+TOOLS_CALL: Final = Method(
+    name="tools/call",
+    sender=Role.CLIENT,
+    params=t.CallToolRequestParams,
+    result=t.CallToolResult,
+    server_capability=("tools",),
+    may_need_input=_MODERN,
+    task_results={R2025_11_25: t.CreateTaskResult, R2026_07_28: t.CreateExtensionTaskResult},
+    task_capability=("tasks", "requests", "tools", "call"),
+    name_param="name",
+)
+RESOURCES_LIST: Final = Method(
+    name="resources/list",
+    sender=Role.CLIENT,
+    params=t.ListResourcesRequestParams,
+    result=t.ListResourcesResult,
+    server_capability=("resources",),
+    cacheable=_MODERN,
+)
+RESOURCES_TEMPLATES_LIST: Final = Method(
+    name="resources/templates/list",
+    sender=Role.CLIENT,
+    params=t.ListResourceTemplatesRequestParams,
+    result=t.ListResourceTemplatesResult,
+    server_capability=("resources",),
+    cacheable=_MODERN,
+)
+RESOURCES_READ: Final = Method(
+    name="resources/read",
+    sender=Role.CLIENT,
+    params=t.ReadResourceRequestParams,
+    result=t.ReadResourceResult,
+    server_capability=("resources",),
+    may_need_input=_MODERN,
+    cacheable=_MODERN,
+    name_param="uri",
+)
+RESOURCES_SUBSCRIBE: Final = Method(
+    name="resources/subscribe",
+    sender=Role.CLIENT,
+    params=t.SubscribeRequestParams,
+    result=t.EmptyResult,
+    revisions=_LEGACY,
+    server_capability=("resources", "subscribe"),
+)
+RESOURCES_UNSUBSCRIBE: Final = Method(
+    name="resources/unsubscribe",
+    sender=Role.CLIENT,
+    params=t.UnsubscribeRequestParams,
+    result=t.EmptyResult,
+    revisions=_LEGACY,
+    server_capability=("resources", "subscribe"),
+)
+PROMPTS_LIST: Final = Method(
+    name="prompts/list",
+    sender=Role.CLIENT,
+    params=t.ListPromptsRequestParams,
+    result=t.ListPromptsResult,
+    server_capability=("prompts",),
+    cacheable=_MODERN,
+)
+PROMPTS_GET: Final = Method(
+    name="prompts/get",
+    sender=Role.CLIENT,
+    params=t.GetPromptRequestParams,
+    result=t.GetPromptResult,
+    server_capability=("prompts",),
+    may_need_input=_MODERN,
+    name_param="name",
+)
+COMPLETION_COMPLETE: Final = Method(
+    name="completion/complete",
+    sender=Role.CLIENT,
+    params=t.CompleteRequestParams,
+    result=t.CompleteResult,
+    server_capability=("completions",),
+    capability_revisions=between(R2025_03_26),
+)
+LOGGING_SET_LEVEL: Final = Method(
+    name="logging/setLevel",
+    sender=Role.CLIENT,
+    params=t.SetLevelRequestParams,
+    result=t.EmptyResult,
+    revisions=_LEGACY,
+    server_capability=("logging",),
+)
+SUBSCRIPTIONS_LISTEN: Final = Method(
+    name="subscriptions/listen",
+    sender=Role.CLIENT,
+    params=t.SubscriptionsListenRequestParams,
+    result=t.SubscriptionsListenResult,
+    revisions=_MODERN,
+)
+ROOTS_LIST: Final = Method(
+    name="roots/list",
+    sender=Role.SERVER,
+    params=t.ListRootsRequestParams,
+    result=t.ListRootsResult,
+    revisions=_LEGACY,
+    client_capability=("roots",),
+    input_request=_MODERN,
+)
+SAMPLING_CREATE_MESSAGE: Final = Method(
+    name="sampling/createMessage",
+    sender=Role.SERVER,
+    params=t.CreateMessageRequestParams,
+    result=t.CreateMessageResult,
+    revisions=_LEGACY,
+    client_capability=("sampling",),
+    input_request=_MODERN,
+    task_results={R2025_11_25: t.CreateTaskResult},
+    task_capability=("tasks", "requests", "sampling", "createMessage"),
+)
+ELICITATION_CREATE: Final = Method(
+    name="elicitation/create",
+    sender=Role.SERVER,
+    # A union has no `type[...]`; converters take it all the same.
+    params=cast("type[t.ElicitRequestParams]", t.ElicitRequestParams),
+    result=t.ElicitResult,
+    revisions=between(R2025_06_18, R2025_11_25),
+    client_capability=("elicitation",),
+    input_request=_MODERN,
+    task_results={R2025_11_25: t.CreateTaskResult},
+    task_capability=("tasks", "requests", "elicitation", "create"),
+)
+TASKS_GET: Final = Method(
+    name="tasks/get",
+    sender=Role.BOTH,
+    params=t.GetTaskRequestParams,
+    result=t.GetTaskResult,
+    revisions=_CORE_TASKS,
+    server_capability=("tasks",),
+    client_capability=("tasks",),
+)
+TASKS_RESULT: Final = Method(
+    name="tasks/result",
+    sender=Role.BOTH,
+    params=t.GetTaskPayloadRequestParams,
+    result=t.GetTaskPayloadResult,
+    revisions=_CORE_TASKS,
+    server_capability=("tasks",),
+    client_capability=("tasks",),
+)
+TASKS_LIST: Final = Method(
+    name="tasks/list",
+    sender=Role.BOTH,
+    params=t.ListTasksRequestParams,
+    result=t.ListTasksResult,
+    revisions=_CORE_TASKS,
+    server_capability=("tasks", "list"),
+    client_capability=("tasks", "list"),
+)
+TASKS_CANCEL: Final = Method(
+    name="tasks/cancel",
+    sender=Role.BOTH,
+    params=t.CancelTaskRequestParams,
+    result=t.CancelTaskResult,
+    revisions=_CORE_TASKS,
+    server_capability=("tasks", "cancel"),
+    client_capability=("tasks", "cancel"),
+)
+EXTENSION_TASKS_GET: Final = Method(
+    name="tasks/get",
+    sender=Role.CLIENT,
+    params=t.GetTaskRequestParams,
+    result=t.GetExtensionTaskResult,
+    revisions=_MODERN,
+    server_capability=_TASKS_CAPABILITY,
+    client_capability=_TASKS_CAPABILITY,
+    name_param="taskId",
+    extension=TASKS_EXTENSION,
+)
+EXTENSION_TASKS_UPDATE: Final = Method(
+    name="tasks/update",
+    sender=Role.CLIENT,
+    params=t.UpdateTaskRequestParams,
+    result=t.UpdateTaskResult,
+    revisions=_MODERN,
+    server_capability=_TASKS_CAPABILITY,
+    client_capability=_TASKS_CAPABILITY,
+    name_param="taskId",
+    extension=TASKS_EXTENSION,
+)
+EXTENSION_TASKS_CANCEL: Final = Method(
+    name="tasks/cancel",
+    sender=Role.CLIENT,
+    params=t.CancelTaskRequestParams,
+    result=t.CancelExtensionTaskResult,
+    revisions=_MODERN,
+    server_capability=_TASKS_CAPABILITY,
+    client_capability=_TASKS_CAPABILITY,
+    name_param="taskId",
+    extension=TASKS_EXTENSION,
+)

@@ -1,0 +1,42 @@
+"""The requests of the skills extension: one row each. `mcp_core.methods` is the place to import them from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mcp_core.methods.definition import Method, Role
+from mcp_core.revisions import R2026_07_28, between
+from mcp_core.types import skills as s
+from mcp_core.types.skills import SKILLS_EXTENSION
+
+_MODERN: Final = between(R2026_07_28)
+
+SKILLS_LIST: Final = Method(
+    name="skills/list",
+    sender=Role.CLIENT,
+    params=s.ListSkillsRequestParams,
+    result=s.ListSkillsResult,
+    revisions=_MODERN,
+    server_capability=("extensions", SKILLS_EXTENSION),
+    cacheable=_MODERN,
+    extension=SKILLS_EXTENSION,
+)
+SKILLS_GET: Final = Method(
+    name="skills/get",
+    sender=Role.CLIENT,
+    params=s.GetSkillRequestParams,
+    result=s.GetSkillResult,
+    revisions=_MODERN,
+    server_capability=("extensions", SKILLS_EXTENSION),
+    cacheable=_MODERN,
+    extension=SKILLS_EXTENSION,
+)
+RESOURCES_DIRECTORY_READ: Final = Method(
+    name="resources/directory/read",
+    sender=Role.CLIENT,
+    params=s.ReadResourceDirectoryRequestParams,
+    result=s.ReadResourceDirectoryResult,
+    revisions=_MODERN,
+    server_capability=("extensions", SKILLS_EXTENSION, "directoryRead"),
+    extension=SKILLS_EXTENSION,
+)

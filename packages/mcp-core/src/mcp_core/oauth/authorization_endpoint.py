@@ -1,0 +1,176 @@
+"""The way through the browser: the URL that a person is sent to, and what comes back.
+
+What comes back may come from anybody: every web page can send a browser to the redirect URI. So first `state` is compared,
+and what does not have ours is not for us. Then `iss`: an answer in the name of another authorization server ends the flow
+before anything in it is used or shown. Only then is it looked at whether it is a code or an error.
+
+Spec: basic/authorization; RFC 6749 section 4.1, RFC 7636 section 4.3, RFC 8707 section 2.1, RFC 9207 section 2.4
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+import attrs
+
+from mcp_core.errors import AuthorizationRefused, DiscoveryFailed, IssuerMismatch
+from mcp_core.oauth.documents import one_line
+from mcp_core.oauth.jws import base64url
+from mcp_core.oauth.pkce import METHOD, new_pkce
+from mcp_core.oauth.urls import check_peer_url, with_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mcp_core.oauth.addresses import AddressClass
+    from mcp_core.oauth.metadata import AuthorizationServerMetadata
+    from mcp_core.oauth.pkce import Pkce
+
+__all__ = ["AuthorizationRequest", "new_authorization", "read_redirect"]
+
+_STATE_BYTES: Final = 32
+_FIELDS: Final = 100
+_LONGEST: Final = 64 * 1024
+_OURS: Final = frozenset({"code", "state", "iss", "error", "error_description", "error_uri"})
+
+
+@attrs.frozen(kw_only=True)
+class AuthorizationRequest:
+    """One authorization on its way: all that belongs together, from before the browser is opened."""
+
+    url: str = attrs.field(repr=False)
+    """Where the person is sent."""
+    state: str = attrs.field(repr=False)
+    """By which the answer is known."""
+    pkce: Pkce
+    """Its verifier goes to the token endpoint."""
+    issuer: str
+    """Who was asked."""
+    iss_required: bool
+    """Whether the authorization server says that all its answers have `iss`."""
+    redirect_uri: str
+    """Where the browser comes back to."""
+
+    def code(self, fields: Mapping[str, Sequence[str]]) -> str | None:
+        """The code in an answer.
+
+        Args:
+            fields: See `read_redirect`.
+
+        Returns:
+            `None` when the answer is not for this request: go on waiting.
+
+        Raises:
+            IssuerMismatch: It is not from the authorization server that was asked.
+            AuthorizationRefused: It is an error, or has no code.
+        """
+        state = fields.get("state", ())
+        if len(state) != 1 or not hmac.compare_digest(state[0].encode(), self.state.encode()):
+            return None
+        self._check_issuer(fields.get("iss", ()))
+        repeated = sorted(name for name in _OURS if len(fields.get(name, ())) > 1)
+        if repeated:
+            raise AuthorizationRefused(f"the answer of {self.issuer} has more than one {', '.join(repeated)}")
+        error = "".join(fields.get("error", ()))
+        code = "".join(fields.get("code", ()))
+        if error or not code:
+            raise _refused(self.issuer, error, "".join(fields.get("error_description", ())))
+        return code
+
+    def _check_issuer(self, given: Sequence[str]) -> None:
+        if not given and not self.iss_required:
+            return
+        received = given[0] if given else None
+        if list(given) != [self.issuer]:
+            named = "no issuer, though all its answers should" if received is None else f"{received[:200]!a}"
+            sentence = f"an answer that names {named} came in place of one from {self.issuer}"
+            raise IssuerMismatch(sentence, expected=self.issuer, received=received)
+
+
+def _refused(issuer: str, error: str, description: str) -> AuthorizationRefused:
+    said, told = one_line(error), one_line(description)
+    if not said:
+        return AuthorizationRefused(f"{issuer} sent the browser back with neither a code nor an error")
+    sentence = f"{issuer} refused the authorization: {said}" + (f" ({told})" if told else "")
+    return AuthorizationRefused(sentence, error=said, description=told or None)
+
+
+def new_authorization(
+    server: AuthorizationServerMetadata,
+    *,
+    client_id: str,
+    redirect_uri: str,
+    resource: str,
+    scopes: Sequence[str],
+    key_id: str | None = None,
+    networks: frozenset[AddressClass],
+    random_bytes: Callable[[int], bytes],
+) -> AuthorizationRequest:
+    """Makes the request for one authorization.
+
+    Args:
+        server: The authorization server, whose issuer was validated.
+        client_id: Who asks.
+        redirect_uri: Where the browser is to come back.
+        resource: What the token is for.
+        scopes: What is asked for; nothing: no `scope`.
+        key_id: The thumbprint of the key that the code is to be bound to (RFC 9449 section 10).
+        networks: See `mcp_core.oauth.urls.check_peer_url`.
+        random_bytes: Gives so many unpredictable bytes.
+
+    Raises:
+        DiscoveryFailed: There is no authorization endpoint.
+        UnsafeUrl: It is none that a browser may be sent to.
+    """
+    if server.authorization_endpoint is None:
+        raise DiscoveryFailed(f"the metadata of {server.issuer} have no authorization_endpoint")
+    endpoint = check_peer_url(server.authorization_endpoint, what="authorization_endpoint", networks=networks)
+    state, pkce = base64url(random_bytes(_STATE_BYTES)), new_pkce(random_bytes)
+    parameters = [
+        ("response_type", "code"),
+        ("client_id", client_id),
+        ("redirect_uri", redirect_uri),
+        ("code_challenge", pkce.challenge),
+        ("code_challenge_method", METHOD),
+        ("state", state),
+        ("resource", resource),
+    ]
+    if scopes:
+        parameters.append(("scope", " ".join(scopes)))
+    if key_id is not None:
+        parameters.append(("dpop_jkt", key_id))
+    return AuthorizationRequest(
+        url=with_query(endpoint, parameters, what="authorization_endpoint"),
+        state=state,
+        pkce=pkce,
+        issuer=server.issuer,
+        iss_required=server.authorization_response_iss_parameter_supported,
+        redirect_uri=redirect_uri,
+    )
+
+
+def read_redirect(text: str) -> dict[str, list[str]]:
+    """Reads what the browser came back with. It does not fail: what makes no sense has no fields.
+
+    Args:
+        text: The whole URL, as a person may paste it, or the query of the request to the redirect URI.
+
+    Returns:
+        The values of each field.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST:
+        return {}
+    before, mark, behind = text.partition("?")
+    if mark and "=" not in before:
+        text = behind.partition("#")[0]
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS)
+    except ValueError:
+        return {}
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    return fields
