@@ -4,6 +4,7 @@ The laws are the tables below; each finding names the file, the line and the law
 
 circle    Modules of a package do not import each other in a circle.
 room      In mcp_core imports point down, as `ROOMS` says.
+layer     In the packages that `LAYERS` names imports point down, as it says.
 arrow     Packages of this project import each other only as `ARROWS` says, and the suite nothing of `JUDGED`. Tests may cross.
 pure      mcp_core imports nothing that could do I/O, ask a clock or draw lots: only what `PURE_...` list.
 lazy      An import inside a function says why on its line: `# lazy: reason`.
@@ -11,7 +12,7 @@ fresh     Importing a package loads nothing that `FRESH` lists for it.
 size      A module has at most 400 lines, a function 50 beside its docstring. A warning; it fails nothing.
 
 Three kinds of import are told apart. One at the top is under all laws. One under `if TYPE_CHECKING:` is not executed:
-it cannot close a circle and does no I/O, but it is a dependency of the mind, so rooms and arrows count (a room may have
+it cannot close a circle and does no I/O, but it is a dependency of the mind, so rooms, layers and arrows count (a room may have
 more of them, see `Room.types`). One inside a function is under all laws but `circle`, which it is a legitimate way to open.
 """
 
@@ -65,46 +66,44 @@ ROOMS: Final[Mapping[str, Room]] = {
     "errors": _room("excerpts", types="jsonrpc"),
     "limits": _room("errors excerpts"),
     "revisions": _room("errors excerpts"),
-    "rates": _room(),
-    "memory_budget": _room("errors"),
-    "media_types": _room("errors excerpts"),
-    # The first floor.
+    "file_signatures": _room("errors excerpts"),
+    # Bytes and messages.
     "jsonrpc": _room("errors excerpts limits revisions"),
     "framing": _room("errors excerpts limits revisions"),
-    "types": _room("errors excerpts revisions media_types jsonrpc"),
-    # The second: the table of methods, and what types look like on the wire.
+    "types": _room("errors excerpts revisions file_signatures jsonrpc"),
+    # The table of methods, and the conversion between JSON and the types.
     "methods": _room("errors excerpts revisions jsonrpc types"),
-    "shape": _room("errors excerpts revisions jsonrpc types"),
-    # The third, side by side.
-    "schema": _room("errors excerpts revisions jsonrpc types methods shape"),
-    "convert": _room("errors excerpts limits revisions jsonrpc types methods shape"),
-    "tolerance": _room("errors excerpts revisions jsonrpc types methods shape convert"),
-    "http": _room("errors excerpts limits revisions jsonrpc framing types methods"),
-    # What both sides show of messages, and make of them.
+    "conversion": _room("errors excerpts limits revisions jsonrpc types methods"),
+    "json_schema": _room("errors excerpts revisions jsonrpc types methods conversion"),
+    # What both sides show of messages.
     "middleware": _room("errors excerpts", types="jsonrpc revisions"),
     "telemetry": _room("errors excerpts revisions jsonrpc types methods middleware"),
-    "metadata": _room("errors excerpts revisions jsonrpc types"),
-    # What both sides need of an extension.
-    "tasks": _room("errors excerpts revisions jsonrpc types"),
-    "apps": _room("errors excerpts revisions jsonrpc types methods shape convert"),
-    "skills": _room("errors excerpts jsonrpc types"),
-    # What both sides hold a conversation with a model to.
-    "conversation": _room("types"),
-    # The roof. It knows nothing of bytes and of HTTP: the I/O layer joins them.
-    "engine": _room("errors excerpts limits revisions jsonrpc types methods tolerance convert"),
+    # Rules of single features that both sides share.
+    "features": _room("errors excerpts revisions jsonrpc types methods conversion"),
+    # HTTP and the engine know nothing of each other: the I/O layer joins them.
+    "http": _room("errors excerpts limits revisions jsonrpc framing types methods"),
+    "engine": _room("errors excerpts limits revisions jsonrpc types methods conversion"),
     # Apart. Its documents are JSON.
     "oauth": _room("errors excerpts limits", types="jsonrpc"),
 }
 
-PARTS: Final[Mapping[str, str]] = {
-    "_notification_rows": "methods",
-    "_request_rows": "methods",
-    "_rows": "methods",
-    "_skill_rows": "methods",
-    "_codegen": "convert",
-    "_repairs": "tolerance",
+LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
+    "mcp_client": (
+        _names("config deadlines front_matter guards handlers nursery telemetry"),
+        _names("http_client"),
+        _names("connection"),
+        _names("features transports"),
+        _names("client"),
+        _names("connectors"),
+        _names("apps group skills"),
+        _names("auth"),
+        _names("cli testing"),
+    ),
 }
-"""Modules that stand beside the one they belong to; they share its room."""
+"""The layers of other packages, from the bottom to the top: modules and sub-packages, named below the package; the longest name counts.
+
+What is in one layer does not import what is beside or above it. The package itself is above all layers.
+"""
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "mcp_core": frozenset(),
@@ -113,7 +112,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "mcp_conformance": frozenset({"mcp_core"}),
 }
 
-JUDGED: Final = _names("engine shape convert tolerance http oauth")
+JUDGED: Final = _names("engine conversion http oauth")
 """Rooms of mcp_core that the conformance suite puts to the test, and therefore does not judge by."""
 
 PURE_STANDARD: Final = _names(
@@ -151,6 +150,7 @@ class Law(enum.Enum):
 
     CIRCLE = "circle"
     ROOM = "room"
+    LAYER = "layer"
     ARROW = "arrow"
     PURE = "pure"
     LAZY = "lazy"
@@ -319,6 +319,8 @@ def _judge(module: Module, imported: Import) -> Iterator[Finding]:
             yield Finding(place, Law.ARROW, text)
         elif ours == theirs == "mcp_core":
             yield from _judge_room(module.name, imported, place)
+        elif ours == theirs and ours in LAYERS:
+            yield from _judge_layer(module.name, imported, place)
     elif ours == "mcp_core" and imported.kind is not Kind.TYPES and not _is_pure(imported.target):
         text = f"imports {imported.target}, which is not in the lists of what the core may use"
         yield Finding(place, Law.PURE, text)
@@ -329,8 +331,7 @@ def _is_pure(target: str) -> bool:
 
 
 def _room_of(name: str) -> str:
-    module = name.split(".")[1] if "." in name else ""
-    return PARTS.get(module, module)
+    return name.split(".")[1] if "." in name else ""
 
 
 def _judge_room(name: str, imported: Import, place: str) -> Iterator[Finding]:
@@ -345,6 +346,30 @@ def _judge_room(name: str, imported: Import, place: str) -> Iterator[Finding]:
             ", ".join(sorted(allowed)) or "no other room"
         )
         yield Finding(place, Law.ROOM, text)
+
+
+def _layer_of(name: str) -> tuple[str, int] | None:
+    """The part of its package that a module belongs to, and how high it is; `None` where no layer has it."""
+    package, _, part = name.partition(".")
+    layers = LAYERS[package]
+    if part in ("", "__main__"):
+        return "", len(layers)
+    while part:
+        for height, layer in enumerate(layers):
+            if part in layer:
+                return part, height
+        part = part.rpartition(".")[0]
+    return None
+
+
+def _judge_layer(name: str, imported: Import, place: str) -> Iterator[Finding]:
+    ours, theirs = _layer_of(name), _layer_of(imported.target)
+    if ours is None or theirs is None:
+        unknown = name if ours is None else imported.target
+        yield Finding(place, Law.LAYER, f"{unknown} is in no layer of LAYERS; give it one")
+    elif ours[0] != theirs[0] and theirs[1] >= ours[1]:
+        text = f"{name} imports {imported.target} {imported.kind.value}, which is not in a layer below"
+        yield Finding(place, Law.LAYER, text)
 
 
 def _sizes(module: Module) -> Iterator[Finding]:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
-import mcp_client
 from mcp_client.cli.arguments import UsageError, command_first, headers_of, is_url, pairs, server_among
 from mcp_client.cli.commands import COMMANDS, Invocation
 from mcp_client.cli.forms import Forms
 from mcp_client.cli.output import Screen, one_line
 from mcp_client.config import ServerConfig
 from mcp_client.connectors.http import open_http
-from mcp_client.connectors.stdio import open_stdio
+from mcp_client.connectors.stdio import DEFAULT_INFO, open_stdio
 from mcp_client.deadlines import Deadlines
 from mcp_client.handlers import Handlers
 from mcp_core.errors import (
@@ -150,7 +149,7 @@ def _parser() -> _Parser:
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"mcp-client {mcp_client.__version__}")
+    parser.add_argument("--version", action="version", version=f"mcp-client {DEFAULT_INFO.version}")
     common = _common()
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
