@@ -465,7 +465,6 @@ async def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> Non
 PROGRAM = """
 import os, signal, sys
 import attrs, trio
-from mcp_client.auth import _store_file
 from mcp_client.auth.stores.contract_checks import PLAIN, SERVER, TOKENS
 from mcp_client.auth.stores import FileStore
 

@@ -224,15 +224,15 @@ async def test_a_server_that_moves_inside_for_one_look_opens_nothing(place: str,
 # --- every place that can make a connection --------------------------------------------------------------------------
 
 REACHING: Final = {
-    "_cli_diagnosis.py": {"GuardedFetch": 1},
-    "_http_addresses.py": {"open_tcp_stream": 1},
-    "_open_http.py": {"HttpPool": 1},
-    "auth/_fetch.py": {"getaddrinfo": 1, "HttpPool": 1, "open_tcp_stream": 1},
-    "auth/_login.py": {"GuardedFetch": 1},
-    "auth/_loopback.py": {"open_tcp_listeners": 2},
-    "auth/_revocation.py": {"GuardedFetch": 1},
+    "auth/fetch.py": {"getaddrinfo": 1, "HttpPool": 1, "open_tcp_stream": 1},
+    "auth/login.py": {"GuardedFetch": 1},
+    "auth/loopback.py": {"open_tcp_listeners": 2},
+    "auth/revocation.py": {"GuardedFetch": 1},
+    "cli/auth_diagnosis.py": {"GuardedFetch": 1},
+    "connectors/http.py": {"HttpPool": 1},
+    "http_client/addresses.py": {"open_tcp_stream": 1},
 }
-"""By module, the calls that resolve a name, listen, or make a connection. `_open_http` asks the URL that the user gave, and
+"""By module, the calls that resolve a name, listen, or make a connection. `connectors/http.py` asks the URL that the user gave, and
 `GuardedFetch` what peers name. A call that is new here needs a row in `PLACES`, unless the user gives the URL."""
 
 NETWORK_CALLS: Final = frozenset({

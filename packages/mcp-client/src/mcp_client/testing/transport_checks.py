@@ -86,6 +86,7 @@ Role: TypeAlias = Callable[[End], Awaitable[None]]
 
 
 def true(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as a sentence
+    """Check that something holds. `what` describes it in the error."""
     if not holds:
         raise AssertionError(what)
 
