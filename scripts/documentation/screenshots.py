@@ -27,7 +27,7 @@ from mcp_server.auth.authorization_server import (
     Users,
     hash_password,
 )
-from mcp_server.auth.authorization_server._interaction import RegistrationKind
+from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,9 +13,9 @@ from mcp_client.auth import OAuth, SystemBrowser
 from mcp_core.limits import SERVER_LIMITS
 from mcp_core.types.content import TextContent
 from mcp_server import Context, Server
-from mcp_server._host import Host
 from mcp_server.auth import ResourceServer, Scopes
 from mcp_server.auth.authorization_server import AuthorizationServer, PasswordUsers, hash_password
+from mcp_server.host.embedded import Host
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -14,7 +14,7 @@ from mcp_core.framing.sse import Event, SseParser
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Era, Revision
-from mcp_server._asgi_types import Application, Companion, Message, Scope
+from mcp_server.asgi import Application, Companion, Message, Scope
 
 BOTH = "application/json, text/event-stream"
 

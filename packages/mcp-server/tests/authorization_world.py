@@ -20,9 +20,7 @@ from mcp_core.limits.rates import Rate
 from mcp_core.oauth.dpop import Dpop
 from mcp_core.oauth.jws import public_jwk
 from mcp_core.oauth.pkce import challenge_of
-from mcp_server._asgi_types import Application
-from mcp_server._bind import listen
-from mcp_server._host import Host
+from mcp_server.asgi import Application
 from mcp_server.auth.authorization_server import (
     AuthorizationServer,
     Client,
@@ -31,6 +29,8 @@ from mcp_server.auth.authorization_server import (
     RegistrationPolicy,
     SqliteStore,
 )
+from mcp_server.host.embedded import Host
+from mcp_server.host.listeners import listen
 
 START: Final = 1_800_000_000.0
 RESOURCE: Final = "https://mcp.example/mcp"

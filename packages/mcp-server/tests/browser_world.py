@@ -21,8 +21,7 @@ import trio
 from openid_provider import Provider
 
 from mcp_core.limits import SERVER_LIMITS
-from mcp_server._asgi_types import Application, Receive, Scope, Send
-from mcp_server._host import Host
+from mcp_server.asgi import Application, Receive, Scope, Send
 from mcp_server.auth.authorization_server import (
     AuthorizationServer,
     Client,
@@ -32,6 +31,7 @@ from mcp_server.auth.authorization_server import (
     Users,
     hash_password,
 )
+from mcp_server.host.embedded import Host
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -20,9 +20,9 @@ import quart_trio
 import trio
 
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_server._asgi_types import Application, Receive, Scope, Send
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
+from mcp_server.asgi import Application, Receive, Scope, Send
+from mcp_server.host.embedded import Host
+from mcp_server.host.timeouts import HostTimeouts
 
 if TYPE_CHECKING:
     from hypercorn.typing import Framework

@@ -15,7 +15,7 @@ from mcp_core.framing.sse import Event, SseParser
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2026_07_28, Era, Revision
-from mcp_server._host import Host
+from mcp_server.host.embedded import Host
 
 META: JsonObject = {
     "io.modelcontextprotocol/protocolVersion": R2026_07_28.name,

@@ -15,8 +15,8 @@ from joserfc import jwk, jwt
 
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.limits import SERVER_LIMITS
-from mcp_server._asgi_types import Receive, Scope, Send
-from mcp_server._host import Host
+from mcp_server.asgi import Receive, Scope, Send
+from mcp_server.host.embedded import Host
 
 _JSON: Final = (b"content-type", b"application/json")
 

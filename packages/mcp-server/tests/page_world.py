@@ -12,12 +12,12 @@ import attrs
 from quart import Response
 from quart_trio import QuartTrio
 
-from mcp_server.auth.authorization_server import _page_routes as pages
-from mcp_server.auth.authorization_server._delegation import Delegation
-from mcp_server.auth.authorization_server._interaction import AskingClient, PendingAuthorization, RegistrationKind
-from mcp_server.auth.authorization_server._page_sessions import BrowserSessions
-from mcp_server.auth.authorization_server._store import MemoryStore, SqliteStore
-from mcp_server.auth.authorization_server._users import Users
+from mcp_server.auth.authorization_server.model.interaction import AskingClient, PendingAuthorization, RegistrationKind
+from mcp_server.auth.authorization_server.model.store import MemoryStore, SqliteStore
+from mcp_server.auth.authorization_server.pages import routes as pages
+from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSessions
+from mcp_server.auth.authorization_server.pages.delegation import Delegation
+from mcp_server.auth.authorization_server.pages.users import Users
 
 START: Final = 1_800_000_000.0
 SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change your notes"}

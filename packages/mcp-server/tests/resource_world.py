@@ -12,9 +12,9 @@ from mcp_core.oauth.access_token import AccessToken
 from mcp_core.oauth.challenge import Challenge, read_challenges
 from mcp_core.oauth.protected_resource import DpopUse
 from mcp_server import Context, Server
-from mcp_server._http_endpoint import HttpEndpoint
-from mcp_server._stores import SessionStore
 from mcp_server.auth import InvalidToken, ResourceServer, Scopes, TokensUnavailable
+from mcp_server.stores.sessions import SessionStore
+from mcp_server.transports.http.endpoint import HttpEndpoint
 
 ISSUER: Final = "https://as.example"
 OTHER_ISSUER: Final = "https://other-as.example"

@@ -26,9 +26,9 @@ from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.protected_resource import DpopUse
 from mcp_core.revisions import R2024_11_05, R2025_03_26, R2025_11_25, R2026_07_28, REVISIONS, Era, Revision
 from mcp_server import Server
-from mcp_server._asgi_types import Message
-from mcp_server._http_endpoint import HttpEndpoint
+from mcp_server.asgi import Message
 from mcp_server.auth import JwtTokens, ResourceServer, Scopes
+from mcp_server.transports.http.endpoint import HttpEndpoint
 
 EVERY = pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
 

@@ -15,9 +15,9 @@ import trustme
 from http_hosts import served
 
 from mcp_core.oauth.addresses import AddressClass
-from mcp_server._asgi_types import Receive, Scope, Send
-from mcp_server.auth import _fetch
-from mcp_server.auth._fetch import FetchRefused, fetch, fetch_json
+from mcp_server.asgi import Receive, Scope, Send
+from mcp_server.auth import fetch as fetch_module
+from mcp_server.auth.fetch import FetchRefused, fetch, fetch_json
 
 HERE = frozenset({AddressClass.PUBLIC, AddressClass.LOOPBACK})
 PUBLIC = frozenset({AddressClass.PUBLIC})
@@ -185,7 +185,7 @@ async def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(*names).configure_cert(context)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    _fetch._tls.cache_clear()
+    fetch_module._tls.cache_clear()
 
     async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
         try:
@@ -199,7 +199,7 @@ async def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -
         nursery.start_soon(trio.serve_listeners, answer, [trio.SSLListener(plain, context, https_compatible=True)])
         yield plain.socket.getsockname()[1]
         nursery.cancel_scope.cancel()
-    _fetch._tls.cache_clear()
+    fetch_module._tls.cache_clear()
 
 
 async def test_the_certificate_has_to_be_for_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,11 @@ from mcp_core.errors import UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.oauth.jws import base64url
 from mcp_server.auth import Introspection, InvalidToken, JwtTokens, TokensUnavailable
-from mcp_server.auth import _introspection as introspection_module
-from mcp_server.auth import _jwt as jwt_module
-from mcp_server.auth._fetch import FetchRefused
-from mcp_server.auth._keys import JoseVerifier, public_keys
-from mcp_server.auth._tokens import KnownTokens, digest_of
+from mcp_server.auth import introspection as introspection_module
+from mcp_server.auth import jwt as jwt_module
+from mcp_server.auth.fetch import FetchRefused
+from mcp_server.auth.keys import JoseVerifier, public_keys
+from mcp_server.auth.tokens import KnownTokens, digest_of
 
 JWKS = "https://as.example/jwks"
 

@@ -15,7 +15,7 @@ from page_world import START, Browser, Clock, Shown, World, form_token
 
 from mcp_core.errors import UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonValue
-from mcp_server.auth.authorization_server._delegation import Delegation
+from mcp_server.auth.authorization_server.pages.delegation import Delegation
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from page_world import CLIENT, Browser, Shown, World
 
-from mcp_server.auth.authorization_server._page_html import Templates, form_targets
+from mcp_server.auth.authorization_server.pages.rendering import Templates, form_targets
 
 Page = Callable[[World, Browser], Awaitable[Shown]]
 

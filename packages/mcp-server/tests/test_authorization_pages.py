@@ -7,10 +7,10 @@ import pytest
 import trio.testing
 from page_world import CLIENT, START, Browser, Shown, World, form_token
 
-from mcp_server.auth.authorization_server import _page_sessions
-from mcp_server.auth.authorization_server._interaction import AskingClient, RegistrationKind
-from mcp_server.auth.authorization_server._page_sessions import BrowserSessions
-from mcp_server.auth.authorization_server._page_words import one_line, shown_client
+from mcp_server.auth.authorization_server.model.interaction import AskingClient, RegistrationKind
+from mcp_server.auth.authorization_server.pages import browser_sessions
+from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSessions
+from mcp_server.auth.authorization_server.pages.display_names import one_line, shown_client
 
 LOCAL = attrs.evolve(CLIENT, redirect_uri="http://127.0.0.1:49152/callback", local_only=True)
 
@@ -366,7 +366,7 @@ async def test_a_session_that_is_used_goes_on(world: World) -> None:
 async def test_sessions_of_strangers_make_room_for_others_and_not_those_of_people(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_sessions, "_MOST", 3)
+    monkeypatch.setattr(browser_sessions, "_MOST", 3)
     ada = world.browser()
     await ada.log_in(world.interactions.add())
     strangers = [world.browser() for _ in range(5)]

@@ -12,7 +12,7 @@ from authorization_world import LOOPBACK, OTHER, RESOURCE, SCOPES, VERIFIER, WEB
 from mcp_core.limits.rates import Rate
 from mcp_core.oauth.pkce import challenge_of
 from mcp_server.auth.authorization_server import Client, Lifetimes
-from mcp_server.auth.authorization_server._interaction import RegistrationKind
+from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
 
 
 async def test_a_right_request_waits_for_a_person() -> None:
@@ -318,7 +318,7 @@ async def test_requests_of_one_address_are_bounded() -> None:
 
 
 async def test_the_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_server.auth.authorization_server._interactions._PENDING", 2)
+    monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.authorization._PENDING", 2)
     async with world(lifetimes=Lifetimes(pending=10)) as it:
         for _ in range(2):
             await it.pending()
@@ -361,7 +361,7 @@ async def test_a_network_of_ipv6_counts_as_one_address(
         counted.append(address)
         return "/"
 
-    monkeypatch.setattr("mcp_server.auth.authorization_server._protocol.Endpoints.authorize", authorize)
+    monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.endpoints.Endpoints.authorize", authorize)
     async with world() as it:
         sent: list[object] = []
 

@@ -23,12 +23,12 @@ from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.assertions import ASSERTION_TYPE, client_assertion
 from mcp_core.oauth.jws import base64url
-from mcp_server._asgi_types import Receive, Scope, Send
-from mcp_server._bind import listen
-from mcp_server._host import Host
+from mcp_server.asgi import Receive, Scope, Send
 from mcp_server.auth.authorization_server import Client, DynamicRegistration, Lifetimes, RegistrationPolicy
-from mcp_server.auth.authorization_server._descriptions import Unacceptable, check_document_id, shown
-from mcp_server.auth.authorization_server._interaction import RegistrationKind
+from mcp_server.auth.authorization_server.clients.metadata import Unacceptable, check_document_id, shown
+from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
+from mcp_server.host.embedded import Host
+from mcp_server.host.listeners import listen
 
 # --- dynamic registration --------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ def authority() -> trustme.CA:
 async def web(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    monkeypatch.setattr("mcp_server.auth._fetch._tls", lambda: trusting)
+    monkeypatch.setattr("mcp_server.auth.fetch._tls", lambda: trusting)
     async with served(authority) as it:
         yield it
 
@@ -782,7 +782,7 @@ async def test_what_was_registered_is_told_with_the_keys_and_without_what_is_no_
 
 
 async def test_the_keys_that_are_kept_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_server.auth.authorization_server._documents._KEYS_KEPT", 1)
+    monkeypatch.setattr("mcp_server.auth.authorization_server.clients.documents._KEYS_KEPT", 1)
     key = Key()
     async with world(policy=HERE) as it:
 

@@ -240,7 +240,7 @@ async def test_a_token_that_somebody_else_signed_is_not_active() -> None:
 async def test_the_server_verifies_its_own_tokens_in_the_same_process(
     remembered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_server.auth.authorization_server._own_tokens._KNOWN", remembered)
+    monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.token_verifier._KNOWN", remembered)
     async with world() as it:
         reply = await it.tokens()
         token = await it.server.tokens.verify(reply.text("access_token"))
@@ -364,14 +364,14 @@ async def test_what_breaks_inside_is_logged_and_not_told(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the inside")
 
-    monkeypatch.setattr("mcp_server.auth.authorization_server._protocol.public_keys", broken)
+    monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.endpoints.public_keys", broken)
     async with world() as it:
         reply = await it.get("/jwks")
         assert (reply.status, reply.json) == (500, {"error": "server_error"})
         assert [record.message for record in caplog.records if record.name == "mcp_server"] == [
             "the authorization server failed at /jwks"
         ]
-        monkeypatch.setattr("mcp_server.auth.authorization_server._interactions.Requests.get", broken)
+        monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.authorization.Requests.get", broken)
         page = await it.get("/interaction/x")
         assert page.status == 500
         assert b"the inside" not in page.body

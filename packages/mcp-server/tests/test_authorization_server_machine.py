@@ -19,13 +19,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from mcp_core.limits.rates import Rate
 from mcp_core.oauth.dpop_verification import ProofCheck
 from mcp_core.oauth.pkce import challenge_of
-from mcp_server.auth._keys import JoseVerifier
 from mcp_server.auth.authorization_server import Lifetimes, MemoryStore, RegistrationPolicy
-from mcp_server.auth.authorization_server._documents import Documents
-from mcp_server.auth.authorization_server._interactions import Requests
-from mcp_server.auth.authorization_server._protocol import Arrived, Endpoints
-from mcp_server.auth.authorization_server._requests import Answer
-from mcp_server.auth.authorization_server._settings import Settings
+from mcp_server.auth.authorization_server.clients.documents import Documents
+from mcp_server.auth.authorization_server.model.messages import Answer
+from mcp_server.auth.authorization_server.model.settings import Settings
+from mcp_server.auth.authorization_server.protocol.authorization import Requests
+from mcp_server.auth.authorization_server.protocol.endpoints import Arrived, Endpoints
+from mcp_server.auth.keys import JoseVerifier
 
 T = TypeVar("T")
 

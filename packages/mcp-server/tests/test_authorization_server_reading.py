@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.oauth.records import AuthMethod
 from mcp_core.oauth.urls import parse_url
-from mcp_server.auth.authorization_server._clients import Client
-from mcp_server.auth.authorization_server._credentials import read_credentials
-from mcp_server.auth.authorization_server._descriptions import (
+from mcp_server.auth.authorization_server.clients.authentication import read_credentials
+from mcp_server.auth.authorization_server.clients.metadata import (
     Unacceptable,
     check_document_id,
     read_description,
     read_document,
     shown,
 )
-from mcp_server.auth.authorization_server._interaction import RegistrationKind
-from mcp_server.auth.authorization_server._requests import Refused, answer_url, read_form
+from mcp_server.auth.authorization_server.model.client import Client
+from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
+from mcp_server.auth.authorization_server.model.messages import Refused, answer_url, read_form
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
 VALUES: st.SearchStrategy[JsonValue] = st.recursive(

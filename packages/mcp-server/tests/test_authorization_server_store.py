@@ -10,10 +10,10 @@ import pytest
 import trio
 from authorization_world import START, WEB, world
 
-from mcp_server._stores import StoreError
 from mcp_server.auth.authorization_server import Lifetimes, MemoryStore, RegistrationPolicy, SqliteStore
-from mcp_server.auth.authorization_server._records import add_grant, find_code, find_refresh
-from mcp_server.auth.authorization_server._tables import sweep
+from mcp_server.auth.authorization_server.model.records import add_grant, find_code, find_refresh
+from mcp_server.auth.authorization_server.model.tables import sweep
+from mcp_server.stores.sessions import StoreError
 
 TABLES = ("clients", "pending", "grants", "codes", "refresh_tokens", "access_tokens", "seen")
 

@@ -11,16 +11,16 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.auth.authorization_server import _users
-from mcp_server.auth.authorization_server._page_logins import LoginLimits
-from mcp_server.auth.authorization_server._store import MemoryStore, SqliteStore
-from mcp_server.auth.authorization_server._users import PasswordUsers, StoredUsers, hash_password
+from mcp_server.auth.authorization_server.model.store import MemoryStore, SqliteStore
+from mcp_server.auth.authorization_server.pages import users as users_module
+from mcp_server.auth.authorization_server.pages.login_limits import LoginLimits
+from mcp_server.auth.authorization_server.pages.users import PasswordUsers, StoredUsers, hash_password
 
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hashes that take no time; what is checked of the real settings says so."""
-    monkeypatch.setattr(_users, "_COST", 10)
+    monkeypatch.setattr(users_module, "_COST", 10)
 
 
 async def test_a_password_opens_and_no_other_does() -> None:
@@ -40,7 +40,7 @@ def test_a_hash_shows_its_settings_and_not_the_password(monkeypatch: pytest.Monk
 
 async def test_a_hash_with_other_settings_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
     old = hash_password("lovelace")
-    monkeypatch.setattr(_users, "_COST", 11)
+    monkeypatch.setattr(users_module, "_COST", 11)
     assert await PasswordUsers({"ada": old}).verify("ada", "lovelace") == "ada"
 
 
@@ -60,13 +60,13 @@ def test_what_is_no_hash_is_refused_by_name_and_not_shown(kept: str) -> None:
 async def test_nobody_takes_as_much_work_as_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
     users = PasswordUsers({"ada": hash_password("lovelace")})
     work: list[tuple[int, int, int]] = []
-    real = _users._scrypt
+    real = users_module._scrypt
 
     def counted(password: str, salt: bytes, settings: tuple[int, int, int], size: int) -> bytes:
         work.append((*settings[:2], size))
         return real(password, salt, settings, size)
 
-    monkeypatch.setattr(_users, "_scrypt", counted)
+    monkeypatch.setattr(users_module, "_scrypt", counted)
     await users.verify("ada", "x")
     await users.verify("eve", "x")
     assert work[0] == work[1]
@@ -91,10 +91,10 @@ async def test_two_ways_to_write_a_letter_are_one_password() -> None:
 @settings(max_examples=20)
 @given(st.text(min_size=1, max_size=50), st.text(max_size=50))
 def test_any_password_fits_its_own_hash_alone(password: str, other: str) -> None:
-    _users._COST = 10  # type: ignore[misc]  # hypothesis and fixtures do not go together; `cheap` puts it back
+    users_module._COST = 10  # type: ignore[misc]  # hypothesis and fixtures do not go together; `cheap` puts it back
     kept = hash_password(password)
-    assert _users._matches(password, kept)
-    assert _users._matches(other, kept) == (
+    assert users_module._matches(password, kept)
+    assert users_module._matches(other, kept) == (
         unicodedata.normalize("NFKC", other) == unicodedata.normalize("NFKC", password)
     )
 

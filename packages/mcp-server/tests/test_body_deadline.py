@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server._body_deadline import BodyDeadline
+from mcp_server.host.body_deadline import BodyDeadline
 
 PATIENCE = 10.0
 RATE = 512.0

@@ -20,9 +20,9 @@ from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_06_18, R2026_07_28, Revision
 from mcp_server import Context, OutputBroken, Server, serve_stream
-from mcp_server._link import Link
-from mcp_server._stream import ByteStream
-from mcp_server._stream import serve_stream as serve_link
+from mcp_server.connection.stream_channel import Link
+from mcp_server.transports.stream import ByteStream
+from mcp_server.transports.stream import serve_stream as serve_link
 
 PATIENCE: Final = 60
 """Seconds after which a process that does not end fails the test."""
@@ -33,7 +33,7 @@ from pathlib import Path
 
 import trio
 from mcp_server import Server, serve_stdio
-from mcp_server._writer import JoiningWriter
+from mcp_server.connection.writer import JoiningWriter
 
 report = Path(__file__).with_name("seen.json")
 begun, failures, ended = [], [], []
@@ -140,7 +140,7 @@ def test_command_whose_output_breaks_while_requests_come_ends_and_begins_no_hand
 def test_program_whose_output_breaks_fails_with_a_typed_error(child: Path) -> None:
     status, stderr = break_output([sys.executable, str(child)], "echo")
     assert status == 1
-    assert stderr.splitlines()[-1].startswith("mcp_server._errors.OutputBroken: stdout was closed")
+    assert stderr.splitlines()[-1].startswith("mcp_server.errors.OutputBroken: stdout was closed")
     assert issubclass(OutputBroken, ConnectionEnded)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import mcp_server
-from mcp_server import _cli
-from mcp_server._cli import main
+from mcp_server.cli import main as cli
+from mcp_server.cli.main import main
 
 SOURCE = '''
 from mcp_server import Server
@@ -163,7 +163,7 @@ def test_the_status_says_how_it_ended(
         if raised is not None:
             raise raised
 
-    monkeypatch.setattr(_cli, "serve_stdio", serve)
+    monkeypatch.setattr(cli, "serve_stdio", serve)
     assert main(["run", "sample_server"]) == status
     assert ("the server failed" in caplog.text) == (status == 1)
 

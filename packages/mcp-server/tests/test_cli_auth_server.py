@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from mcp_server import _cli_auth_server
-from mcp_server._cli import main
 from mcp_server.auth.authorization_server import SqliteStore, StoredUsers
+from mcp_server.cli import auth_server
+from mcp_server.cli.main import main
 
 NEEDED = ("auth-server", "--issuer", "http://127.0.0.1:9000", "--resource", "https://mcp.example/mcp")
 
@@ -103,9 +103,9 @@ def test_the_issuer_says_where_to_listen(monkeypatch: pytest.MonkeyPatch, capsys
         taken = f"http://127.0.0.1:{other.getsockname()[1]}"
         assert main(["auth-server", "--issuer", taken, *NEEDED[3:], "--user", "ada"]) == 2
     assert "another program does already" in capsys.readouterr().err
-    assert _cli_auth_server._bind("https://[::1]:8443/auth") == "[::1]:8443"
-    assert _cli_auth_server._bind("https://as.example") == "as.example:443"
-    assert _cli_auth_server._bind("https://as.example:0/x") == "as.example:0"
+    assert auth_server._bind("https://[::1]:8443/auth") == "[::1]:8443"
+    assert auth_server._bind("https://as.example") == "as.example:443"
+    assert auth_server._bind("https://as.example:0/x") == "as.example:0"
 
 
 def test_a_password_is_asked_for_where_there_is_somebody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_password_is_asked_for_where_there_is_somebody_to_ask(monkeypatch: pyt
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(getpass, "getpass", lambda prompt: f"<{prompt}>")
-    assert _cli_auth_server._password("ada") == "<password of ada: >"
+    assert auth_server._password("ada") == "<password of ada: >"
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,9 @@ import trio
 import trustme
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
-from mcp_server import Server, _cli_http
-from mcp_server._cli import main
+from mcp_server import Server
+from mcp_server.cli import http
+from mcp_server.cli.main import main
 
 SOURCE = """
 import sys
@@ -222,12 +223,12 @@ async def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, words: str
     async def serve(server: Server, bind: str, *, task_status: object, **options: object) -> None:
         got.extend([bind, options])
 
-    monkeypatch.setattr(_cli_http, "serve_http", serve)
+    monkeypatch.setattr(http, "serve_http", serve)
     parser = argparse.ArgumentParser()
-    _cli_http.add_options(parser)
+    http.add_options(parser)
     given = parser.parse_args(["--http", "h:1", *words.split()])
-    assert _cli_http.problem(given) is None
-    await _cli_http.serve(Server("x", version="1"), given)
+    assert http.problem(given) is None
+    await http.serve(Server("x", version="1"), given)
     plain = {"path": "/mcp", "healthz": None, "legacy_sse": False, "tls_cert": None, "tls_key": None, "store": None}
     assert got == ["h:1", {**plain, **expected}]
 
@@ -242,7 +243,7 @@ def test_a_failure_while_it_serves_is_no_matter_of_options(
         task_status.started(("http://h:1/mcp",))
         raise error
 
-    monkeypatch.setattr(_cli_http, "serve_http", serve)
+    monkeypatch.setattr(http, "serve_http", serve)
     assert main(["run", "sample_server", "--http", "h:1"]) == 1
     assert "the server failed" in caplog.text
 
@@ -252,7 +253,7 @@ def test_the_signals_are_given_back(folder: Path, monkeypatch: pytest.MonkeyPatc
         os.kill(os.getpid(), signal.SIGTERM)
         await trio.sleep_forever()
 
-    monkeypatch.setattr(_cli_http, "serve_http", serve)
+    monkeypatch.setattr(http, "serve_http", serve)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["run", "sample_server", "--http", "h:1"]) == 0
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

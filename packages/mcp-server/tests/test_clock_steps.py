@@ -21,8 +21,8 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28
 from mcp_server import Context, InputPolicy, MemoryStore, MemoryTaskStore, Server, TaskPolicy
-from mcp_server._asgi_types import Application
-from mcp_server._clock import StampClock
+from mcp_server.asgi import Application
+from mcp_server.stores.clock import StampClock
 
 HOUR = 3_600.0
 YEARS = 10 * 365 * 86_400.0

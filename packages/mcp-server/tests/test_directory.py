@@ -21,8 +21,10 @@ from mcp_core.errors import ErrorCode, LimitExceeded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
-from mcp_server import RegistrationError, Server, _directory, _files
-from mcp_server._files import Files
+from mcp_server import RegistrationError, Server
+from mcp_server.features import directory as directory_module
+from mcp_server.features import files as files_module
+from mcp_server.features.files import Files
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="such files are of POSIX")
@@ -33,7 +35,7 @@ NOT_FOUND = {ErrorCode.INVALID_PARAMS, ErrorCode.RESOURCE_NOT_FOUND}
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to open files in turn; the second is that of Windows."""
     if request.param == "by path":
-        monkeypatch.setattr(_files, "_BY_DESCRIPTOR", False)
+        monkeypatch.setattr(files_module, "_BY_DESCRIPTOR", False)
     return str(request.param)
 
 
@@ -271,7 +273,7 @@ async def test_what_is_swapped_while_it_is_looked_at_leads_nowhere(
 ) -> None:
     original = Files._entry
 
-    def swapping(self: Files, folder: _files._Folder, name: str) -> os.DirEntry[str]:
+    def swapping(self: Files, folder: files_module._Folder, name: str) -> os.DirEntry[str]:
         entry = original(self, folder, name)
         if name == "a.txt" and what != "directory":
             # Seen as a regular file, and then something else.
@@ -293,7 +295,7 @@ async def test_what_is_swapped_while_it_is_looked_at_leads_nowhere(
 async def test_a_file_that_is_swapped_between_look_and_open_is_closed_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "_BY_DESCRIPTOR", False)
+    monkeypatch.setattr(files_module, "_BY_DESCRIPTOR", False)
     (root / "other.txt").write_text("other")
     original = os.open
 
@@ -312,7 +314,7 @@ async def test_a_file_that_is_swapped_between_look_and_open_is_closed_again(
 async def test_a_directory_that_is_swapped_between_look_and_open_leads_nowhere(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "_BY_DESCRIPTOR", False)
+    monkeypatch.setattr(files_module, "_BY_DESCRIPTOR", False)
     (root.parent / "beside" / "b.json").write_text("secret")
     original = os.open
 
@@ -553,7 +555,7 @@ async def test_a_directory_is_registered_once_and_can_be_removed(root: Path) -> 
 @pytest.mark.spec("schema.annotations-timestamp")
 @pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00Z"), (1e18, None), (-1e18, None)])
 def test_a_time_is_said_where_it_can_be(seconds: float, text: str | None) -> None:
-    assert _directory._time(seconds) == text
+    assert directory_module._time(seconds) == text
 
 
 @pytest.fixture(autouse=True)

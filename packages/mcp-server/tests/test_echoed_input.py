@@ -47,8 +47,8 @@ from mcp_core.methods import (
     Role,
 )
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
+from mcp_server.host.embedded import Host
+from mcp_server.host.timeouts import HostTimeouts
 
 MARK: Final = "m" * 2**20
 """What is sent in place of each member. Its letters occur together nowhere else."""

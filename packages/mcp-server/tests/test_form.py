@@ -29,9 +29,9 @@ from mcp_core.types.elicitation import (
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 )
-from mcp_server._errors import RegistrationError
-from mcp_server._form import form_schema
-from mcp_server._shape import InvalidArguments, Param
+from mcp_server.errors import RegistrationError
+from mcp_server.schema.form import form_schema
+from mcp_server.schema.type_spec import InvalidArguments, Param
 
 if TYPE_CHECKING:
     from nowhere import Absent  # type: ignore[import-not-found]  # the subject of a test

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_client.front_matter import read_front_matter as read_as_client
 from mcp_core.features.skills import InvalidFrontMatter
 from mcp_core.jsonrpc.messages import JsonValue
-from mcp_server._front_matter import read_front_matter
+from mcp_server.features.front_matter import read_front_matter
 
 _reader = read_front_matter
 

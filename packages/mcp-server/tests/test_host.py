@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_core.limits import Limits
-from mcp_server._asgi_types import COMPANION, Application, Receive, Scope, Send, StartLater
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
+from mcp_server.asgi import COMPANION, Application, Receive, Scope, Send, StartLater
+from mcp_server.host.embedded import Host
+from mcp_server.host.timeouts import HostTimeouts
 
 PATIENCE = 1_000
 """Seconds of the mock clock."""

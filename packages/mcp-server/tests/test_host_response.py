@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server._host_response import Response, plain_response
+from mcp_server.host.response import Response, plain_response
 
 DATE = b"Sun, 22 Nov 2026 02:33:42 GMT"
 

@@ -19,10 +19,10 @@ import trustme
 from http_hosts import RawHttp, served
 
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_server._asgi_types import COMPANION, WRITE_NOW, Application, Message, Receive, Scope, Send, WriteNow
-from mcp_server._host import Host
-from mcp_server._host_pipe import SocketPipe, StreamPipe
-from mcp_server._host_timeouts import HostTimeouts
+from mcp_server.asgi import COMPANION, WRITE_NOW, Application, Message, Receive, Scope, Send, WriteNow
+from mcp_server.host.embedded import Host
+from mcp_server.host.stream import SocketPipe, StreamPipe
+from mcp_server.host.timeouts import HostTimeouts
 
 LARGE = b"x" * 5_000_000
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_server._host_timeouts import HostTimeouts, Housekeeper
+from mcp_server.host.timeouts import HostTimeouts, Housekeeper
 
 FIELDS = [field.name for field in attrs.fields(HostTimeouts)]
 

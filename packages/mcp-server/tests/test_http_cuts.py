@@ -16,8 +16,8 @@ from mcp_core.framing.sse import Event
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.revisions import R2025_03_26, R2025_11_25, R2026_07_28, Revision
 from mcp_server import Context, Server
-from mcp_server._asgi_types import Message
-from mcp_server._http_endpoint import HttpEndpoint
+from mcp_server.asgi import Message
+from mcp_server.transports.http.endpoint import HttpEndpoint
 
 HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"])
 

@@ -40,9 +40,9 @@ from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2024_11_05, R2025_03_26, R2025_11_25, Revision
 from mcp_server import Context, Server
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._http_endpoint import HttpEndpoint
+from mcp_server.host.embedded import Host
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.transports.http.endpoint import HttpEndpoint
 
 Clock = trio.testing.MockClock
 

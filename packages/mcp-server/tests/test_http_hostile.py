@@ -20,9 +20,9 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_server import Context, MemoryStore, Server
-from mcp_server._host import Host
-from mcp_server._http_endpoint import HttpEndpoint
-from mcp_server._http_listening import Subscription
+from mcp_server.host.embedded import Host
+from mcp_server.transports.http.endpoint import HttpEndpoint
+from mcp_server.transports.http.subscription import Subscription
 
 Clock = trio.testing.MockClock
 

@@ -15,7 +15,7 @@ from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import MODERN, R2024_11_05, R2025_06_18
 from mcp_server import Server
-from mcp_server._asgi_types import Message, Receive, Scope, Send
+from mcp_server.asgi import Message, Receive, Scope, Send
 
 HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"])
 TAG = "io.modelcontextprotocol/subscriptionId"

@@ -17,8 +17,8 @@ from mcp_core.errors import ErrorCode
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_server import Server
-from mcp_server._asgi_types import Message, Receive, Scope, Send
-from mcp_server._http_listening import Subscription
+from mcp_server.asgi import Message, Receive, Scope, Send
+from mcp_server.transports.http.subscription import Subscription
 
 COMMENT = b": still here\n\n"
 CHANGED = "notifications/resources/updated"

@@ -26,10 +26,10 @@ from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_core.types import CallToolRequestParams
 from mcp_server import MemoryStore, SessionRecord, StoredEvent
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._http_endpoint import HttpEndpoint
-from mcp_server._http_listening import Subscription
+from mcp_server.host.embedded import Host
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.transports.http.endpoint import HttpEndpoint
+from mcp_server.transports.http.subscription import Subscription
 
 Clock = trio.testing.MockClock
 
@@ -533,7 +533,7 @@ async def test_body_that_was_sent_early_buys_no_time_for_its_last_byte(autojump_
 def test_limit_on_open_files_is_raised_and_bounds_the_connections() -> None:
     program = (
         "import resource\n"
-        "from mcp_server._open_files import connections_allowed\n"
+        "from mcp_server.host.open_files import connections_allowed\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
         "few, many = connections_allowed(10), connections_allowed(4096)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE), few, 100 < many < 136)\n"

@@ -20,8 +20,8 @@ from mcp_core.http.messages import HttpRequest
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_11_25
 from mcp_server import Server
-from mcp_server._asgi_types import Message
-from mcp_server._host import Host
+from mcp_server.asgi import Message
+from mcp_server.host.embedded import Host
 
 Clock = trio.testing.MockClock
 

@@ -17,7 +17,7 @@ from http_wires import request as asking
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, R2026_07_28, Revision
 from mcp_server import Server
-from mcp_server._host import Host
+from mcp_server.host.embedded import Host
 
 Clock = trio.testing.MockClock
 

@@ -18,10 +18,10 @@ import trio
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_server import Server
-from mcp_server._asgi_types import Application, Receive, Scope, Send
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._serve_http import HttpOptions, serve_http
-from mcp_server._serve_hypercorn import serve_hypercorn
+from mcp_server.asgi import Application, Receive, Scope, Send
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.hypercorn import serve_hypercorn
 
 Address = tuple[str, int]
 

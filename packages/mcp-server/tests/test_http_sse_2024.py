@@ -23,8 +23,8 @@ from mcp_core.limits import Limits
 from mcp_core.oauth.principal import Principal
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_03_26, R2025_11_25, Revision
 from mcp_server import Context, Server
-from mcp_server._gate import Identity
-from mcp_server._http_sse_2024 import SsePair
+from mcp_server.connection.authenticator import Identity
+from mcp_server.transports.http.sse_2024 import SsePair
 
 HOST = ("host", "localhost:8000")
 LIMITS = Limits()

@@ -15,7 +15,7 @@ from mcp_client.testing import open_in_memory
 from mcp_core.errors import LocalProtocolError, McpError
 from mcp_core.types import TextContent
 from mcp_server import Context, NotRunning, RegistrationError, Server, serve_http, serve_stream
-from mcp_server._asgi_types import Message
+from mcp_server.asgi import Message
 
 
 @attrs.frozen

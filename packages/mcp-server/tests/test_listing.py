@@ -20,7 +20,7 @@ from mcp_core.jsonrpc.text import write
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Server
-from mcp_server._seal import InputPolicy
+from mcp_server.connection.sealer import InputPolicy
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
@@ -269,7 +269,7 @@ async def test_pages_are_encoded_once_for_each_revision(monkeypatch: pytest.Monk
         written += 1
         return original(value)
 
-    monkeypatch.setattr("mcp_server._listing.write", count)
+    monkeypatch.setattr("mcp_server.features.listing.write", count)
     server = make("abcdefg")
     for revision in (R2026_07_28, R2025_11_25):
         written = 0

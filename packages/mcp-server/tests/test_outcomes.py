@@ -21,8 +21,8 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server
-from mcp_server._link import Link
-from mcp_server._stream import serve_stream
+from mcp_server.connection.stream_channel import Link
+from mcp_server.transports.stream import serve_stream
 
 SMALL: Final = Limits(running_requests=2, waiting_requests=2, outgoing_bytes=2_000)
 Memory: TypeAlias = trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]

@@ -31,13 +31,13 @@ from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.assertions import ASSERTION_TYPE, client_assertion
 from mcp_core.oauth.metadata import read_authorization_server
-from mcp_server._asgi_types import Receive, Scope, Send
-from mcp_server._bind import listen
-from mcp_server._host import Host
+from mcp_server.asgi import Receive, Scope, Send
 from mcp_server.auth import JwtTokens
-from mcp_server.auth._fetch import fetch
 from mcp_server.auth.authorization_server import Delegation, RegistrationPolicy
-from mcp_server.auth.authorization_server._delegation import _Provider
+from mcp_server.auth.authorization_server.pages.delegation import _Provider
+from mcp_server.auth.fetch import fetch
+from mcp_server.host.embedded import Host
+from mcp_server.host.listeners import listen
 
 Entry = (
     tuple[Literal[socket.AddressFamily.AF_INET], socket.SocketKind, int, str, tuple[str, int]]
@@ -142,7 +142,7 @@ async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> As
     authority.issue_cert(*(f"{name}.example" for name in ("app", "as", "op", "inner", "moving"))).configure_cert(
         context
     )
-    monkeypatch.setattr("mcp_server.auth._fetch._tls", lambda: trusting)
+    monkeypatch.setattr("mcp_server.auth.fetch._tls", lambda: trusting)
     monkeypatch.setattr("httpcore2.TrioBackend", Backend)
     listeners = await listen("127.0.0.1:0")
     it.port = listeners[0].socket.getsockname()[1]

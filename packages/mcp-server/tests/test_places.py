@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.limits import Limits
-from mcp_server._places import Places, excess
+from mcp_server.connection.request_queue import Places, excess
 
 
 class Crowd:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.types.prompts import PromptArgument
-from mcp_server._errors import RegistrationError
-from mcp_server._prompt_arguments import PromptParameters, prompt_arguments
-from mcp_server._shape import InvalidArguments, Param
+from mcp_server.errors import RegistrationError
+from mcp_server.schema.text_arguments import PromptParameters, prompt_arguments
+from mcp_server.schema.type_spec import InvalidArguments, Param
 
 
 class Level(enum.Enum):

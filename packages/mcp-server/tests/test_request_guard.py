@@ -17,10 +17,10 @@ import trio.testing
 
 from mcp_core.limits import Limits
 from mcp_server import Server
-from mcp_server._asgi_types import Application, Message, Receive, Scope, Send
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._request_guard import RequestGuard
-from mcp_server._serve_hypercorn import serve_hypercorn
+from mcp_server.asgi import Application, Message, Receive, Scope, Send
+from mcp_server.host.request_guard import RequestGuard
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.runners.hypercorn import serve_hypercorn
 
 Clock = trio.testing.MockClock
 

@@ -27,11 +27,11 @@ from mcp_core.types.content import (
     TextResourceContents,
 )
 from mcp_core.types.tools import CallToolResult
-from mcp_server._errors import InvalidResult, RegistrationError
-from mcp_server._hints import Function
-from mcp_server._results import Audio, File, Image, results
-from mcp_server._schema import compile_schema
-from mcp_server._shape import Param
+from mcp_server.errors import InvalidResult, RegistrationError
+from mcp_server.features.results import Audio, File, Image, results
+from mcp_server.schema.annotations import Function
+from mcp_server.schema.type_spec import Param
+from mcp_server.schema.validation import compile_schema
 
 
 class Level(enum.Enum):

@@ -632,7 +632,7 @@ async def test_a_state_expires(server: Server, monkeypatch: pytest.MonkeyPatch) 
     async with connected(server, R2026_07_28) as client:
         params = await first_round(client)
         now = 2_000_000_000.0
-        monkeypatch.setattr("mcp_server._rounds.time.time", lambda: now)
+        monkeypatch.setattr("mcp_server.connection.client_requests.time.time", lambda: now)
         error = await client.fail("tools/call", params)
         assert error["code"] == ErrorCode.INVALID_PARAMS
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded
-from mcp_server._schema import (
+from mcp_server.schema.validation import (
     DIALECTS,
     InvalidSchema,
     NonLocalReference,
@@ -315,6 +315,6 @@ def test_a_constant_allows_itself_alone(value: JsonValue) -> None:
 
 
 def test_the_validator_is_not_loaded_before_it_is_needed() -> None:
-    code = "import sys, mcp_server._schema; print('jsonschema_rs' in sys.modules)"
+    code = "import sys, mcp_server.schema.validation; print('jsonschema_rs' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded, RequestFailed
-from mcp_server._seal import MAX_STATE_CHARS, InputPolicy, KeyRing
+from mcp_server.connection.sealer import MAX_STATE_CHARS, InputPolicy, KeyRing
 
 RING = KeyRing([b"k" * 32])
 

@@ -29,13 +29,14 @@ from mcp_core.http.messages import HttpRequest
 from mcp_core.http.origin import LOOPBACK_HOSTS
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
-from mcp_server import Server, _serve_http
-from mcp_server._bind import are_loopback, listen, split_bind
-from mcp_server._bind import urls as urls_of
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._serve_http import HttpOptions, serve_http
-from mcp_server._serve_hypercorn import serve_hypercorn
+from mcp_server import Server
+from mcp_server.host.embedded import Host
+from mcp_server.host.listeners import are_loopback, listen, split_bind
+from mcp_server.host.listeners import urls as urls_of
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.runners import http as http_runner
+from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.hypercorn import serve_hypercorn
 
 WAYS = pytest.mark.parametrize("serve", [serve_http, serve_hypercorn])
 
@@ -312,7 +313,7 @@ async def test_a_server_is_reached_from_this_machine_only_unless_told_otherwise(
         return await listen(f"127.0.0.1:{free}")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_serve_http, "listen", listen_elsewhere)
+        patch.setattr(http_runner, "listen", listen_elsewhere)
         async with trio.open_nursery() as nursery:
             assert await nursery.start(serve_http, server) == (f"http://127.0.0.1:{free}/mcp",)
             nursery.cancel_scope.cancel()
@@ -589,7 +590,7 @@ import sys
 sys.modules["hypercorn"] = None
 import trio
 from mcp_server import Server
-from mcp_server._serve_hypercorn import serve_hypercorn
+from mcp_server.runners.hypercorn import serve_hypercorn
 trio.run(serve_hypercorn, Server("x", version="1"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
@@ -600,7 +601,7 @@ trio.run(serve_hypercorn, Server("x", version="1"))
 def test_what_is_not_used_is_not_loaded() -> None:
     program = """
 import sys
-import mcp_server._serve_http, mcp_server._serve_hypercorn, mcp_server._cli
+import mcp_server.runners.http, mcp_server.runners.hypercorn, mcp_server.cli.main
 assert not {"h11", "hypercorn"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -39,11 +39,11 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_server._errors import RegistrationError
-from mcp_server._hints import Function, Scope
-from mcp_server._schema import compile_schema
-from mcp_server._shapes import Compiler
-from mcp_server._signature import InvalidArguments, Param, Parameters, Problem, parameters
+from mcp_server.errors import RegistrationError
+from mcp_server.schema.annotations import Function, Scope
+from mcp_server.schema.compiler import Compiler
+from mcp_server.schema.signature import InvalidArguments, Param, Parameters, Problem, parameters
+from mcp_server.schema.validation import compile_schema
 
 if TYPE_CHECKING:
     from nowhere import Absent  # type: ignore[import-not-found]  # the subject of a test
@@ -865,7 +865,7 @@ def test_type_variables_take_what_they_are_bound_to() -> None:
 
 
 def test_nothing_heavy_is_loaded() -> None:
-    code = "import sys, mcp_server._signature; print('jsonschema_rs' in sys.modules)"
+    code = "import sys, mcp_server.schema.signature; print('jsonschema_rs' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -350,7 +350,7 @@ def test_a_skill_that_hosts_need_not_take_is_refused(root: Path, size: int, monk
     with (root / "deploy" / "data").open("wb") as file:
         file.truncate(size)
     # It is not read, either: its size is known before.
-    monkeypatch.setattr("mcp_server._files.Files.read", None)
+    monkeypatch.setattr("mcp_server.features.files.Files.read", None)
     with pytest.raises(RegistrationError, match=r"the skill .*deploy.* has 2 files with"):
         make(root, limits=Limits(file_bytes=2 * size))
 
@@ -503,6 +503,6 @@ def test_a_file_that_cannot_be_opened_is_said(root: Path, monkeypatch: pytest.Mo
     def refuse(*_: object) -> bytes:
         raise PermissionError("no")
 
-    monkeypatch.setattr("mcp_server._files.Files.read", refuse)
+    monkeypatch.setattr("mcp_server.features.files.Files.read", refuse)
     with pytest.raises(RegistrationError, match=rf"{os.sep}SKILL.md' of a skill cannot be served: no"):
         make(root)

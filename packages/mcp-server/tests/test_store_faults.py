@@ -33,7 +33,7 @@ from mcp_server import (
     TaskPlace,
     TaskRecord,
 )
-from mcp_server._store_failures import StoreFailures
+from mcp_server.stores.failures import StoreFailures
 
 # --- a process that is killed while it writes tasks ------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_core.limits import Limits
 from mcp_server import SessionRecord, SqliteStore, SqliteTaskStore, StoredEvent, StoreError
-from mcp_server._stores import StoredStream
+from mcp_server.stores.sessions import StoredStream
 
 _VERSION_1 = """
     CREATE TABLE sessions (

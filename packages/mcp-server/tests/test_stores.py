@@ -33,7 +33,7 @@ from mcp_server import (
     StoredEvent,
     StoreError,
 )
-from mcp_server.store_contract import DURABLE_STORE_CHECKS, STORE_CHECKS, StoreCheck
+from mcp_server.stores.contract import DURABLE_STORE_CHECKS, STORE_CHECKS, StoreCheck
 
 _RECORD = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
 
@@ -162,8 +162,8 @@ def test_a_store_in_a_file_does_the_same_as_one_in_memory(operations: list[tuple
 
 _WRITER = """
 import sys, trio
-from mcp_server._store_sqlite import SqliteStore
-from mcp_server._stores import SessionRecord, StoredEvent
+from mcp_server.stores.sqlite.sessions import SqliteStore
+from mcp_server.stores.sessions import SessionRecord, StoredEvent
 
 async def main():
     store = SqliteStore(sys.argv[1])
@@ -228,7 +228,7 @@ async def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None
     store = SqliteStore(path)
     with pytest.raises(StoreError, match=r"sessions\.sqlite is in use by another server; give each process"):
         SqliteStore(path)
-    code = f"from mcp_server._store_sqlite import SqliteStore; SqliteStore({str(path)!r})"
+    code = f"from mcp_server.stores.sqlite.sessions import SqliteStore; SqliteStore({str(path)!r})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "is in use by another server" in other.stderr
     await store.save(_RECORD)
@@ -339,7 +339,7 @@ async def test_what_was_asked_for_is_done_before_the_store_is_closed(tmp_path: P
 def test_a_program_that_forgets_to_close_its_store_ends(tmp_path: Path) -> None:
     code = (
         "import trio\n"
-        "from mcp_server._store_sqlite import SqliteStore\n"
+        "from mcp_server.stores.sqlite.sessions import SqliteStore\n"
         f"store = SqliteStore({str(tmp_path / 'sessions.sqlite')!r})\n"
         "async def main():\n"
         "    with trio.move_on_after(0):\n"

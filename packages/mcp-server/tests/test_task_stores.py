@@ -35,8 +35,8 @@ from mcp_server import (
     TaskRecord,
     TaskStore,
 )
-from mcp_server._task_stores import read_record, write_record
-from mcp_server.store_contract import DURABLE_TASK_STORE_CHECKS, TASK_STORE_CHECKS, TaskStoreCheck
+from mcp_server.stores.contract import DURABLE_TASK_STORE_CHECKS, TASK_STORE_CHECKS, TaskStoreCheck
+from mcp_server.stores.tasks import read_record, write_record
 
 
 def _name(check: TaskStoreCheck) -> str:

@@ -21,12 +21,12 @@ from mcp_client import Tls, open_http
 from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.limits import Limits
 from mcp_server import Server
-from mcp_server._asgi_types import Receive, Scope, Send
-from mcp_server._bind import listen
-from mcp_server._host import Host
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._serve_http import HttpOptions, serve_http
-from mcp_server._serve_hypercorn import serve_hypercorn
+from mcp_server.asgi import Receive, Scope, Send
+from mcp_server.host.embedded import Host
+from mcp_server.host.listeners import listen
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.hypercorn import serve_hypercorn
 
 HOSTS: Final = {"embedded": serve_http, "hypercorn": serve_hypercorn}
 each_host = pytest.mark.parametrize("kind", HOSTS)

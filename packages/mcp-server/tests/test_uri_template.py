@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded
-from mcp_server._uri_template import AmbiguousTemplate, InvalidTemplate, UriTemplate
+from mcp_server.uris.template import AmbiguousTemplate, InvalidTemplate, UriTemplate
 
 if TYPE_CHECKING:
-    from mcp_server._uri_template import Value
+    from mcp_server.uris.template import Value
 
 # The variables of RFC 6570, section 3.2.
 RFC: dict[str, Value | None] = {

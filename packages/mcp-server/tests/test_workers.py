@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from mcp_core.limits import SERVER_LIMITS
-from mcp_server._workers import Workers
+from mcp_server.connection.workers import Workers
 
 
 def several(workers: Workers[int]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_server._writer import JoiningWriter
+from mcp_server.connection.writer import JoiningWriter
 
 
 class Sink:

@@ -21,7 +21,7 @@ from bench.attacks.processes import end_with_parent
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject  # noqa: TC001  # a server reads the annotations of its handlers
 from mcp_server import Context, Server, TaskPolicy, serve_http, serve_hypercorn, stopped_by_signals
-from mcp_server._serve_http import HttpOptions
+from mcp_server.runners.http import HttpOptions
 
 
 @attrs.frozen

@@ -14,30 +14,30 @@ from __future__ import annotations
 
 from mcp_core.errors import AccessDenied, RequestFailed, ResourceNotFound
 from mcp_core.http.endpoint_policy import EndpointPolicy
-from mcp_server._access import Access, AccessKind, AccessRequest
-from mcp_server._asked_tasks import ask_as_task
-from mcp_server._cache_hint import CacheHint
-from mcp_server._context import Context
-from mcp_server._depends import Depends
-from mcp_server._elicited import Accepted, Declined, Dismissed, InvalidAnswer
-from mcp_server._errors import NotRunning, OutputBroken, RegistrationError, ToolError
-from mcp_server._host_timeouts import HostTimeouts
-from mcp_server._http_endpoint import HttpEndpoint
-from mcp_server._input_required import Answer, InputRequired, Question
-from mcp_server._lifespan import Lifespan
-from mcp_server._mount_remote import RemoteServer
-from mcp_server._options import PromptOptions, ResourceOptions, ToolOptions
-from mcp_server._results import Audio, File, Image
-from mcp_server._seal import InputPolicy
-from mcp_server._serve import serve_stdio, serve_stream
-from mcp_server._serve_http import HttpOptions, serve_http
-from mcp_server._serve_hypercorn import serve_hypercorn
-from mcp_server._server import Server
-from mcp_server._signals import stopped_by_signals
-from mcp_server._signature import Param
-from mcp_server._store_memory import MemoryStore
-from mcp_server._store_sqlite import SqliteStore
-from mcp_server._stores import (
+from mcp_server.cache_hint import CacheHint
+from mcp_server.connection.sealer import InputPolicy
+from mcp_server.errors import NotRunning, OutputBroken, RegistrationError, ToolError
+from mcp_server.features.proxy import RemoteServer
+from mcp_server.features.results import Audio, File, Image
+from mcp_server.features.tasks.client_tasks import ask_as_task
+from mcp_server.features.tasks.policy import TaskPolicy
+from mcp_server.handlers.access import Access, AccessKind, AccessRequest
+from mcp_server.handlers.context import Context
+from mcp_server.handlers.elicitation import Accepted, Declined, Dismissed, InvalidAnswer
+from mcp_server.handlers.input_required import Answer, InputRequired, Question
+from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.lifespan import Lifespan
+from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
+from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.hypercorn import serve_hypercorn
+from mcp_server.runners.signals import stopped_by_signals
+from mcp_server.runners.stdio import serve_stdio, serve_stream
+from mcp_server.schema.depends import Depends
+from mcp_server.schema.signature import Param
+from mcp_server.server import Server
+from mcp_server.stores.memory.sessions import MemoryStore
+from mcp_server.stores.memory.tasks import MemoryTaskStore
+from mcp_server.stores.sessions import (
     PendingNotification,
     SessionRecord,
     SessionStore,
@@ -45,10 +45,10 @@ from mcp_server._stores import (
     StoredStream,
     StoreError,
 )
-from mcp_server._task_policy import TaskPolicy
-from mcp_server._task_store_memory import MemoryTaskStore
-from mcp_server._task_store_sqlite import SqliteTaskStore
-from mcp_server._task_stores import TaskPlace, TaskRecord, TaskStore
+from mcp_server.stores.sqlite.sessions import SqliteStore
+from mcp_server.stores.sqlite.tasks import SqliteTaskStore
+from mcp_server.stores.tasks import TaskPlace, TaskRecord, TaskStore
+from mcp_server.transports.http.endpoint import HttpEndpoint
 
 __all__ = [
     "Accepted",

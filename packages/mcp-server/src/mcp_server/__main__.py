@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mcp_server._cli import main
+from mcp_server.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -30,15 +30,15 @@ from mcp_core.types.apps import (
     AppToolMeta,
     AppVisibility,
 )
-from mcp_server._errors import RegistrationError
-from mcp_server._hints import Function as AnyFunction
+from mcp_server.errors import RegistrationError
+from mcp_server.schema.annotations import Function as AnyFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_server._context import Context
-    from mcp_server._options import ToolOptions
-    from mcp_server._registration import Registration
+    from mcp_server.handlers.context import Context
+    from mcp_server.options import ToolOptions
+    from mcp_server.registration import Registration
 
 __all__ = ["APP_MIME_TYPE", "App", "AppCsp", "AppPermissions", "AppVisibility", "shows_apps"]
 

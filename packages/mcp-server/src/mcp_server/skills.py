@@ -34,9 +34,9 @@ from mcp_core.types.skills import (
     ReadResourceDirectoryResult,
     Skill,
 )
-from mcp_server._errors import RegistrationError
-from mcp_server._listing import Listing
-from mcp_server._skill_files import TEMPLATE, Folder, SkillFile, Tree, path_of, read_folder
+from mcp_server.errors import RegistrationError
+from mcp_server.features.listing import Listing
+from mcp_server.features.skill_files import TEMPLATE, Folder, SkillFile, Tree, path_of, read_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
     from mcp_core.types import ResourceContents
-    from mcp_server._access import Guard
-    from mcp_server._answering import Call
-    from mcp_server._registration import Registration
-    from mcp_server._seal import KeyRing
+    from mcp_server.connection.channel import Call
+    from mcp_server.connection.sealer import KeyRing
+    from mcp_server.handlers.access import Guard
+    from mcp_server.registration import Registration
 
 __all__ = ["Skills"]
 
@@ -57,7 +57,7 @@ _PAGE_BYTES: Final = 1024 * 1024
 
 @attrs.define
 class _Shelf:
-    """A `mcp_server._listing.Shelf` with pages of its own size."""
+    """A `mcp_server.features.listing.Shelf` with pages of its own size."""
 
     limits: Limits
     guard: Guard

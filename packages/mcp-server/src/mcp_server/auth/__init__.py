@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from mcp_core.oauth.access_token import AccessToken, InvalidToken
 from mcp_core.oauth.principal import Principal
-from mcp_server.auth._introspection import Introspection
-from mcp_server.auth._jwt import JwtTokens
-from mcp_server.auth._scopes import Scopes
-from mcp_server.auth._tokens import TokensUnavailable, TokenVerifier
+from mcp_server.auth.introspection import Introspection
+from mcp_server.auth.jwt import JwtTokens
 from mcp_server.auth.resource_server import ResourceServer
+from mcp_server.auth.scopes import Scopes
+from mcp_server.auth.tokens import TokensUnavailable, TokenVerifier
 
 __all__ = [
     "AccessToken",

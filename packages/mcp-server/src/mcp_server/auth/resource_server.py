@@ -26,17 +26,17 @@ from mcp_core.oauth.protected_resource import (
     check_scopes,
 )
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS
-from mcp_server._gate import INTERNAL, Identity
-from mcp_server.auth._keys import JoseVerifier
-from mcp_server.auth._scopes import Scopes
-from mcp_server.auth._tokens import TokensUnavailable
+from mcp_server.auth.keys import JoseVerifier
+from mcp_server.auth.scopes import Scopes
+from mcp_server.auth.tokens import TokensUnavailable
+from mcp_server.connection.authenticator import INTERNAL, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Batch, Message
-    from mcp_server.auth._tokens import TokenVerifier
+    from mcp_server.auth.tokens import TokenVerifier
 
 __all__ = ["ResourceServer"]
 

@@ -7,13 +7,13 @@ Spec: basic/authorization; OAuth 2.1, RFC 7009, RFC 7591, RFC 7636, RFC 7662, RF
 
 from __future__ import annotations
 
-from mcp_server.auth.authorization_server._clients import Client
-from mcp_server.auth.authorization_server._delegation import Delegation
-from mcp_server.auth.authorization_server._registration import DynamicRegistration, RegistrationPolicy
-from mcp_server.auth.authorization_server._server import AuthorizationServer
-from mcp_server.auth.authorization_server._settings import Lifetimes
-from mcp_server.auth.authorization_server._store import MemoryStore, SqliteStore
-from mcp_server.auth.authorization_server._users import PasswordUsers, StoredUsers, Users, hash_password
+from mcp_server.auth.authorization_server.clients.registration import DynamicRegistration, RegistrationPolicy
+from mcp_server.auth.authorization_server.model.client import Client
+from mcp_server.auth.authorization_server.model.settings import Lifetimes
+from mcp_server.auth.authorization_server.model.store import MemoryStore, SqliteStore
+from mcp_server.auth.authorization_server.pages.delegation import Delegation
+from mcp_server.auth.authorization_server.pages.users import PasswordUsers, StoredUsers, Users, hash_password
+from mcp_server.auth.authorization_server.server import AuthorizationServer
 
 __all__ = [
     "AuthorizationServer",

@@ -1,0 +1,1 @@
+"""The clients of the authorization server: registration, metadata documents, authentication."""

@@ -1,0 +1,314 @@
+"""What the pages do: log in, consent, log out; and with a delegation, the way to another authorization server and back.
+
+A request for authorization belongs to the browser that opened it first; in any other it is an error. Nothing changes but by a
+form of ours, and nothing is granted but by a form that the person sent after logging in. Two answers are given without
+one: what a person allowed for good, and that only when a request is opened; and what was allowed before the way to
+another authorization server, when its end is reached in the same browser.
+
+Spec: basic/security_best_practices#confused-deputy-problem; RFC 6749 sections 10.12 and 10.13
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mcp_core.oauth.urls import parse_url
+from mcp_server.auth.authorization_server.pages.browser_request import is_ours, read_fields, read_form
+from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSessions, Openings
+from mcp_server.auth.authorization_server.pages.consents import Consents
+from mcp_server.auth.authorization_server.pages.delegation import Delegation, DelegationFailed
+from mcp_server.auth.authorization_server.pages.flows import Journeys
+from mcp_server.auth.authorization_server.pages.login_limits import LoginLimits
+from mcp_server.auth.authorization_server.pages.rendering import Problem
+from mcp_server.auth.authorization_server.pages.views import Views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mcp_server.auth.authorization_server.model.interaction import Interactions, PendingAuthorization
+    from mcp_server.auth.authorization_server.model.store import SqliteStore
+    from mcp_server.auth.authorization_server.pages.browser_request import Form, Visit
+    from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSession
+    from mcp_server.auth.authorization_server.pages.rendering import PageAnswer, Templates
+    from mcp_server.auth.authorization_server.pages.users import Users
+
+__all__ = ["Pages", "Serving"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_ANEW: Final = frozenset({"login", "select_account"})
+_NAME_LENGTH: Final = 200
+_Headers = tuple[tuple[str, str], ...]
+
+
+class Serving(Protocol):
+    """What the pages have to know of the authorization server."""
+
+    @property
+    def issuer(self) -> str:
+        """Its issuer."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """The path before all routes."""
+        ...
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is https."""
+        ...
+
+    @property
+    def scopes(self) -> Mapping[str, str]:
+        """What scopes mean, in words."""
+        ...
+
+    @property
+    def users(self) -> Users | Delegation:
+        """Who can log in, or where."""
+        ...
+
+    @property
+    def store(self) -> SqliteStore:
+        """What it remembers."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds since the epoch."""
+        ...
+
+    @property
+    def interactions(self) -> Interactions:
+        """The requests that wait."""
+        ...
+
+
+class Pages:
+    """The pages of one authorization server.
+
+    Args:
+        serving: The server.
+        templates: What they look like.
+    """
+
+    def __init__(self, serving: Serving, templates: Templates) -> None:
+        url = parse_url(serving.issuer, what="issuer")
+        self._serving: Final = serving
+        self._origin: Final = url.origin
+        self._redirect: Final = templates.redirect
+        self._returns_to: Final = f"{url.origin}{serving.prefix}/delegation/callback"
+        self._delegation: Final = serving.users if isinstance(serving.users, Delegation) else None
+        self._users: Final = None if isinstance(serving.users, Delegation) else serving.users
+        self._views: Final = Views(
+            templates,
+            prefix=serving.prefix,
+            scopes=serving.scopes,
+            upstream=None if self._delegation is None else self._delegation.host,
+        )
+        store, clock = serving.store, serving.clock
+        self._sessions: Final = BrowserSessions(store, issuer=serving.issuer, secure=serving.secure, clock=clock)
+        self._openings: Final = Openings(store, clock=clock)
+        self._consents: Final = Consents(store, clock=clock)
+        self._journeys: Final = Journeys(store, clock=clock)
+        self._limits: Final = LoginLimits()
+
+    # --- what a browser asks for -----------------------------------------------------------------------------------
+
+    async def show(self, visit: Visit, id: str) -> PageAnswer:
+        """GET: a request for authorization, as far as it has come."""
+        pending = await self._serving.interactions.get(id)
+        session = await self._sessions.find(visit.cookies)
+        if pending is None:
+            return await self._over(id, session)
+        headers: _Headers = ()
+        if session is None:
+            session = await self._sessions.begin()
+            headers = (self._sessions.set_cookie(session),)
+        first = await self._openings.open(id, session, expires_at=pending.expires_at)
+        if first is None:
+            return self._views.elsewhere()
+        if not _logged_in(pending, session):
+            if self._delegation is None:
+                return self._views.login(pending, session, headers=headers)
+            return self._views.consent(pending, session, logged_in=False, headers=headers)
+        # Only now: on the way from a form a browser would not follow us to the client.
+        if first and session.subject is not None and await self._consents.cover(pending, session.subject):
+            return await self._grant(pending, session, pending.scopes)
+        return self._views.consent(pending, session, logged_in=True, headers=headers)
+
+    async def log_in(self, visit: Visit, id: str) -> PageAnswer:
+        """POST: a name and a password."""
+        entered = await self._entered(visit, id, "login")
+        if not isinstance(entered, tuple):
+            return entered
+        pending, session, form = entered
+        if self._users is None:
+            return self._views.stale(id)
+        name, password = form.one("username").strip()[:_NAME_LENGTH], form.one("password")
+        problems = [
+            Problem(field, f"Enter your {words}")
+            for field, words, value in (("username", "user name", name), ("password", "password", password))
+            if not value
+        ]
+        if problems:
+            return self._views.login(pending, session, problems=problems, name=name, status=422)
+        wait = self._limits.begin(name, visit.address)
+        if wait:
+            minutes = math.ceil(wait / 60)
+            problem = Problem("", f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}.")
+            later = (("Retry-After", str(math.ceil(wait))),)
+            return self._views.login(pending, session, problems=[problem], name=name, status=429, headers=later)
+        subject = await self._users.verify(name, password)
+        if subject is None:
+            # Which of the two it is stays between those who know.
+            problem = Problem("password", "The user name or the password is not right")
+            return self._views.login(pending, session, problems=[problem], name=name, status=403)
+        self._limits.right(name, visit.address)
+        session = await self._sessions.log_in(session, subject, shown=name, auth_time=self._serving.clock())
+        return self._redirect(self._views.path(id), headers=(self._sessions.set_cookie(session),))
+
+    async def decide(self, visit: Visit, id: str) -> PageAnswer:
+        """POST: the person allows, or refuses."""
+        entered = await self._entered(visit, id, "consent")
+        if not isinstance(entered, tuple):
+            return entered
+        pending, session, form = entered
+        logged_in, delegation = _logged_in(pending, session), self._delegation
+        if not logged_in and delegation is None:
+            return self._views.stale(id)
+        if form.one("decision") == "refuse":
+            if logged_in and session.subject is not None:
+                await self._consents.forget(pending, session.subject)
+            return await self._deny(pending, "access_denied")
+        wanted = set(form.all("scope"))
+        scopes = tuple(scope for scope in pending.scopes if scope in wanted)
+        if form.one("decision") != "allow":
+            return self._views.stale(id)
+        if pending.scopes and not scopes:
+            problem = Problem("scopes", "Tick what you want to allow, or refuse")
+            return self._views.consent(pending, session, logged_in=logged_in, problems=[problem], status=422)
+        remember = form.one("remember") == "yes"
+        if not logged_in and delegation is not None:
+            departure = await self._journeys.leave(id, session, scopes=scopes, remember=remember)
+            anew = bool(pending.prompts & _ANEW)
+            try:
+                return self._redirect(await delegation.start(departure, redirect_uri=self._returns_to, anew=anew))
+            except DelegationFailed as failed:
+                return await self._failed(pending, failed)
+        return await self._grant(pending, session, scopes, remember=remember)
+
+    async def switch(self, visit: Visit, id: str) -> PageAnswer:
+        """POST: the person is somebody else."""
+        entered = await self._entered(visit, id, "switch")
+        if not isinstance(entered, tuple):
+            return entered
+        session = await self._sessions.log_out(entered[1])
+        return self._redirect(self._views.path(id), headers=(self._sessions.set_cookie(session),))
+
+    async def come_back(self, visit: Visit) -> PageAnswer:
+        """GET: somebody comes back from the other authorization server."""
+        session = await self._sessions.find(visit.cookies)
+        query = read_fields(visit.query)
+        state = "" if query is None else query.one("state")
+        journey = None if session is None or not state else await self._journeys.come_back(state, session)
+        if self._delegation is None or query is None or session is None or journey is None:
+            return self._views.elsewhere()
+        pending = await self._serving.interactions.get(journey.pending)
+        if pending is None:
+            return await self._over(journey.pending, session)
+        try:
+            person = await self._delegation.finish(
+                journey,
+                {name: [value] for name, value in query.fields},
+                state=state,
+                redirect_uri=self._returns_to,
+                now=self._serving.clock(),
+                since=pending.created_at if pending.prompts & _ANEW else None,
+            )
+        except DelegationFailed as failed:
+            return await self._failed(pending, failed)
+        session = await self._sessions.log_in(session, person.subject, shown=person.shown, auth_time=person.auth_time)
+        headers = (self._sessions.set_cookie(session),)
+        return await self._grant(pending, session, journey.scopes, remember=journey.remember, headers=headers)
+
+    async def leave(self, visit: Visit) -> PageAnswer:
+        """GET: whether to log out."""
+        session = await self._sessions.find(visit.cookies)
+        if session is None or session.subject is None:
+            return self._views.not_logged_in()
+        return self._views.log_out(session)
+
+    async def log_out(self, visit: Visit) -> PageAnswer:
+        """POST: the person logs out."""
+        session = await self._sessions.find(visit.cookies)
+        form = read_form(visit)
+        if session is not None:
+            if form is None or not is_ours(visit, self._origin) or not session.made(form.one("form_token"), "logout"):
+                return self._views.foreign()
+            await self._sessions.end(session)
+        return self._views.logged_out((self._sessions.drop_cookie(),))
+
+    # --- what it gets ----------------------------------------------------------------------------------------------
+
+    async def _entered(
+        self, visit: Visit, id: str, purpose: str
+    ) -> tuple[PendingAuthorization, BrowserSession, Form] | PageAnswer:
+        """What a form is about, if it is from our page, in the browser that the request belongs to."""
+        if not is_ours(visit, self._origin):
+            return self._views.foreign()
+        form = read_form(visit)
+        if form is None:
+            return self._views.unreadable()
+        pending = await self._serving.interactions.get(id)
+        session = await self._sessions.find(visit.cookies)
+        if pending is None:
+            return await self._over(id, session)
+        if session is None or await self._openings.open(id, session, expires_at=pending.expires_at) is None:
+            return self._views.elsewhere()
+        if not session.made(form.one("form_token"), f"{purpose} {id}"):
+            return self._views.stale(id)
+        return pending, session, form
+
+    async def _grant(
+        self,
+        pending: PendingAuthorization,
+        session: BrowserSession,
+        scopes: Iterable[str],
+        *,
+        remember: bool = False,
+        headers: _Headers = (),
+    ) -> PageAnswer:
+        subject, auth_time = session.subject or "", session.auth_time or 0.0
+        scopes = tuple(scopes)
+        url = await self._serving.interactions.grant(pending.id, subject=subject, scopes=scopes, auth_time=auth_time)
+        if url is None:
+            return await self._over(pending.id, session)
+        if remember:
+            await self._consents.remember(pending, subject, scopes)
+        await self._openings.answered(pending.id, "You allowed the access.")
+        return self._redirect(url, headers=headers)
+
+    async def _deny(self, pending: PendingAuthorization, error: str) -> PageAnswer:
+        url = await self._serving.interactions.deny(pending.id, error=error)
+        if url is None:
+            return await self._over(pending.id, None)
+        await self._openings.answered(pending.id, "The access was not allowed.")
+        return self._redirect(url)
+
+    async def _failed(self, pending: PendingAuthorization, failed: DelegationFailed) -> PageAnswer:
+        _log.warning("log in by delegation failed: %s", failed.message)
+        return await self._deny(pending, failed.error)
+
+    async def _over(self, id: str, session: BrowserSession | None) -> PageAnswer:
+        return self._views.over(None if session is None else await self._openings.outcome(id, session))
+
+
+def _logged_in(pending: PendingAuthorization, session: BrowserSession) -> bool:
+    """Whether somebody is, and recently enough for this request."""
+    if session.subject is None or session.auth_time is None:
+        return False
+    return not pending.prompts & _ANEW or session.auth_time >= pending.created_at

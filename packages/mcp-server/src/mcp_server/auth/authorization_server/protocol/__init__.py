@@ -1,0 +1,1 @@
+"""The OAuth endpoints of the authorization server."""

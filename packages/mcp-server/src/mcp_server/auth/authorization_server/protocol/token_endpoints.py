@@ -1,0 +1,122 @@
+"""Revocation and introspection: authlib's endpoints, over our tokens.
+
+Spec: RFC 7009, RFC 7662
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from authlib.oauth2.rfc7009 import RevocationEndpoint
+from authlib.oauth2.rfc7662 import IntrospectionEndpoint
+
+from mcp_server.auth.authorization_server.model import records
+from mcp_server.auth.authorization_server.protocol.grants import METHODS
+from mcp_server.auth.authorization_server.protocol.keys import open_token
+
+if TYPE_CHECKING:
+    from authlib.oauth2 import OAuth2Request
+
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_server.auth.authorization_server.model.client import Client
+    from mcp_server.auth.authorization_server.model.records import Grant
+    from mcp_server.auth.authorization_server.model.transaction import Session
+    from mcp_server.auth.authorization_server.protocol.engine import Engine, Request
+
+__all__ = ["Introspection", "Revocation"]
+
+_INTROSPECTED: Final = ("iss", "sub", "aud", "client_id", "iat", "exp", "jti", "scope", "auth_time", "cnf")
+
+
+@attrs.frozen(kw_only=True)
+class Token:
+    """A token that is good, of either kind."""
+
+    grant: Grant
+    """What it stands for."""
+    claims: JsonObject | None
+    """Of an access token; `None`: it is a refresh token."""
+
+    def check_client(self, client: Client) -> bool:
+        """Whether it was issued to this client."""
+        return self.grant.client_id == client.client_id
+
+    def is_expired(self) -> bool:
+        """It would not have been found."""
+        return False
+
+    def is_revoked(self) -> bool:
+        """It would not have been found."""
+        return False
+
+
+def _find(session: Session, text: str) -> Token | None:
+    # A hint of its kind is of no use: what has two dots is an access token.
+    if text.count(".") == 2:
+        claims = open_token(session.connection, text, now=session.now) or {}
+        grant = records.find_access(session.connection, str(claims.get("jti")), now=session.now)
+        return None if grant is None else Token(grant=grant, claims=claims)
+    refresh = records.find_refresh(session.connection, text)
+    if refresh is None or refresh.used or refresh.grant.revoked or refresh.expires_at <= session.now:
+        return None
+    return Token(grant=refresh.grant, claims=None)
+
+
+class Revocation(RevocationEndpoint):
+    """A client gives a token back."""
+
+    CLIENT_AUTH_METHODS = METHODS
+    server: Engine
+
+    def check_params(self, request: OAuth2Request, client: Client) -> None:
+        """A hint that is not known is of no use either."""
+        request.form.pop("token_type_hint", None)
+        super().check_params(request, client)
+
+    def query_token(self, token_string: str, token_type_hint: str | None) -> Token | None:  # noqa: ARG002
+        """The token."""
+        return _find(self.server.request.session, token_string)
+
+    def revoke_token(self, token: Token, request: Request) -> None:
+        """A refresh token ends all of its grant; an access token only itself. Spec: RFC 7009 section 2.1"""
+        connection = request.session.connection
+        if token.claims is None:
+            records.revoke_grant(connection, token.grant.id)
+        else:
+            records.revoke_access(connection, str(token.claims["jti"]))
+
+
+class Introspection(IntrospectionEndpoint):
+    """A resource server asks what a token is."""
+
+    CLIENT_AUTH_METHODS = METHODS[1:]
+    server: Engine
+
+    def check_params(self, request: OAuth2Request, client: Client) -> None:
+        """A hint that is not known is of no use either."""
+        request.form.pop("token_type_hint", None)
+        super().check_params(request, client)
+
+    def check_permission(self, token: Token, client: Client, request: OAuth2Request) -> bool:  # noqa: ARG002
+        """Whether it concerns this client: as the server that an access token is for, or as the one that got it."""
+        if token.check_client(client):
+            return True
+        return token.claims is not None and token.grant.resource in client.introspects
+
+    def query_token(self, token_string: str, token_type_hint: str | None) -> Token | None:  # noqa: ARG002
+        """The token."""
+        return _find(self.server.request.session, token_string)
+
+    def introspect_token(self, token: Token) -> JsonObject:
+        """What it is. Spec: RFC 7662 section 2.2"""
+        if token.claims is None:
+            grant = token.grant
+            return {
+                "client_id": grant.client_id,
+                "sub": grant.subject,
+                "scope": grant.scope,
+                "token_type": "refresh_token",
+            }
+        told: JsonObject = {name: token.claims[name] for name in _INTROSPECTED if name in token.claims}
+        return {**told, "token_type": "DPoP" if "cnf" in token.claims else "Bearer"}

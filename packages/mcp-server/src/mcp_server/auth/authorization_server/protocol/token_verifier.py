@@ -1,0 +1,56 @@
+"""What access tokens of ours are, for a resource server in the same process."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_core.oauth.access_token import InvalidToken, read_access_token
+from mcp_server.auth.authorization_server.model import records
+from mcp_server.auth.authorization_server.protocol.keys import open_token
+from mcp_server.auth.tokens import digest_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from mcp_core.oauth.access_token import AccessToken
+    from mcp_server.auth.authorization_server.model.settings import Settings
+    from mcp_server.auth.authorization_server.model.store import SqliteStore
+
+__all__ = ["OwnTokens"]
+
+_KNOWN: Final = 10_000
+"""Tokens whose signature is not verified again: some 10 MB at most."""
+
+
+@attrs.define
+class OwnTokens:
+    """The `TokenVerifier` of our own tokens. The store is asked about each, so that what was revoked is seen at once."""
+
+    _settings: Settings
+    _store: SqliteStore
+    _known: dict[bytes, AccessToken] = attrs.field(factory=dict, init=False)
+
+    async def verify(self, token: str) -> AccessToken:
+        """See `TokenVerifier.verify`."""
+        digest = digest_of(token)
+        found = await self._store.run(partial(self._find, token, self._known.get(digest)))
+        self._known.pop(digest, None)
+        if found is None:
+            raise InvalidToken("the access token is unknown, expired or revoked")
+        self._known[digest] = found
+        if len(self._known) > _KNOWN:
+            del self._known[next(iter(self._known))]
+        return found
+
+    def _find(self, token: str, known: AccessToken | None, connection: sqlite3.Connection) -> AccessToken | None:
+        now = self._settings.clock()
+        if known is None:
+            claims = open_token(connection, token, now=now)
+            if claims is None:
+                return None
+            known = read_access_token(claims)
+        grant = records.find_access(connection, known.token_id or "", now=now)
+        return None if grant is None else known

@@ -1,0 +1,270 @@
+"""The command `mcp-server`: runs a server that stands in a module or a file, or shows what it offers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+import mcp_server
+from mcp_core.conversion.converter import converter
+from mcp_core.errors import McpError
+from mcp_core.revisions import LATEST
+from mcp_server.cli import auth_server, http
+from mcp_server.errors import OutputBroken
+from mcp_server.runners.stdio import serve_stdio
+from mcp_server.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["main"]
+
+_DEFAULT: Final = "server"
+"""The name that is looked for when the target has none."""
+
+_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+
+_OUTPUT_BROKEN: Final = 74
+"""The status when stdout cannot be written: `EX_IOERR` of sysexits.h."""
+
+_EPILOG: Final = """\
+TARGET is where the server stands:
+  package.module:name      a name in a module, found from the current folder as well
+  path/to/file.py:name     a name in a file
+The name may be left out, it is then `server`. It stands for a Server, or for a function without arguments that
+makes one.
+
+status: 0 the client ended the connection, or over HTTP the server was told to stop; 1 the server failed; 2 the target or
+an option cannot be used; 74 stdout cannot be written, as when the client closes it before the end of its requests; 130
+interrupted.
+"""
+
+
+class _TargetError(Exception):
+    """The target cannot be used: what is wrong, and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+        arguments: The words behind the command's name; `None` takes those of the process.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SystemExit: After `--help` or `--version` (status 0), or a word that is not understood (status 2).
+    """
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command == "run" and (problem := http.problem(given)):
+        parser.error(problem)
+    logging.basicConfig(
+        level=given.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if given.command == "auth-server":
+        return _status(lambda: auth_server.serve(given))
+    try:
+        with _stdout_to_stderr():
+            server = _load(given.target)
+    except _TargetError as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return 2
+    if given.command == "inspect":
+        if sys.__stdout__ is None:
+            print("mcp-server: stdout is closed, but what is offered is shown there", file=sys.stderr)
+            return 2
+        _inspect(server, as_json=given.json)
+        return 0
+    if given.http is None:
+        return _status(lambda: trio.run(serve_stdio, server))
+    return _status(lambda: trio.run(http.serve, server, given))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcp-server",
+        description="Serves the Model Context Protocol with a server written with mcp_server.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mcp-server {mcp_server.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    summaries = {
+        "run": "serve the process that started this one, over stdin and stdout, or others over HTTP",
+        "inspect": "show what the server offers, without serving it",
+    }
+    for name, summary in summaries.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_argument("target", metavar="TARGET", help="where the server stands, see below")
+        _add_log_level(command)
+        if name == "inspect":
+            command.add_argument("--json", action="store_true", help="as JSON, in the form of the newest revision")
+        else:
+            http.add_options(command)
+    summary = "run an authorization server, for development and small deployments"
+    command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
+    auth_server.add_options(command)
+    _add_log_level(command)
+    return parser
+
+
+def _add_log_level(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--log-level", choices=_LEVELS, default="warning", help="what is logged to stderr (default: warning)"
+    )
+
+
+def _status(run: Callable[[], None]) -> int:
+    """The exit status of what serves."""
+    try:
+        run()
+    except (auth_server.AuthServerError, http.OptionError) as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return 2
+    except OutputBroken as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return _OUTPUT_BROKEN
+    except KeyboardInterrupt:
+        return 130
+    except BaseExceptionGroup as group:
+        # It is raised in whichever task runs, and so comes out of that task's nurseries.
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return 130
+        logging.getLogger("mcp_server").exception("the server failed")
+        return 1
+    except Exception:
+        logging.getLogger("mcp_server").exception("the server failed")
+        return 1
+    return 0
+
+
+# --- finding the server ----------------------------------------------------------------------------------------------
+
+
+def _load(target: str) -> Server:
+    place, name = _split(target)
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    found: object = module
+    for step in name.split("."):
+        try:
+            found = getattr(found, step)
+        except AttributeError:
+            known = sorted(key for key, value in vars(module).items() if isinstance(value, Server))
+            hint = f"; it has the server {known[0]!r}: try {place}:{known[0]}" if known else ""
+            raise _TargetError(f"{place} has no {name!r}{hint}") from None
+    if not isinstance(found, Server) and callable(found):
+        try:
+            found = found()
+        except Exception as error:  # whatever the author's function may raise
+            raise _TargetError(f"{target} failed to make a server: {_described(error)}") from error
+    if not isinstance(found, Server):
+        raise _TargetError(
+            f"{target} is of type {type(found).__name__}; it has to be a Server, or a function that makes one"
+        )
+    return found
+
+
+def _split(target: str) -> tuple[str, str]:
+    """The module or file, and the name in it."""
+    place, colon, name = target.rpartition(":")
+    if not colon or target.endswith(".py"):
+        return target, _DEFAULT
+    return place, name or _DEFAULT
+
+
+def _load_module(name: str) -> ModuleType:
+    # A command that is installed has its own folder in front of the path; people mean the one they are in.
+    sys.path.insert(0, os.getcwd())  # the path is a list of texts
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise _TargetError(
+                f"there is no module {name!r}, neither installed nor below {Path.cwd()}; for a file write its path, with .py"
+            ) from error
+        raise _TargetError(f"{name} cannot be imported: {_described(error)}") from error
+    except Exception as error:
+        raise _TargetError(f"{name} cannot be imported: {_described(error)}") from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise _TargetError(f"there is no file {path}; the current folder is {Path.cwd()}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise _TargetError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # As if it were run as a script: it may import its neighbours, and its annotations are looked up in `sys.modules`.
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _TargetError(f"{path} cannot be loaded: {_described(error)}") from error
+    return module
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, McpError) else f"{type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """What a module prints while it is loaded must not get on the wire, whoever writes it."""
+    if sys.__stdout__ is None:
+        # It was closed when Python started, and its number may be anybody's by now. What is printed goes nowhere.
+        yield
+        return
+    sys.stdout.flush()
+    wire = os.dup(1)
+    elsewhere = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(2)
+    os.dup2(elsewhere, 1)
+    os.close(elsewhere)
+    try:
+        # What keeps `sys.stdout` for later, as a log handler does, keeps what leads to stderr.
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(wire, 1)
+        os.close(wire)
+
+
+# --- showing it ------------------------------------------------------------------------------------------------------
+
+
+def _inspect(server: Server, *, as_json: bool) -> None:
+    offered = server.offered()
+    if as_json:
+        convert = converter(LATEST)
+        listed: JsonObject = {kind: [convert.unstructure(each) for each in all_of] for kind, all_of in offered.items()}
+        print(json.dumps({"server": convert.unstructure(server.info), **listed}, indent=2, ensure_ascii=False))
+        return
+    print(f"{server.info.name} {server.info.version}")
+    for kind, all_of in offered.items():
+        if all_of:
+            print(f"\n{kind}")
+        for each in all_of:
+            summary = (getattr(each, "description", None) or "").partition("\n")[0]
+            key = getattr(each, "uri", None) or getattr(each, "uri_template", None) or getattr(each, "name", "")
+            print(f"  {key}  {summary}".rstrip())

@@ -1,0 +1,445 @@
+"""One pipe alive: the engine, an outlet and a nursery.
+
+    reader -> Link.deliver -> engine.receive -> Workers -> Service.answer -> engine.respond -> Outlet
+
+`deliver` never waits: it hands requests to workers and does everything else at once. So cancellations, answers and
+notifications are never behind a busy handler. Requests beyond `Limits.running_requests` wait, read but not started, in
+a bounded room; when that is full, the reader stops and the pipe pushes back. Where each message comes by itself, nothing
+can push back, and the request is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import attrs
+import trio
+
+from mcp_core.engine.events import (
+    AnswerReceived,
+    CancelReceived,
+    FailureReceived,
+    Ignored,
+    NotificationReceived,
+    Opened,
+    Outgoing,
+    RequestReceived,
+    SessionReplaced,
+)
+from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
+from mcp_core.excerpts import shown
+from mcp_core.jsonrpc.batch import BatchReply
+from mcp_core.jsonrpc.codec import encode, stand_in
+from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, ResultResponse
+from mcp_core.methods import SUBSCRIPTIONS_LISTEN
+from mcp_core.revisions import Era
+from mcp_core.types import SubscriptionsListenResult
+from mcp_server.connection.channel import Call, ClientLeft, Line, Questions, Service
+from mcp_server.connection.pending_changes import bounded_change
+from mcp_server.connection.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from mcp_core.engine.events import Reaction
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.errors import MalformedMessage
+    from mcp_core.http.messages import HttpRequest
+    from mcp_core.jsonrpc.messages import Message, RequestId
+    from mcp_core.limits.memory_budget import MemoryBudget
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.types import SubscriptionFilter
+    from mcp_server.connection.authenticator import Identity
+    from mcp_server.connection.channel import Audience
+
+__all__ = ["Call", "CallMemory", "Link", "Outlet", "Service"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+
+class Outlet(Protocol):
+    """Where messages go: a pipe for all, or a stream for each request. A peer that is gone is no error here."""
+
+    async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:
+        """Sends; waits while the peer is slow. `more`: others are about to send, so that it pays to wait for them."""
+
+    def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:
+        """Sends what must not wait: refusals, answers to pings and handshakes."""
+
+
+@attrs.frozen
+class CallMemory:
+    """Where the requests of a connection are charged, on which no reader can be stopped."""
+
+    budget: MemoryBudget
+    """The memory of all clients."""
+    owner: Hashable
+    """Who is charged."""
+
+
+class Link(Line):
+    """One connection alive, over a pipe for all its messages.
+
+    Args:
+        service: Answers requests.
+        connection: The engine.
+        outlet: Where messages go.
+        nursery: Where handlers run; who owns it ends them.
+        principal: Who the peer was established to be, by `Principal.key`; `None` where nobody is told apart.
+        memory: Charges requests, where each message has a request of its own: what is beyond the queue or the budget is refused.
+            `None`: the reader stops while the queue is full.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        connection: ServerConnection,
+        outlet: Outlet,
+        nursery: trio.Nursery,
+        principal: str | None = None,
+        *,
+        memory: CallMemory | None = None,
+    ) -> None:
+        super().__init__(service, connection, principal)
+        self._outlet: Final = outlet
+        self._memory: Final = memory
+        self._nursery: Final = nursery
+        self._calls: dict[RequestId, Call] = {}
+        self._workers: Final = Workers(nursery, connection.limits, self._serve)
+        self._batches: dict[RequestId, BatchReply] = {}
+        self._questions: Final = Questions(connection, lambda cancellation, _: self._send_nowait(cancellation))
+        self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
+        self._publishing = False
+        self._session_audience: _SessionAudience | None = None
+        self._ended = False
+        self._idle = trio.Event()
+
+    # --- in --------------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self,
+        message: Message | Batch,
+        size: int = 0,
+        http: HttpRequest | None = None,
+        identity: Identity | None = None,
+        memory: int = 0,
+    ) -> None:
+        """Takes a message of the peer.
+
+        Args:
+            message: As the codec gives it.
+            size: Its bytes, counted while it waits to be started.
+            http: The HTTP request that it came in.
+            identity: Who sent that.
+            memory: Its memory, in bytes, as estimated; charged to `CallMemory` until a request has ended.
+        """
+        if isinstance(message, Batch):
+            self._deliver_batch(message, size, http, identity, memory)
+        else:
+            self._react(self.connection.receive(message), size, http, identity, memory)
+
+    def refuse(self, malformed: MalformedMessage) -> None:
+        """Bytes came that are no message: answers, where an answer is right."""
+        _log.debug("malformed message: %s", malformed.message)
+        failure = stand_in(malformed)
+        if failure is not None and failure.id in self.connection.asked:
+            self.deliver(failure)
+        elif malformed.reply is not None:
+            self._outlet.send_nowait(malformed.reply, None)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the room for waiting requests is full."""
+        return self._workers.crowded
+
+    async def wait_for_room(self) -> None:
+        """Returns when another message may be read. The reader calls it when it is crowded."""
+        await self._workers.wait_for_room()
+
+    def _deliver_batch(
+        self, batch: Batch, size: int, http: HttpRequest | None, identity: Identity | None, memory: int
+    ) -> None:
+        refusal = self.connection.refuse_batch()
+        if refusal is not None:
+            self._outlet.send_nowait(refusal, None)
+            return
+        reply = BatchReply(batch)
+        if reply.immediate is not None:
+            self._outlet.send_nowait(reply.immediate, None)
+        for id in reply.owed:
+            self._batches[id] = reply
+        count = len(batch.members)
+        for member in reply.messages:
+            self._react(self.connection.receive(member), size // count, http, identity, memory // count)
+
+    def _react(
+        self,
+        reaction: Reaction,
+        size: int,
+        http: HttpRequest | None = None,
+        identity: Identity | None = None,
+        memory: int = 0,
+    ) -> None:
+        event, reply = reaction.event, reaction.reply
+        if reply is not None:
+            self._send_nowait(reply)
+        if isinstance(event, RequestReceived):
+            self._start(Call(event, self, http=http, identity=identity), size, memory)
+        elif isinstance(event, (AnswerReceived, FailureReceived)):
+            self._questions.settle(event)
+        elif isinstance(event, CancelReceived):
+            self._cancel(event)
+        elif isinstance(event, NotificationReceived):
+            self._service.notified(self, event)
+        elif isinstance(event, Opened):
+            self._service.opened(self)
+        elif isinstance(event, SessionReplaced):
+            self._replace_session(event)
+        elif isinstance(event, Ignored):
+            _log.debug("message ignored: %s", event.reason)
+        for note in event.notes:
+            _log.debug("survived: %s", note)
+
+    # --- handlers --------------------------------------------------------------------------------------------------
+
+    def _start(self, call: Call, size: int, memory: int) -> None:
+        id = call.request.id
+        # A subscription holds no place: it does nothing but wait, and there may be many.
+        if call.request.row is SUBSCRIPTIONS_LISTEN:
+            self._calls[id] = call
+            self._nursery.start_soon(self._serve, call)
+            return
+        if self._memory is not None:
+            try:
+                full = self._workers.excess(size)
+                if full is not None:
+                    raise full
+                call.charge = self._memory.budget.charge(self._memory.owner, memory)
+            except LimitExceeded as excess:
+                refused = self.connection.fail(id, RequestFailed(excess.message, code=ErrorCode.INTERNAL_ERROR))
+                self._send_nowait(cast("Outgoing", refused))  # it was owed an answer
+                return
+        self._calls[id] = call
+        self._workers.submit(call, size)
+
+    async def _serve(self, call: Call) -> None:
+        """Runs the handler and sends its outcome."""
+        id = call.request.id
+        try:
+            outgoing = await self._run(call)
+            if outgoing is not None:
+                await self._send_answer(id, outgoing)
+        finally:
+            # Once the answer was put down, a client may have used the id again before it could be written.
+            if self._calls.get(id) is call:
+                self._withdraw(id)
+                del self._calls[id]
+            if call.charge is not None:
+                call.charge.release()
+            if not self._calls:
+                self._idle.set()
+
+    def _finish(self, id: RequestId, outcome: object) -> Outgoing | None:
+        if isinstance(outcome, SubscriptionsListenResult):
+            # On a pipe a cancellation says so too.
+            for outgoing in self.connection.finish(id):
+                self._send_nowait(outgoing)
+            return None
+        return super()._finish(id, outcome)
+
+    async def _send_answer(self, id: RequestId, outgoing: Outgoing) -> None:
+        try:
+            await self._send(outgoing)
+        except LocalProtocolError:
+            # JSON cannot say it, as half of a surrogate pair. Nothing was sent, so that the error can be.
+            _log.exception("the result of request %r cannot be sent", id)
+            error = ErrorObject(int(ErrorCode.INTERNAL_ERROR), "Internal error")
+            await self._send(Outgoing(ErrorResponse(id, error), id))
+
+    def _cancel(self, event: CancelReceived) -> None:
+        call = self._calls.get(event.id)
+        if call is None:
+            return
+        _log.debug("request %r was cancelled: %s", event.id, shown(event.reason or "no reason was given"))
+        call.scope.cancel()
+        if self._workers.drop(call):
+            if call.charge is not None:
+                call.charge.release()
+            del self._calls[event.id]
+            self._withdraw(event.id)
+
+    def _replace_session(self, event: SessionReplaced) -> None:
+        """End what belongs to the legacy session before: handlers are cancelled, and whatever they send goes nowhere.
+
+        Modern requests belong to no session and go on.
+        """
+        stale = {id: call for id, call in self._calls.items() if call.request.peer.revision.era is Era.LEGACY}
+        _log.info("session replaced by a second initialize: %d requests are cancelled", len(stale))
+        ended = _EndedSession(self._service, event.ended, self.principal)
+        ended.tasks, self.tasks = self.tasks, None
+        ended.log_allowance, self.log_allowance = self.log_allowance, None
+        if self._session_audience is not None:
+            self._session_audience.link = None
+            self._session_audience = None
+        # Notifications of tasks are for that session alone; changes of lists concern the next one, too.
+        self._notices = {key: notice for key, notice in self._notices.items() if notice[0].filter_member is not None}
+        self._batches.clear()
+        # Before they are cancelled, so that those who are shielded learn why.
+        self._questions.end("the session ended")
+        for waiting in self._workers.drop_all(set(stale.values())):
+            if waiting.charge is not None:
+                waiting.charge.release()
+        for id, call in stale.items():
+            del self._calls[id]
+            call.link = ended
+            call.scope.cancel()
+
+    def _withdraw(self, id: RequestId) -> None:
+        """Nothing more is sent for a request. It may have been answered, then there is nothing left to do."""
+        self.connection.withdraw(id)
+        reply = self._batches.pop(id, None)
+        joined = None if reply is None else reply.drop(id)
+        if joined is not None:
+            self._outlet.send_nowait(joined, None)
+
+    # --- out -------------------------------------------------------------------------------------------------------
+
+    async def _send(self, outgoing: Outgoing) -> None:
+        joined = self._join(outgoing.message)
+        if joined is not None:
+            await self._outlet.send(joined, outgoing.for_request, more=self._workers.several)
+
+    def _send_nowait(self, outgoing: Outgoing) -> None:
+        joined = self._join(outgoing.message)
+        if joined is not None:
+            self._outlet.send_nowait(joined, outgoing.for_request)
+
+    def _join(self, message: Message) -> Message | Batch | None:
+        """The message itself, or, if it answers a member of a batch, the batch of answers once it is complete."""
+        if self._batches and isinstance(message, (ResultResponse, ErrorResponse)) and message.id is not None:
+            reply = self._batches.get(message.id)
+            if reply is not None:
+                # What JSON cannot say is refused here, before it spoils the answers of the others.
+                encode(message, null_id=False)
+                del self._batches[message.id]
+                return reply.add(message)
+        return message
+
+    async def send(self, outgoing: Outgoing | None) -> None:
+        """See `Line.send`."""
+        if outgoing is not None:
+            await self._send(outgoing)
+
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
+        """See `Line.ask`.
+
+        The place of the call is free meanwhile, so that handlers which wait for the client cannot keep others out.
+        """
+        # Several tasks of a handler may ask at once; it has one place all the same.
+        call.questions += 1
+        if call.questions == 1:
+            self._workers.release()
+        try:
+            return await self._questions.ask(row, params, call, self._send)
+        finally:
+            call.questions -= 1
+            if not call.questions:
+                self._workers.resume()
+
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
+        """See `Line.listen`."""
+        await self.send(self.connection.acknowledge(call.request.id, wanted))
+        await trio.sleep_forever()
+
+    # --- change notices --------------------------------------------------------------------------------------------
+
+    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+        """See `Line.publish`."""
+        if self._ended:
+            return
+        if (row.name, key) not in self._notices:
+            params, key = bounded_change(self.connection, params, key, len(self._notices))
+        self._notices[row.name, key] = (row, params)
+        if not self._publishing:
+            self._publishing = True
+            self._nursery.start_soon(self._publish)
+
+    @property
+    def session_audience(self) -> Audience:
+        """See `Line.session_audience`."""
+        if self._session_audience is None:
+            self._session_audience = _SessionAudience(self)
+        return self._session_audience
+
+    async def _publish(self) -> None:
+        try:
+            while self._notices:
+                row, params = self._notices.pop(next(iter(self._notices)))
+                try:
+                    for outgoing in self.connection.publish(row, params):
+                        await self._send(outgoing)
+                except LocalProtocolError as error:
+                    _log.debug("not published: %s", error)
+        finally:
+            self._publishing = False
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """No more messages come: subscriptions end, waiting questions fail, handlers may finish within `seconds`."""
+        for id in self.connection.subscriptions:
+            self._calls[id].scope.cancel()
+        self._questions.end()
+        with trio.move_on_after(seconds):
+            while self._calls:
+                self._idle = trio.Event()
+                await self._idle.wait()
+        for call in self._calls.values():
+            call.scope.cancel()
+
+    def end(self) -> None:
+        """The connection is over. Nothing is sent any more."""
+        self._ended = True
+        self.connection.end()
+        self._batches.clear()
+        self._questions.end()
+        self._workers.stop()
+        for call in self._calls.values():
+            if call.charge is not None:
+                call.charge.release()
+
+
+@attrs.define(eq=False)
+class _SessionAudience:
+    """One legacy session of a link, as long as it lasts. An `Audience`."""
+
+    link: Link | None
+    """`None` once the session has ended."""
+
+    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+        """See `Audience.publish`."""
+        if self.link is not None:
+            self.link.publish(row, params, key)
+
+
+class _EndedSession(Line):
+    """The line of handlers that still run although their legacy session has ended. Nothing is sent."""
+
+    async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
+        """See `Line.send`."""
+        await trio.lowlevel.checkpoint()
+
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
+        """See `Line.ask`. Raises `ClientLeft`."""
+        await trio.lowlevel.checkpoint()
+        raise ClientLeft(f"the session ended before {row.name} was asked")
+
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+        """See `Line.listen`. Raises `LocalProtocolError`: no legacy session has such subscriptions."""
+        raise LocalProtocolError(f"{call.request.method} cannot begin: the session ended")
+
+    @property
+    def session_audience(self) -> Audience:
+        """See `Line.session_audience`."""
+        return _SessionAudience(None)

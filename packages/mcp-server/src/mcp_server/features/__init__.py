@@ -1,0 +1,1 @@
+"""The features of a server: tools, resources, prompts, completion, lists, mounted servers."""

@@ -1,0 +1,155 @@
+"""Completion of the arguments of prompts and templates. Spec: server/utilities/completion"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.excerpts import quoted
+from mcp_core.methods import COMPLETION_COMPLETE
+from mcp_core.types import (
+    MAX_COMPLETION_VALUES,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    PromptReference,
+    evolve,
+)
+from mcp_server.errors import InvalidResult, RegistrationError
+from mcp_server.features.listing import unknown
+from mcp_server.handlers.context import Context
+from mcp_server.handlers.runner import Runner
+from mcp_server.schema.signature import label, read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_server.connection.channel import Call
+    from mcp_server.features.prompts import Prompts
+    from mcp_server.features.resources import Resources
+    from mcp_server.handlers.runner import Host
+    from mcp_server.schema.annotations import Function as AnyFunction
+    from mcp_server.service import Handler
+
+__all__ = ["Completions"]
+
+_ARGUMENTS: Final = "arguments"
+"""The parameter that gets what is filled in already."""
+
+
+@attrs.define(eq=False)
+class _Entry:
+    function: Runner
+    value: str
+    """The parameter that gets what was typed."""
+    wants_arguments: bool
+
+
+class Completions:
+    """What completes the arguments of a server's prompts and templates.
+
+    Args:
+        host: The server.
+        prompts: Its prompts.
+        resources: Its resources.
+    """
+
+    def __init__(self, host: Host, prompts: Prompts, resources: Resources) -> None:
+        self._host: Final = host
+        self._prompts: Final = prompts
+        self._resources: Final = resources
+        self._entries: Final[dict[tuple[bool, str, str], _Entry]] = {}
+        self.handlers: Final[Mapping[str, Handler]] = {COMPLETION_COMPLETE.name: self._complete}
+        """The methods that are answered here."""
+
+    @property
+    def capability(self) -> JsonObject | None:
+        """What is offered; `None` without any completion."""
+        return {} if self._entries else None
+
+    def add(
+        self,
+        function: AnyFunction,
+        *,
+        prompt: str | None,
+        resource: str | None,
+        argument: str,
+        thread: bool | None,
+    ) -> None:
+        """See `Server.completion`."""
+        where = label(function)
+        if (prompt is None) == (resource is None):
+            raise RegistrationError(f"{where}: a completion is for a prompt or for a resource; give one of the two")
+        is_prompt, name = (True, prompt) if prompt is not None else (False, resource or "")
+        known = self._known(name, is_prompt=is_prompt)
+        kind = "prompt" if is_prompt else "resource template"
+        if known is None:
+            raise RegistrationError(f"{where}: there is no {kind} {name!r}; register it before its completions")
+        if argument not in known:
+            raise RegistrationError(
+                f"{where}: the {kind} {name!r} has no argument {argument!r}; it has {', '.join(known)}"
+            )
+        if (is_prompt, name, argument) in self._entries:
+            raise RegistrationError(f"{where}: the argument {argument!r} of {name!r} has a completion already")
+        signature = read_signature(function, (Context,))
+        names = [member.name for member in signature.members]
+        if not names or names[0] == _ARGUMENTS or names[1:] not in ([], [_ARGUMENTS]):
+            raise RegistrationError(
+                f"{where}: a completion takes what was typed, and may take {_ARGUMENTS!r} and a Context, but not {', '.join(names) or 'nothing'}"
+            )
+        run = Runner(function, signature.injected, thread=thread, host=self._host)
+        self._entries[is_prompt, name, argument] = _Entry(run, names[0], len(names) > 1)
+
+    def _known(self, name: str, *, is_prompt: bool) -> tuple[str, ...] | None:
+        return self._prompts.arguments(name) if is_prompt else self._resources.variables(name)
+
+    async def _complete(self, call: Call) -> CompleteResult:
+        params = cast("CompleteRequestParams", call.request.params)  # the engine reads them by the row of the method
+        is_prompt = isinstance(params.ref, PromptReference)
+        name = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
+        guard = self._host.guard
+        known = self._known(name, is_prompt=is_prompt)
+        if known is not None and not await guard.allows(call, "prompt" if is_prompt else "template", name):
+            known = None
+        if known is None:
+            if is_prompt:
+                raise unknown("prompt", name, self._prompts.names, guard)
+            if not await self._resources.exists(call, name):
+                raise unknown("resource template", name, self._resources.uris, guard)
+            known = ()  # a resource without variables has nothing to be completed
+        if params.argument.name not in known:
+            raise RequestFailed(
+                f"{quoted(name)} has no argument {quoted(params.argument.name)}; it has {', '.join(known) or 'none'}",
+                code=ErrorCode.INVALID_PARAMS,
+            )
+        entry = self._entries.get((is_prompt, name, params.argument.name))
+        if entry is None:
+            return CompleteResult(completion=Completion(values=(), total=0, has_more=False))
+        arguments: dict[str, object] = {entry.value: params.argument.value}
+        if entry.wants_arguments:
+            given = None if params.context is None else params.context.arguments
+            arguments[_ARGUMENTS] = dict(given or {})
+        return _result(await entry.function(call, arguments), name)
+
+
+def _result(value: object, name: str) -> CompleteResult:
+    if isinstance(value, CompleteResult):
+        return evolve(value, completion=_cut(value.completion))
+    if isinstance(value, Completion):
+        return CompleteResult(completion=_cut(value))
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise InvalidResult(f"a completion of {name!r} returned what is no list of texts")
+    values = tuple(value[:MAX_COMPLETION_VALUES])
+    return CompleteResult(completion=Completion(values=values, total=len(value), has_more=len(value) > len(values)))
+
+
+def _cut(completion: Completion) -> Completion:
+    """What the author put together, with no more values than there may be."""
+    values = completion.values
+    if len(values) <= MAX_COMPLETION_VALUES:
+        return completion
+    total = len(values) if completion.total is None else completion.total
+    return evolve(completion, values=values[:MAX_COMPLETION_VALUES], has_more=True, total=total)

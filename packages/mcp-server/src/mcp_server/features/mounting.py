@@ -1,0 +1,287 @@
+"""Other servers as a part of one: those of this process, and those that a client talks to.
+
+What they offer is listed behind what is registered, and what is asked of it goes on to them. Tools and prompts have a
+prefix, by which it is known whose they are; resources keep their URIs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import attrs
+
+from mcp_core.errors import RequestFailed, ResourceNotFound
+from mcp_core.methods import (
+    COMPLETION_COMPLETE,
+    PROMPTS_GET,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    TOOLS_CALL,
+)
+from mcp_core.types import (
+    CallToolRequestParams,
+    CompleteRequestParams,
+    EmptyResult,
+    GetPromptRequestParams,
+    Prompt,
+    PromptReference,
+    ReadResourceRequestParams,
+    SubscribeRequestParams,
+    Tool,
+    evolve,
+)
+from mcp_server.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mcp_core.http.header_parameters import ParamHeader
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.types import WireObject
+    from mcp_server.connection.channel import Call
+    from mcp_server.features.listing import Item, Source
+    from mcp_server.handlers.access import AccessKind
+    from mcp_server.service import Handler, ServerService
+
+__all__ = ["LocalServer", "Mounted", "Mounts"]
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SEPARATOR: Final = "_"
+
+
+class Mounted(Protocol):
+    """A server that is a part of another one. Names are those that it uses itself."""
+
+    def source(self, kind: str) -> Source | None:
+        """What it offers of a kind, `tool`, `prompt`, `resource` or `template`; `None`: nothing of that kind."""
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether it has a tool or prompt of that name, as far as that is known without asking."""
+
+    def headers(self, tool: str) -> tuple[ParamHeader, ...]:
+        """The parameters of a tool that HTTP headers repeat."""
+
+    @property
+    def completions(self) -> JsonObject | None:
+        """What it declares of completions; `None`: it has none."""
+
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """By what the access to a resource is decided, as `AccessRequest` has it; nothing: it has no such resource."""
+
+    async def exists(self, call: Call, uri: str) -> bool:
+        """Whether it has a resource, whose changes it tells of."""
+
+    async def answer(self, call: Call) -> object:
+        """The result of a call that is for it. Raises `RequestFailed`; `ResourceNotFound` for a resource that it has not."""
+
+
+class _Renamed:
+    """What a mounted server lists, under the names that it has here."""
+
+    def __init__(self, source: Source, prefix: str) -> None:
+        self._source: Final = source
+        self._prefix: Final = prefix
+
+    async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
+        """See `Source.after`."""
+        items = await self._source.after(place, count)
+        return [attrs.evolve(item, name=self._prefix + item.name, value=self._value(item.value)) for item in items]
+
+    def _value(self, value: WireObject) -> WireObject:
+        return evolve(value, name=self._prefix + value.name) if isinstance(value, Tool | Prompt) else value
+
+
+class Mounts:
+    """What is mounted on one server. It stands before what answers requests by itself.
+
+    Args:
+        service: The server.
+    """
+
+    def __init__(self, service: ServerService) -> None:
+        self._service: Final = service
+        self._mounted: Final[dict[str, Mounted]] = {}
+        self._own: Final[dict[str, Handler]] = {}
+
+    def add(self, mounted: Mounted, prefix: str | None) -> None:
+        """Mounts a server. Raises `RegistrationError`."""
+        key = "" if prefix is None else prefix + _SEPARATOR
+        if prefix is not None and _PREFIX.fullmatch(prefix) is None:
+            raise RegistrationError(f"{prefix!r} cannot be a prefix: it has 1 to 64 of A-Z, a-z, 0-9, '_', '-' and '.'")
+        for other in self._mounted:
+            if key == other or (key and other and (key.startswith(other) or other.startswith(key))):
+                taken = repr(other.removesuffix(_SEPARATOR)) if other else "no prefix"
+                raise RegistrationError(f"a server is mounted with {taken} already; names could be those of either")
+        if not self._mounted:
+            self._stand_before()
+        self._mounted[key] = mounted
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Lists what the mounted servers offer by now."""
+        for key, mounted in self._mounted.items():
+            for kind, listing in self._service.listings.items():
+                source = mounted.source(kind)
+                name = f"mounted {key}"
+                if source is not None and not listing.has_source(name):
+                    listing.add_source(name, _Renamed(source, key))
+
+    @property
+    def completions(self) -> JsonObject | None:
+        """What they declare of completions."""
+        return next((each.completions for each in self._mounted.values() if each.completions is not None), None)
+
+    def headers(self, tool: str) -> tuple[ParamHeader, ...]:
+        """The parameters of a mounted tool that HTTP headers repeat."""
+        found = self._find("tool", tool)
+        return () if found is None else found[0].headers(found[1])
+
+    def _stand_before(self) -> None:
+        handlers = self._service.handlers
+        before: dict[str, Callable[[Call], object]] = {
+            TOOLS_CALL.name: self._call_tool,
+            PROMPTS_GET.name: self._get_prompt,
+            COMPLETION_COMPLETE.name: self._complete,
+            RESOURCES_READ.name: self._read,
+            RESOURCES_SUBSCRIBE.name: self._subscribe,
+        }
+        for name, handler in before.items():
+            self._own[name] = handlers[name]
+            handlers[name] = cast("Handler", handler)
+
+    def _find(self, kind: str, name: str) -> tuple[Mounted, str] | None:
+        """Whose it is, and what it is called there. What is registered here comes first."""
+        if name in self._service.listings[kind]:
+            return None
+        for key, mounted in self._mounted.items():
+            own = name.removeprefix(key)
+            if name.startswith(key) and mounted.has(kind, own):
+                return mounted, own
+        return None
+
+    # --- what is asked of them -------------------------------------------------------------------------------------
+
+    async def _call_tool(self, call: Call) -> object:
+        params = cast("CallToolRequestParams", call.request.params)  # the engine reads them by the row of the method
+        return await self._forward(call, "tool", params.name, lambda own: evolve(params, name=own))
+
+    async def _get_prompt(self, call: Call) -> object:
+        params = cast("GetPromptRequestParams", call.request.params)  # likewise
+        return await self._forward(call, "prompt", params.name, lambda own: evolve(params, name=own))
+
+    async def _complete(self, call: Call) -> object:
+        params = cast("CompleteRequestParams", call.request.params)  # likewise
+        ref = params.ref
+        if isinstance(ref, PromptReference):
+            return await self._forward(call, "prompt", ref.name, lambda own: evolve(params, ref=evolve(ref, name=own)))
+        if not self._service.resources.knows(ref.uri):
+            for mounted in self._mounted.values():
+                if mounted.has("template", ref.uri):
+                    if await self._service.guard.allows(call, "template", ref.uri):
+                        return await mounted.answer(call)
+                    break
+        return await self._own[COMPLETION_COMPLETE.name](call)
+
+    async def _forward(self, call: Call, kind: str, name: str, renamed: Callable[[str], WireObject]) -> object:
+        found = self._find(kind, name)
+        if found is None or not await self._service.guard.allows(call, "tool" if kind == "tool" else "prompt", name):
+            return await self._own[call.request.method](call)
+        mounted, own = found
+        call.request = attrs.evolve(call.request, params=renamed(own))
+        return await mounted.answer(call)
+
+    async def _read(self, call: Call) -> object:
+        try:
+            return await self._own[RESOURCES_READ.name](call)
+        except ResourceNotFound as nowhere:
+            uri = cast("ReadResourceRequestParams", call.request.params).uri  # the engine reads them by the row
+            failure: RequestFailed = nowhere
+            for mounted in self._mounted.values():
+                if not await self._allowed(call, mounted, uri):
+                    continue
+                try:
+                    return await mounted.answer(call)
+                except ResourceNotFound:
+                    continue
+                except RequestFailed as failed:
+                    if isinstance(mounted, LocalServer):
+                        raise
+                    # Not every other server has the right error for what it has not, and one may be gone.
+                    failure = failed
+            raise failure from None
+
+    async def _allowed(self, call: Call, mounted: Mounted, uri: str) -> bool:
+        """Whether a mounted server may have a resource, and the client use it."""
+        decided_by = mounted.decided_by(uri)
+        allows = self._service.guard.allows
+        return bool(decided_by) and all([await allows(call, kind, name) for kind, name in decided_by])
+
+    async def _subscribe(self, call: Call) -> object:
+        params = cast("SubscribeRequestParams", call.request.params)  # the engine reads them by the row
+        if await self.exists(call, params.uri):
+            return EmptyResult()
+        return await self._own[RESOURCES_SUBSCRIBE.name](call)
+
+    def local(self) -> Iterator[ServerService]:
+        """The servers of this process among them."""
+        for mounted in self._mounted.values():
+            if isinstance(mounted, LocalServer):
+                yield mounted.service
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether one of them has a tool or prompt of that name, as far as is known."""
+        return self._find(kind, name) is not None
+
+    def decided_by(self, uri: str) -> list[tuple[AccessKind, str]]:
+        """By what the access to a resource of theirs is decided. Any of them may be the one that has it."""
+        return [each for mounted in self._mounted.values() for each in mounted.decided_by(uri)]
+
+    async def exists(self, call: Call, uri: str) -> bool:
+        """Whether one of them has a resource, whose changes it tells of."""
+        for mounted in self._mounted.values():
+            if await self._allowed(call, mounted, uri) and await mounted.exists(call, uri):
+                return True
+        return False
+
+
+class LocalServer:
+    """A server of this process, mounted.
+
+    Args:
+        service: What answers for it.
+    """
+
+    def __init__(self, service: ServerService) -> None:
+        self.service: Final = service
+        """What answers for it."""
+
+    def source(self, kind: str) -> Source | None:
+        """See `Mounted.source`."""
+        listing = self.service.listings[kind]
+        return listing if listing.offers else None
+
+    def has(self, kind: str, name: str) -> bool:
+        """See `Mounted.has`."""
+        return name in self.service.listings[kind] or self.service.mounts.has(kind, name)
+
+    @property
+    def completions(self) -> JsonObject | None:
+        """See `Mounted.completions`."""
+        return self.service.completes
+
+    def headers(self, tool: str) -> tuple[ParamHeader, ...]:
+        """See `Mounted.headers`."""
+        return self.service.designated(tool)
+
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """See `Mounted.decided_by`."""
+        return [*self.service.resources.decided_by(uri), *self.service.mounts.decided_by(uri)]
+
+    async def exists(self, call: Call, uri: str) -> bool:
+        """See `Mounted.exists`."""
+        return await self.service.exists(call, uri)
+
+    async def answer(self, call: Call) -> object:
+        """See `Mounted.answer`."""
+        return await self.service.answer(call)

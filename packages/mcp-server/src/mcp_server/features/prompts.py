@@ -1,0 +1,159 @@
+"""Prompts: the registry, `prompts/list` and `prompts/get`. Spec: server/prompts"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Unpack, cast
+
+import attrs
+
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.methods import PROMPTS_GET, PROMPTS_LIST
+from mcp_core.types import (
+    AudioContent,
+    EmbeddedResource,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ImageContent,
+    ListPromptsResult,
+    Prompt,
+    PromptMessage,
+    PromptsCapability,
+    ResourceLink,
+    TextContent,
+)
+from mcp_server.errors import InvalidResult, RegistrationError
+from mcp_server.features.downgrade import fit_prompt
+from mcp_server.features.listing import Listing, unknown
+from mcp_server.features.results import Audio, File, Image
+from mcp_server.handlers.context import Context
+from mcp_server.handlers.runner import Runner, described, named
+from mcp_server.options import PromptOptions, check_listed, check_options
+from mcp_server.schema.signature import InvalidArguments, label
+from mcp_server.schema.text_arguments import PromptParameters, prompt_arguments
+from mcp_server.schema.type_spec import describe_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp_server.connection.channel import Call
+    from mcp_server.handlers.runner import Host
+    from mcp_server.schema.annotations import Function as AnyFunction
+    from mcp_server.service import Handler
+
+__all__ = ["Prompts"]
+
+
+@attrs.define(eq=False)
+class _Entry:
+    prompt: Prompt
+    function: Runner
+    parameters: PromptParameters
+
+
+class Prompts:
+    """The prompts of a server.
+
+    Args:
+        host: The server.
+        changed: Is called when the list has changed.
+    """
+
+    def __init__(self, host: Host, changed: Callable[[], None]) -> None:
+        self._host: Final = host
+        self._changed: Final = changed
+        self._entries: Final[dict[str, _Entry]] = {}
+        self.listing: Final = Listing(host, "prompt", host.hinted(ListPromptsResult(prompts=())))
+        self.handlers: Final[Mapping[str, Handler]] = {
+            PROMPTS_LIST.name: self.listing.answer,
+            PROMPTS_GET.name: self._get,
+        }
+        """The methods that are answered here."""
+
+    @property
+    def listed(self) -> tuple[Prompt, ...]:
+        """All prompts, in the order of their registration."""
+        return tuple(entry.prompt for entry in self._entries.values())
+
+    @property
+    def capability(self) -> PromptsCapability | None:
+        """What is offered; `None` without any prompt."""
+        return PromptsCapability(list_changed=True) if self.listing.offers else None
+
+    def add(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
+        """See `Server.add_prompt`."""
+        check_options(label(function), options, PromptOptions.__optional_keys__)
+        read = prompt_arguments(function, injected=(Context,))
+        name = named(function, options)
+        if not name:
+            raise RegistrationError(f"{label(function)}: the prompt has no name; give it one with `name`")
+        if name in self._entries:
+            raise RegistrationError(
+                f"{label(function)}: there is already a prompt named {name!r}; give one another `name`"
+            )
+        prompt = Prompt(
+            name=name,
+            title=options.get("title"),
+            description=described(read.description, options),
+            arguments=read.arguments or None,
+            icons=tuple(options.get("icons", ())) or None,
+            meta=options.get("meta"),
+        )
+        check_listed(label(function), prompt)
+        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
+        self._entries[name] = _Entry(prompt, run, read)
+        self.listing.add(name, prompt)
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        """See `Server.remove_prompt`."""
+        if name not in self._entries:
+            raise RegistrationError(f"there is no prompt named {name!r} to remove")
+        del self._entries[name]
+        self.listing.remove(name)
+        self._changed()
+
+    def arguments(self, name: str) -> tuple[str, ...] | None:
+        """The names of the arguments of a prompt; `None` when there is no such prompt."""
+        entry = self._entries.get(name)
+        return None if entry is None else tuple(argument.name for argument in entry.parameters.arguments)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all prompts."""
+        return tuple(self._entries)
+
+    async def _get(self, call: Call) -> GetPromptResult:
+        params = cast("GetPromptRequestParams", call.request.params)  # the engine reads them by the row of the method
+        entry = self._entries.get(params.name)
+        if entry is None or not await self._host.guard.allows(call, "prompt", params.name):
+            raise unknown("prompt", params.name, self._entries, self._host.guard)
+        try:
+            arguments = entry.parameters.bind(params.arguments or {})
+        except InvalidArguments as bad:
+            raise RequestFailed(f"prompt {params.name!r}: {bad.sentence}", code=ErrorCode.INVALID_PARAMS) from bad
+        value = await entry.function(call, arguments)
+        if not isinstance(value, GetPromptResult):
+            items = value if isinstance(value, list | tuple) else [value]
+            messages = tuple(_message(item, entry.prompt.name) for item in items)
+            value = GetPromptResult(messages=messages, description=entry.prompt.description)
+        return fit_prompt(value, call.request.peer.revision)
+
+
+_BLOCKS: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+
+
+def _message(value: object, name: str) -> PromptMessage:
+    """One message; what does not say who speaks is said by the user."""
+    match value:
+        case PromptMessage():
+            return value
+        case str():
+            return PromptMessage(role="user", content=TextContent(text=value))
+        case Image() | Audio() | File():
+            return PromptMessage(role="user", content=value.to_content())
+    if isinstance(value, _BLOCKS):
+        return PromptMessage(role="user", content=value)
+    raise InvalidResult(
+        f"the function of the prompt {name!r} returned {describe_object(value)}; "
+        "a prompt is made of texts, content blocks and PromptMessage"
+    )

@@ -1,0 +1,289 @@
+"""A server that a client talks to, mounted on one of ours: a proxy.
+
+It takes any client whose methods look like those of `mcp_client.Client`; this package needs none itself. What the other
+server says is passed on as it came, with the members that nobody here knows; what the client's revision cannot say is
+left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import trio
+
+from mcp_core.errors import ErrorCode, LocalProtocolError, McpError, RequestFailed, ResourceNotFound
+from mcp_core.features.meta import check_members
+from mcp_core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
+from mcp_core.types import (
+    CallToolRequestParams,
+    CompleteRequestParams,
+    CompleteResult,
+    GetPromptRequestParams,
+    ReadResourceRequestParams,
+)
+from mcp_server.features.listing import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp_core.http.header_parameters import ParamHeader
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.types import (
+        CallToolResult,
+        Completion,
+        GetPromptResult,
+        ProgressNotificationParams,
+        Prompt,
+        PromptReference,
+        ReadResourceResult,
+        Resource,
+        ResourceTemplate,
+        ResourceTemplateReference,
+        ServerCapabilities,
+        Tool,
+    )
+    from mcp_server.connection.channel import Call
+    from mcp_server.features.listing import Source
+    from mcp_server.handlers.access import AccessKind
+    from mcp_server.handlers.context import Context
+    from mcp_server.service import ServerService
+
+__all__ = ["ProxiedServer", "RemoteServer"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_TRIPLET: Final = re.compile("%([0-9A-Fa-f]{2})")
+
+
+class _Kind(Protocol):
+    @property
+    def value(self) -> object:
+        """`tools`, `prompts`, `resources`, or `resource`."""
+
+
+class _Change(Protocol):
+    @property
+    def kind(self) -> _Kind:
+        """What changed."""
+
+
+class _Changes(Protocol):
+    def __aiter__(self) -> _Changes: ...
+
+    async def __anext__(self) -> _Change: ...
+
+
+class RemoteServer(Protocol):
+    """A connection to another server: `mcp_client.Client` is one."""
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """What the server offers."""
+
+    def with_meta(self, members: JsonObject) -> RemoteServer:
+        """The same connection, with members of its own in the `_meta` of each request."""
+
+    async def list_tools(self) -> tuple[Tool, ...]:
+        """All tools."""
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        """All resources."""
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """All templates."""
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        """All prompts."""
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None,
+    ) -> CallToolResult:
+        """Calls a tool."""
+
+    async def read_resource(
+        self, uri: str, *, on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None
+    ) -> ReadResourceResult:
+        """Reads a resource."""
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None,
+    ) -> GetPromptResult:
+        """Gets a prompt."""
+
+    async def complete(
+        self,
+        ref: PromptReference | ResourceTemplateReference,
+        argument: str,
+        value: str,
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """Completes an argument."""
+
+    def listen(
+        self, *, tools: bool = False, prompts: bool = False, resources: bool = False
+    ) -> AbstractAsyncContextManager[_Changes]:
+        """Is told of changes."""
+
+
+class _Remote:
+    """What another server lists of one kind: asked anew by whoever begins at the first page, since it may have changed."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[Sequence[Tool | Prompt | Resource | ResourceTemplate]]]) -> None:
+        self._fetch: Final = fetch
+        self._items: Sequence[Item] = ()
+        self._behind: Mapping[JsonValue, int] = {}
+
+    async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
+        """See `Source.after`."""
+        # The pages of one listing are parts of one answer: else each of them would cost all pages of the other server.
+        if place not in self._behind:
+            try:
+                listed = await self._fetch()
+            except McpError as error:
+                # That it is gone is no reason to list nothing at all.
+                _log.warning("a mounted server cannot be asked what it offers: %s", error)
+                return []
+            self._items = [Item(name, value, name) for value in listed for name in [_name(value)]]
+            self._behind = {item.name: number for number, item in enumerate(self._items, 1)}
+        if place is None:
+            return self._items[:count]
+        start = self._behind.get(place)
+        if start is None:
+            raise RequestFailed("invalid params: the list has changed; begin again", code=ErrorCode.INVALID_PARAMS)
+        return self._items[start : start + count]
+
+
+def _needless(triplet: re.Match[str]) -> str:
+    """What stands for a percent-encoded character that need not be: itself."""
+    character = chr(int(triplet[1], 16))
+    return character if character.isascii() and (character.isalnum() or character in "-._~") else triplet[0].upper()
+
+
+def _name(value: Tool | Prompt | Resource | ResourceTemplate) -> str:
+    for attribute in ("uri", "uri_template", "name"):
+        found = getattr(value, attribute, None)
+        if isinstance(found, str):
+            return found
+    raise AssertionError("all of them have a name")
+
+
+def _members(meta: JsonObject) -> JsonObject:
+    """What goes on of the `_meta` of a request: a trace, and what extensions say; not what is about one connection."""
+    found: JsonObject = {}
+    for key, value in meta.items():
+        try:
+            check_members({key: value})
+        except LocalProtocolError:
+            continue
+        found[key] = value
+    return found
+
+
+class ProxiedServer:
+    """A server that a client talks to, mounted.
+
+    Args:
+        remote: The client.
+        service: The server that it is mounted on.
+    """
+
+    def __init__(self, remote: RemoteServer, service: ServerService) -> None:
+        self._remote: Final = remote
+        self._service: Final = service
+
+    def source(self, kind: str) -> Source | None:
+        """See `Mounted.source`."""
+        offered = self._remote.capabilities
+        if kind == "tool":
+            return None if offered.tools is None else _Remote(self._remote.list_tools)
+        if kind == "prompt":
+            return None if offered.prompts is None else _Remote(self._remote.list_prompts)
+        if offered.resources is None:
+            return None
+        return _Remote(self._remote.list_resources if kind == "resource" else self._remote.list_resource_templates)
+
+    def has(self, kind: str, name: str) -> bool:  # noqa: ARG002  # the other server says so, when it is asked
+        """See `Mounted.has`."""
+        return kind != "template" or self.completions is not None
+
+    @property
+    def completions(self) -> JsonObject | None:
+        """See `Mounted.completions`."""
+        return self._remote.capabilities.completions
+
+    def headers(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # what headers say is not relied on
+        """See `Mounted.headers`."""
+        return ()
+
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """See `Mounted.decided_by`. Another spelling of the same URI (RFC 3986 section 6.2.2.2) is decided as that one."""
+        return [("resource", _TRIPLET.sub(_needless, uri))]
+
+    async def exists(self, call: Call, uri: str) -> bool:  # noqa: ARG002  # for each client alike
+        """See `Mounted.exists`: the changes of single resources are not passed on."""
+        await trio.lowlevel.checkpoint()
+        return False
+
+    async def answer(self, call: Call) -> object:
+        """See `Mounted.answer`."""
+        context = self._service.context(call)
+        try:
+            return await self._asked(call, context)
+        except RequestFailed:
+            raise
+        except McpError as error:
+            _log.warning("a mounted server did not answer %s: %s", call.request.method, error)
+            raise RequestFailed("the server behind this one did not answer", code=ErrorCode.INTERNAL_ERROR) from error
+        finally:
+            context._end()  # noqa: SLF001  # one package
+
+    async def _asked(self, call: Call, context: Context) -> object:
+        async def on_progress(told: ProgressNotificationParams) -> None:
+            await context.progress(told.progress, told.total, told.message)
+
+        params, members = call.request.params, _members(context.meta)
+        remote = self._remote.with_meta(members) if members else self._remote
+        if call.request.row is TOOLS_CALL:
+            tool = cast("CallToolRequestParams", params)  # the engine reads them by the row of the method
+            return await remote.call_tool(tool.name, tool.arguments, on_progress=on_progress)
+        if call.request.row is PROMPTS_GET:
+            prompt = cast("GetPromptRequestParams", params)  # likewise
+            return await remote.get_prompt(prompt.name, prompt.arguments, on_progress=on_progress)
+        if call.request.row is RESOURCES_READ:
+            if remote.capabilities.resources is None:
+                raise ResourceNotFound.of(cast("ReadResourceRequestParams", params).uri)
+            return await remote.read_resource(cast("ReadResourceRequestParams", params).uri, on_progress=on_progress)
+        asked = cast("CompleteRequestParams", params)  # nothing else is passed on
+        known = None if asked.context is None else asked.context.arguments
+        found = await remote.complete(asked.ref, asked.argument.name, asked.argument.value, known=known)
+        return CompleteResult(completion=found)
+
+    async def follow(self) -> None:
+        """Passes on that its lists have changed, until it is gone. Never raises."""
+        tell = {
+            "tools": self._service.tools_changed,
+            "prompts": self._service.prompts_changed,
+            "resources": self._service.resources_changed,
+        }
+        try:
+            async with self._remote.listen(tools=True, prompts=True, resources=True) as changes:
+                async for change in changes:
+                    told = tell.get(str(change.kind.value))
+                    if told is not None:
+                        told()
+        except McpError as error:
+            _log.warning("the changes of a mounted server are no longer heard of: %s", error)
+        except Exception:  # noqa: BLE001 -- a middleware of its client: that is no reason for this server to end
+            _log.exception("the changes of a mounted server are no longer heard of")

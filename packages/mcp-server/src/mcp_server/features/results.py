@@ -1,0 +1,327 @@
+"""What a function returns, as the result of a tool.
+
+Spec: server/tools#tool-result, server/tools#output-schema. The return annotation decides once:
+
+| annotation                                                     | content                     | structured content      |
+|----------------------------------------------------------------|-----------------------------|-------------------------|
+| `str`, and whatever is a text in JSON                          | the text                    | none                    |
+| `None`                                                         | nothing                     | none                    |
+| `Image`, `Audio`, `File`, `bytes`, content blocks, lists of them | the blocks                | none                    |
+| dataclass, attrs class, `TypedDict`, `NamedTuple`, `dict[str, T]` | the JSON                 | the object              |
+| any other: numbers, truth values, lists, unions                | the JSON                    | `{"result": value}`     |
+| none, `object`, `Any`, and lists of these: `list`, `list[Any]` | by the value                | none                    |
+| `CallToolResult`                                               | as it is                    | as it is                |
+
+By the value: content blocks, media and `bytes`, alone or in a list, are blocks; anything else is the text or the JSON. `list`,
+`tuple`, `Sequence` and `Iterable` without a type of their items say no more than no annotation does.
+
+The wrapping is the same in every revision, although only the legacy ones require an object.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+import mimetypes
+import pathlib
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Final, Union, get_args, get_origin
+from urllib.parse import quote
+
+import attrs
+import orjson
+
+from mcp_core.types.content import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    UnknownContent,
+)
+from mcp_core.types.tools import CallToolResult
+from mcp_server.errors import InvalidResult
+from mcp_server.handlers.input_required import InputRequired
+from mcp_server.schema.annotations import Function, Scope, Unresolvable, function_scope
+from mcp_server.schema.compiler import Compiler
+from mcp_server.schema.records import MISSING
+from mcp_server.schema.signature import label
+from mcp_server.schema.type_spec import Mismatch, Shape
+
+if typing.TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["Audio", "File", "Image", "Results", "results"]
+
+_OCTETS: Final = "application/octet-stream"
+
+
+def _data_of(path: pathlib.Path | None, data: bytes | None) -> bytes:
+    if (path is None) == (data is None):
+        raise ValueError("give either data or path")
+    return path.read_bytes() if path is not None else data or b""
+
+
+def _type_of(path: pathlib.Path | None, mime_type: str | None, default: str) -> str:
+    guessed = mimetypes.guess_type(path.name)[0] if path is not None else None
+    return mime_type or guessed or default
+
+
+class Image:
+    """A picture that a tool returns.
+
+    Args:
+        data: Its bytes.
+        mime_type: Its media type; guessed from the name of the file, else `image/png`.
+        path: A file to read it from, instead of `data`.
+
+    Raises:
+        ValueError: Both `data` and `path` are given, or neither.
+        OSError: The file cannot be read.
+    """
+
+    def __init__(
+        self, data: bytes | None = None, *, mime_type: str | None = None, path: str | pathlib.Path | None = None
+    ) -> None:
+        file = None if path is None else pathlib.Path(path)
+        self.data: bytes = _data_of(file, data)
+        """Its bytes."""
+        self.mime_type: str = _type_of(file, mime_type, "image/png")
+        """Its media type."""
+
+    def to_content(self) -> ImageContent:
+        """The content block."""
+        return ImageContent(data=base64.b64encode(self.data).decode("ascii"), mime_type=self.mime_type)
+
+
+class Audio:
+    """A recording that a tool returns.
+
+    Args:
+        data: Its bytes.
+        mime_type: Its media type; guessed from the name of the file, else `audio/wav`.
+        path: A file to read it from, instead of `data`.
+
+    Raises:
+        ValueError: Both `data` and `path` are given, or neither.
+        OSError: The file cannot be read.
+    """
+
+    def __init__(
+        self, data: bytes | None = None, *, mime_type: str | None = None, path: str | pathlib.Path | None = None
+    ) -> None:
+        file = None if path is None else pathlib.Path(path)
+        self.data: bytes = _data_of(file, data)
+        """Its bytes."""
+        self.mime_type: str = _type_of(file, mime_type, "audio/wav")
+        """Its media type."""
+
+    def to_content(self) -> AudioContent:
+        """The content block."""
+        return AudioContent(data=base64.b64encode(self.data).decode("ascii"), mime_type=self.mime_type)
+
+
+class File:
+    """A file that a tool returns, as an embedded resource.
+
+    Args:
+        data: Its contents: a text, or bytes.
+        mime_type: Its media type; guessed from the name.
+        path: A file to read it from, instead of `data`.
+        uri: What the client may call it; made from the name when not given.
+        name: Its name; that of `path` when not given.
+    """
+
+    def __init__(
+        self,
+        data: bytes | str | None = None,
+        *,
+        mime_type: str | None = None,
+        path: str | pathlib.Path | None = None,
+        uri: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        file = None if path is None else pathlib.Path(path)
+        self.data: bytes | str = data if isinstance(data, str) and file is None else _data_of(file, _bytes(data))
+        """Its contents."""
+        self.name: str = name or (file.name if file is not None else "result")
+        """Its name."""
+        default = "text/plain" if isinstance(self.data, str) else _OCTETS
+        self.mime_type: str = _type_of(pathlib.Path(self.name), mime_type, default)
+        """Its media type."""
+        self.uri: str = uri or f"attachment:/{quote(self.name, safe='')}"
+        """What the client may call it."""
+
+    def to_content(self) -> EmbeddedResource:
+        """The content block."""
+        if isinstance(self.data, str):
+            return EmbeddedResource(
+                resource=TextResourceContents(uri=self.uri, text=self.data, mime_type=self.mime_type)
+            )
+        blob = base64.b64encode(self.data).decode("ascii")
+        return EmbeddedResource(resource=BlobResourceContents(uri=self.uri, blob=blob, mime_type=self.mime_type))
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+_BLOCKS: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink, UnknownContent)
+_MEDIA: Final = (Image, Audio, File)
+_LISTS: Final = (list, tuple, Sequence, Iterable)
+
+
+@attrs.frozen(kw_only=True)
+class Results:
+    """What a function returns."""
+
+    output_schema: JsonObject | None
+    """The JSON Schema of the structured content; `None` when there is none."""
+    _owner: str
+    _shape: Shape | None
+    _wrapped: bool
+    _any: Shape
+
+    def to_result(self, value: object) -> CallToolResult:
+        """The result of a call.
+
+        Args:
+            value: What the function returned.
+
+        Raises:
+            InvalidResult: It is not what the annotation says, or JSON cannot say it.
+        """
+        if isinstance(value, CallToolResult):
+            return value
+        try:
+            if self._shape is None:
+                return CallToolResult(content=tuple(self._blocks(value)))
+            written = self._shape.dump(value)
+        except Mismatch as mismatch:
+            raise self._failure("; ".join(str(problem) for problem in mismatch.problems())) from None
+        except RecursionError:
+            raise self._failure("the value contains itself, or is nested too deeply") from None
+        if self.output_schema is None:
+            return CallToolResult(content=() if written is None else (TextContent(text=_plain(written)),))
+        structured: JsonValue = {"result": written} if self._wrapped else written
+        return CallToolResult(content=(TextContent(text=_json(structured)),), structured_content=structured)
+
+    def _failure(self, what: str) -> InvalidResult:
+        return InvalidResult(f"{self._owner} returned what its annotation does not allow: {what}")
+
+    def _blocks(self, value: object) -> Iterable[ContentBlock]:
+        """Content for a value of which the annotation says nothing."""
+        if value is None:
+            return []
+        if isinstance(value, list | tuple) and any(isinstance(item, (*_BLOCKS, *_MEDIA, bytes)) for item in value):
+            return [block for item in value for block in self._blocks(item)]
+        if isinstance(value, _BLOCKS):
+            return [value]
+        if isinstance(value, _MEDIA):
+            return [value.to_content()]
+        if isinstance(value, bytes):
+            return [File(value).to_content()]
+        return [TextContent(text=_plain(self._any.dump(value)))]
+
+
+def _plain(value: JsonValue) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: JsonValue) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        # A number of more than 64 bits, or a lone surrogate, which can be written with escapes only.
+        return json.dumps(value, separators=(",", ":"))
+
+
+def _is_content(hint: object) -> bool:
+    """Whether a return annotation is about content blocks, or about whatever comes."""
+    if hint in (MISSING, object, typing.Any, bytes) or hint == ContentBlock:
+        return True
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_is_content(argument) for argument in arguments)
+    if isinstance(hint, type) and issubclass(hint, (*_BLOCKS, *_MEDIA, CallToolResult)):
+        return True
+    if _unsubscripted(hint) in _LISTS:
+        return True
+    if isinstance(origin, type) and issubclass(origin, _LISTS) and not issubclass(origin, dict):
+        items = [argument for argument in arguments if argument is not Ellipsis]
+        return any(_is_block(item) for item in items) or (bool(items) and all(map(_is_unknown, items)))
+    return False
+
+
+def _unsubscripted(hint: object) -> object:
+    """The class that an alias of `typing` without arguments stands for, as `typing.List`; else the annotation itself."""
+    return hint if get_args(hint) else get_origin(hint) or hint
+
+
+def _is_unknown(hint: object) -> bool:
+    return hint in (MISSING, object, typing.Any)
+
+
+def _is_block(hint: object) -> bool:
+    return not _is_unknown(hint) and _is_content(hint)
+
+
+def results(function: Function) -> Results:
+    """Reads the return annotation of a function.
+
+    Args:
+        function: The function.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        RegistrationError: JSON has nothing that stands for the type, or the annotation cannot be understood.
+    """
+    owner = label(function)
+    scope = function_scope(function, {})
+    compiler = Compiler(owner, output=True)
+    compiler.at("the return annotation")
+    hint = _without_questions(_return_hint(function, scope, compiler))
+    unknown = compiler.shape(object, scope)
+    if _is_content(hint):
+        return Results(output_schema=None, owner=owner, shape=None, wrapped=False, any=unknown)
+    shape = compiler.shape(hint, scope)
+    if shape.kinds <= {"string", "null"}:
+        return Results(output_schema=None, owner=owner, shape=shape, wrapped=False, any=unknown)
+    wrapped = shape.kinds != {"object"}
+    schema = compiler.finish(
+        {"type": "object", "properties": {"result": shape.schema}, "required": ["result"]} if wrapped else shape.schema
+    )
+    if not wrapped and "type" not in schema:
+        # A class that contains itself is a reference; the legacy revisions want to see an object at the top.
+        schema = {"type": "object", **schema}
+    return Results(output_schema=schema, owner=owner, shape=shape, wrapped=wrapped, any=unknown)
+
+
+def _without_questions(hint: object) -> object:
+    """The return annotation without `InputRequired`, which is no result."""
+    members = get_args(hint)
+    if hint is InputRequired or InputRequired not in members:
+        return MISSING if hint is InputRequired else hint
+    kept = [member for member in members if member is not InputRequired]
+    return Union[tuple(kept)]  # noqa: UP007  # of types that are known when it runs
+
+
+def _return_hint(function: Function, scope: Scope, compiler: Compiler) -> object:
+    try:
+        hint: object = inspect.signature(function).return_annotation
+    except (ValueError, TypeError):
+        return MISSING
+    if isinstance(hint, str):
+        try:
+            return scope.evaluate(hint)
+        except Unresolvable as error:
+            raise compiler.failure(f"the annotation {error}") from error
+    return hint

@@ -1,0 +1,1 @@
+"""Tasks: tool calls whose result is fetched later."""

@@ -1,0 +1,144 @@
+"""What the function of a task has to do with: its questions, what it tells, and a line at whose other end nobody waits."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.mrtr import Ledger, State
+from mcp_core.errors import LocalProtocolError
+from mcp_server.connection.channel import Line
+from mcp_server.connection.client_requests import QUESTIONS, Direct, check_askable, read_answer, run_once
+from mcp_server.connection.throttle import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_core.engine.events import NotificationReceived, Outgoing
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.methods import Method
+    from mcp_core.types import (
+        InputRequest,
+        LoggingMessageNotificationParams,
+        ProgressNotificationParams,
+        SubscriptionFilter,
+        WireObject,
+    )
+    from mcp_server.connection.channel import Audience, Call
+    from mcp_server.features.tasks.execution import TaskRun
+
+__all__ = ["TaskAsking", "TaskLine", "TaskPace", "Worker"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+
+class TaskAsking(Direct):
+    """Asks the client on behalf of a task. A `mcp_server.connection.client_requests.Asking`."""
+
+    def __init__(self, run: TaskRun, call: Call) -> None:
+        self._run: Final = run
+        self._call: Final = call
+        self._ledger: Final = Ledger(State(answers=dict(run.record.answers), once=dict(run.record.once)))
+
+    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
+        """See `Asking.ask`."""
+        check_askable(self._call, row, params)
+        question = QUESTIONS.get(row.name)
+        revision = self._run.peer.revision
+        if question is None or getattr(params, "task", None) is not None:
+            as_task = "" if question is None else " as a task"
+            raise LocalProtocolError(f"a task cannot ask {row.name}{as_task}")
+        # The class in the table fits the method, and so its params.
+        made = cast("InputRequest", question(params=params))
+        wire: JsonObject = {"method": row.name, "params": converter(revision).unstructure(params)}
+        answer = self._ledger.ask(made, wire, key)
+        if answer is None:
+            known, _ = self._ledger.pending.popitem()
+            await self._run.ask(known, row, params, made)
+            answer = self._ledger.state.answers[known] = self._run.record.answers[known]
+        return read_answer(revision, row, answer)
+
+    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
+        """See `Asking.once`."""
+        known, value = self._ledger.recall(key)
+        if known:
+            await trio.lowlevel.checkpoint()
+            return value
+        value = await run_once(key, function)
+        self._ledger.remember(key, value)
+        with trio.CancelScope(shield=True):
+            # It has happened, and would happen again.
+            await self._run.remember(key, value)
+        return value
+
+    def result(self) -> None:
+        """See `Asking.result`."""
+        return
+
+
+class TaskPace(Pace):
+    """What a task tells: progress in its status. There are no log messages of tasks."""
+
+    __slots__ = ("_run", "_token")
+
+    def __init__(self, run: TaskRun, call: Call) -> None:
+        super().__init__(call, None)
+        self._run: Final = run
+        meta = call.request.raw.get("_meta")
+        self._token: Final = isinstance(meta, dict) and "progressToken" in meta
+
+    async def log(self, said: LoggingMessageNotificationParams) -> None:
+        """The extension has no log messages of tasks, and whom they should reach in 2025-11-25 it does not say."""
+        _log.debug("not sent: a log message of task %s… (%s)", self._run.id[:8], said.level)
+
+    async def _send_progress(self, said: ProgressNotificationParams) -> None:
+        self._run.progressed(said, token=self._token)
+
+
+class Worker:
+    """What stands behind the line of a task. A `mcp_server.connection.channel.Service` of one call."""
+
+    def __init__(self, work: Callable[[Call], Awaitable[object]]) -> None:
+        self._work: Final = work
+
+    async def answer(self, call: Call) -> object:
+        """See `Service.answer`."""
+        return await self._work(call)
+
+    def input_required(self, call: Call) -> object | None:
+        """See `Service.input_required`: a task has no rounds."""
+
+    def notified(self, line: Line, event: NotificationReceived) -> None:
+        """See `Service.notified`."""
+
+    def opened(self, line: Line) -> None:
+        """See `Service.opened`."""
+
+    def connected(self, audience: Audience) -> None:
+        """See `Service.connected`."""
+
+    def disconnected(self, audience: Audience) -> None:
+        """See `Service.disconnected`."""
+
+
+class TaskLine(Line):
+    """Where the call of a task comes from: nowhere. Nobody waits at its other end."""
+
+    async def outcome(self, call: Call) -> object:
+        """The result of the function, or its error."""
+        return await self._outcome(call)
+
+    async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
+        """See `Line.send`: there is nobody to send something to."""
+        await trio.lowlevel.checkpoint()
+
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
+        """See `Line.ask`: a task asks in another way. Raises `LocalProtocolError`."""
+        raise LocalProtocolError(f"a task cannot ask {row.name}")
+
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+        """See `Line.listen`. Raises `LocalProtocolError`."""
+        raise LocalProtocolError("a task has no subscriptions")

@@ -1,0 +1,81 @@
+"""From a call to the record of its task, and back."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Final, cast
+
+from mcp_core.conversion.converter import converter
+from mcp_core.engine.events import ClientPeer, RequestReceived
+from mcp_core.features.tasks import TaskState
+from mcp_core.methods import TOOLS_CALL
+from mcp_core.types import CallToolRequestParams, ClientCapabilities, Implementation
+from mcp_server.stores.tasks import TaskRecord
+
+if TYPE_CHECKING:
+    from mcp_core.engine.mrtr import State
+    from mcp_core.revisions import Revision
+    from mcp_server.features.tasks.policy import TaskPolicy
+
+__all__ = ["new_record", "recalled"]
+
+_ID_BYTES: Final = 24
+"""Random bytes of an id, of which nobody guesses one: 16 are what the specification wants at least."""
+
+_NOT_KEPT: Final = frozenset({"inputResponses", "requestState", "task"})
+"""Members of a call that its task does not need any more."""
+
+
+def new_record(request: RequestReceived, owner: str | None, done: State, policy: TaskPolicy) -> TaskRecord:
+    """A new task.
+
+    Args:
+        request: The call that it stands for.
+        owner: Whose it is.
+        done: What the call has asked and done so far.
+        policy: How long it is kept.
+    """
+    peer = cast("ClientPeer", request.peer)  # of a server
+    params = cast("CallToolRequestParams", request.params)  # no other requests become tasks
+    convert = converter(peer.revision)
+    task = params.task if peer.revision.core_tasks else None
+    now = time.time()
+    info = peer.implementation
+    return TaskRecord(
+        state=TaskState(
+            id=secrets.token_urlsafe(_ID_BYTES),
+            created_at=now,
+            updated_at=now,
+            ttl=policy.ttl_for(None if task is None else task.ttl),
+            poll_interval=int(policy.poll_interval * 1000),
+        ),
+        owner=owner,
+        tool=params.name,
+        params={name: value for name, value in request.raw.items() if name not in _NOT_KEPT},
+        revision=peer.revision.name,
+        capabilities=convert.unstructure(peer.capabilities),
+        client_info=None if info is None else convert.unstructure(info),
+        answers=dict(done.answers),
+        once=dict(done.once),
+    )
+
+
+def recalled(record: TaskRecord, revision: Revision) -> RequestReceived:
+    """The call that a task of an earlier process stands for. `revision`: that of the record."""
+    convert = converter(revision)
+    info = record.client_info
+    peer = ClientPeer(
+        revision=revision,
+        capabilities=convert.structure(record.capabilities, ClientCapabilities),
+        implementation=None if info is None else convert.structure(info, Implementation),
+    )
+    return RequestReceived(
+        id=record.state.id,
+        method=TOOLS_CALL.name,
+        row=TOOLS_CALL,
+        params=convert.structure(record.params, CallToolRequestParams),
+        raw=record.params,
+        peer=peer,
+        notes=(),
+    )

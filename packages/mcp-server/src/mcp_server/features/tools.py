@@ -1,0 +1,244 @@
+"""Tools: the registry, `tools/list` and `tools/call`. Spec: server/tools"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack, cast, get_args
+
+import attrs
+
+from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.http.routing_headers import param_mismatch
+from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
+from mcp_core.types import (
+    ABSENT,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+    ToolExecution,
+    ToolsCapability,
+    evolve,
+)
+from mcp_server.connection.channel import FAILURES, log_failure
+from mcp_server.errors import InvalidResult, RegistrationError, ToolError
+from mcp_server.features.downgrade import fit_result
+from mcp_server.features.listing import Listing, unknown
+from mcp_server.features.results import Results, results
+from mcp_server.features.tasks.promotion import Deferred
+from mcp_server.handlers.context import Context
+from mcp_server.handlers.elicitation import InvalidAnswer
+from mcp_server.handlers.runner import Runner, described, named
+from mcp_server.options import TaskSupport, ToolOptions, check_listed, check_options
+from mcp_server.schema.explicit import GivenParameters, given_parameters
+from mcp_server.schema.signature import InvalidArguments, Parameters, label, parameters
+from mcp_server.schema.validation import compile_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_core.http.header_parameters import ParamHeader
+    from mcp_server.connection.channel import Call
+    from mcp_server.handlers.runner import Host
+    from mcp_server.schema.annotations import Function as AnyFunction
+    from mcp_server.schema.validation import Validator
+    from mcp_server.service import Handler
+
+__all__ = ["Tools"]
+
+_SUPPORT: Final[tuple[TaskSupport, ...]] = get_args(TaskSupport)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@attrs.define(eq=False)
+class _Entry:
+    tool: Tool
+    function: Runner
+    parameters: Parameters | GivenParameters
+    results: Results
+    task: TaskSupport = "forbidden"
+    task_at_once: bool = True
+    resumable: bool = False
+    _validator: Validator | None = None
+
+    def binds(self, params: CallToolRequestParams) -> bool:
+        """Whether the function can be called at all: what is wrong at once needs no task to be told."""
+        try:
+            self.parameters.bind(params.arguments or {})
+        except InvalidArguments:
+            return False
+        return True
+
+    def check(self, result: CallToolResult) -> None:
+        """A result that the function put together by hand has to fit the tool's own schema as well."""
+        schema = self.tool.output_schema
+        if schema is None or result.is_error:
+            return
+        if result.structured_content is ABSENT:
+            raise InvalidResult(
+                f"the tool {self.tool.name!r} has an output schema, but its result no structured content"
+            )
+        if self._validator is None:
+            self._validator = compile_schema(schema)
+        problems = self._validator.validate(result.structured_content)
+        if problems:
+            raise InvalidResult(
+                f"the structured content of the tool {self.tool.name!r} does not fit its output schema: "
+                + "; ".join(str(problem) for problem in problems)
+            )
+
+
+class Tools:
+    """The tools of a server.
+
+    Args:
+        host: The server.
+        changed: Is called when the list has changed.
+    """
+
+    def __init__(self, host: Host, changed: Callable[[], None]) -> None:
+        self._host: Final = host
+        self._changed: Final = changed
+        self._entries: Final[dict[str, _Entry]] = {}
+        self.listing: Final = Listing(host, "tool", host.hinted(ListToolsResult(tools=())))
+        self.handlers: Final[Mapping[str, Handler]] = {
+            TOOLS_LIST.name: self.listing.answer,
+            TOOLS_CALL.name: self._call,
+        }
+        """The methods that are answered here."""
+
+    @property
+    def listed(self) -> tuple[Tool, ...]:
+        """All tools, in the order of their registration."""
+        return tuple(entry.tool for entry in self._entries.values())
+
+    @property
+    def capability(self) -> ToolsCapability | None:
+        """What is offered; `None` without any tool."""
+        return ToolsCapability(list_changed=True) if self.listing.offers else None
+
+    def designated(self, name: str) -> tuple[ParamHeader, ...]:
+        """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist.
+
+        None either where it depends on the client whether there is such a tool: then they are compared in the call, so that
+        a complaint about a header does not tell of it.
+        """
+        entry = self._entries.get(name)
+        return () if entry is None or self._host.guard.asks else entry.parameters.headers
+
+    def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
+        """See `Server.add_tool`."""
+        check_options(label(function), options, ToolOptions.__optional_keys__)
+        schema = options.get("input_schema")
+        read = (
+            parameters(function, injected=(Context,))
+            if schema is None
+            else given_parameters(function, schema, injected=(Context,))
+        )
+        given = results(function)
+        name = named(function, options)
+        if _NAME.fullmatch(name) is None:
+            raise RegistrationError(
+                f"{label(function)}: {name!r} cannot be the name of a tool; it has 1 to 128 of A-Z, a-z, 0-9, '_', '-' and '.'"
+            )
+        if name in self._entries:
+            raise RegistrationError(
+                f"{label(function)}: there is already a tool named {name!r}; give one another `name`"
+            )
+        tool = Tool(
+            name=name,
+            title=options.get("title"),
+            description=described(read.description, options),
+            input_schema=read.schema,
+            output_schema=given.output_schema,
+            annotations=options.get("annotations"),
+            icons=tuple(options.get("icons", ())) or None,
+            meta=options.get("meta"),
+        )
+        support = options.get("task", "forbidden")
+        if support not in _SUPPORT:
+            raise RegistrationError(f"{label(function)}: `task` is one of {', '.join(_SUPPORT)}, and not {support!r}")
+        check_listed(label(function), tool)
+        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
+        if support != "forbidden":
+            self._host.offer_tasks()
+            tool = evolve(tool, execution=ToolExecution(task_support=support))
+        self._entries[name] = _Entry(
+            tool,
+            run,
+            read,
+            given,
+            support,
+            task_at_once=options.get("task_at_once", True),
+            resumable=options.get("resumable", False),
+        )
+        self.listing.add(name, tool)
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        """See `Server.remove_tool`."""
+        if name not in self._entries:
+            raise RegistrationError(f"there is no tool named {name!r} to remove")
+        del self._entries[name]
+        self.listing.remove(name)
+        self._changed()
+
+    def resumed(self, name: str) -> Callable[[Call], Awaitable[object]] | None:
+        """What runs a tool again whose task was interrupted; `None`: it may not be run again."""
+        entry = self._entries.get(name)
+        return partial(self._work, entry) if entry is not None and entry.resumable else None
+
+    async def _call(self, call: Call) -> object:
+        request = call.request
+        params = cast("CallToolRequestParams", request.params)  # the engine reads them by the row of the method
+        entry = self._entries.get(params.name)
+        if entry is None or not await self._host.guard.allows(call, "tool", params.name):
+            raise unknown("tool", params.name, self._entries, self._host.guard)
+        revision = request.peer.revision
+        if self._host.guard.asks and call.http is not None and revision.routing_headers:
+            different = param_mismatch(call.http.headers, request.raw, entry.parameters.headers)
+            if different is not None:
+                raise different
+        tasks = self._host.tasks
+        if tasks is None or not tasks.wanted(call, entry.task):
+            return await self._work(entry, call)
+        work = partial(self._work, entry)
+        if revision.core_tasks or (entry.task_at_once and entry.binds(params)):
+            return await tasks.begin(call, work)
+        call.deferred = Deferred(tasks, work)
+        return await work(call)
+
+    async def _work(self, entry: _Entry, call: Call) -> CallToolResult:
+        request = call.request
+        params = cast("CallToolRequestParams", request.params)
+        revision = request.peer.revision
+        try:
+            arguments = entry.parameters.bind(params.arguments or {})
+        except InvalidArguments as bad:
+            if revision.bad_arguments_in_result:
+                return _error(bad.message)
+            raise RequestFailed(f"tool {params.name!r}: {bad.sentence}", code=ErrorCode.INVALID_PARAMS) from bad
+        try:
+            value = await entry.function(call, arguments)
+            result = entry.results.to_result(value)
+            if result is value:
+                entry.check(result)
+        except ToolError as error:
+            return _error(error.message)
+        except InvalidAnswer as bad:
+            return _error(bad.message)
+        except RequestFailed:
+            raise
+        except FAILURES as error:  # the author's function was called; logged, and told in general
+            # The specification wants failures of a tool in a result, where a model sees them. What it may know of this
+            # one is that it happened: the text of an exception was not written for it.
+            log_failure(f"tool {params.name!r}", call, error)
+            return _error(f"The tool {params.name} failed. Why is in the log of the server.")
+        return fit_result(result, revision)
+
+
+def _error(text: str) -> CallToolResult:
+    return CallToolResult(content=(TextContent(text=text),), is_error=True)

@@ -1,0 +1,1 @@
+"""What the functions of a server's author receive, and how they are called."""

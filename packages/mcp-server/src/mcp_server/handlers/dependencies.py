@@ -1,0 +1,127 @@
+"""Providers of parameters: what they need is found out when a function is registered, and called when it runs."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final, cast
+
+from mcp_server.errors import RegistrationError
+from mcp_server.handlers.context import Context
+from mcp_server.schema.depends import Depends
+from mcp_server.schema.signature import label, read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+    from contextlib import AsyncExitStack
+
+    from mcp_server.schema.annotations import Function
+
+__all__ = ["Provider", "Wanted"]
+
+
+class Wanted:
+    """What has to be filled in before a function can be called.
+
+    Args:
+        injected: The parameters that are no arguments, with what they get, as `read_signature` gives them.
+        above: The providers on the way to here, by which a circle is found.
+    """
+
+    __slots__ = ("contexts", "providers")
+
+    def __init__(self, injected: Mapping[str, type | Depends], above: tuple[Function, ...] = ()) -> None:
+        self.contexts: Final = tuple(name for name, what in injected.items() if not isinstance(what, Depends))
+        """Those that get the context."""
+        self.providers: Final = {
+            name: Provider(what.provider, above) for name, what in injected.items() if isinstance(what, Depends)
+        }
+        """Those that depend on a provider."""
+
+    def __bool__(self) -> bool:
+        return bool(self.contexts or self.providers)
+
+
+class Provider:
+    """A function that provides a value.
+
+    Args:
+        function: The function.
+        above: The providers that need it.
+
+    Raises:
+        RegistrationError: It needs an argument that nobody gives, or itself.
+    """
+
+    __slots__ = ("_enter", "_wanted", "function")
+
+    def __init__(self, function: Function, above: tuple[Function, ...] = ()) -> None:
+        if function in above:
+            names = " needs ".join(label(each) for each in (*above[above.index(function) :], function))
+            raise RegistrationError(f"dependencies in a circle: {names}")
+        signature = read_signature(function, (Context,))
+        needed = [member.name for member in signature.members if member.required]
+        if needed:
+            raise RegistrationError(
+                f"{label(function)} provides a value, but takes {', '.join(needed)}; it may take a Context,"
+                " parameters that are annotated with Depends, and parameters with a default"
+            )
+        self.function: Final = function
+        """As it was given."""
+        self._wanted: Final = Wanted(signature.injected, (*above, function))
+        self._enter: Final = _entering(function)
+
+    async def value(
+        self,
+        context: Context,
+        stack: AsyncExitStack,
+        made: dict[Function, object],
+        overrides: Mapping[Function, Provider],
+    ) -> object:
+        """The value.
+
+        Args:
+            context: Of the call that it is for.
+            stack: What has to be cleaned up after the call.
+            made: The values that the call has already.
+            overrides: What stands in for other providers.
+        """
+        if self.function in made:
+            return made[self.function]
+        chosen = overrides.get(self.function, self)
+        arguments: dict[str, object] = dict.fromkeys(chosen._wanted.contexts, context)  # noqa: SLF001  # of this class
+        for name, provider in chosen._wanted.providers.items():  # noqa: SLF001  # likewise
+            arguments[name] = await provider.value(context, stack, made, overrides)
+        given = chosen._enter(**arguments)  # noqa: SLF001  # likewise
+        if isinstance(given, _Entered):
+            value = await given.enter(stack)
+        elif inspect.isawaitable(given):
+            value = await cast("Awaitable[object]", given)
+        else:
+            value = given
+        made[self.function] = value
+        return value
+
+
+class _Entered:
+    """The context manager that a generator function stands for; a value that happens to be one is left alone."""
+
+    def __init__(self, manager: object) -> None:
+        self._manager: Final = manager
+
+    async def enter(self, stack: AsyncExitStack) -> object:
+        if isinstance(self._manager, AbstractAsyncContextManager):
+            return await stack.enter_async_context(self._manager)
+        return stack.enter_context(cast("AbstractContextManager[object]", self._manager))
+
+
+def _entering(function: Function) -> Function:
+    """The function, or, of a generator function, one whose value is entered. It may be decorated already."""
+    inner = inspect.unwrap(function)
+    if inspect.isasyncgenfunction(inner):
+        manager: Function = asynccontextmanager(function) if function is inner else function
+    elif inspect.isgeneratorfunction(inner):
+        manager = contextmanager(function) if function is inner else function
+    else:
+        return function
+    return lambda **arguments: _Entered(manager(**arguments))

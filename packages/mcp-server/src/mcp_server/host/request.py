@@ -1,0 +1,380 @@
+"""One request of the embedded HTTP host, as its ASGI application sees it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import h11
+import trio
+
+from mcp_server.asgi import COMPANION, WRITE_NOW
+from mcp_server.host.body_deadline import BodyDeadline
+from mcp_server.host.head import SizedBody
+from mcp_server.host.response import Response
+
+if TYPE_CHECKING:
+    from mcp_server.asgi import Companion, Message, Scope
+    from mcp_server.host.connection import Connection
+    from mcp_server.host.head import BodyReader, Head
+
+__all__ = ["PROMPT", "Exchange"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+PROMPT: Final = 0.1
+"""Seconds that a request may run before it is worth a companion."""
+
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+
+_AHEAD_BYTES: Final = 4 * 1024
+"""What is read of the requests to come while one runs: 16 MiB for 4,096 connections. With more the client's leaving is
+noticed by writing only."""
+
+_EVENTS_AT_ONCE: Final = 256
+"""Pieces of a body that are taken without letting others run: a body may come in chunks of one byte."""
+
+
+class _Companion:
+    """A task beside a request."""
+
+    __slots__ = ("_function", "ended", "scope")
+
+    def __init__(self, function: Companion) -> None:
+        self._function: Final = function
+        self.scope: Final = trio.CancelScope()
+        self.ended: Final = trio.Event()
+
+    async def run(self, of: Exchange) -> None:
+        try:
+            with self.scope:
+                await self._function()
+        except Exception:  # noqa: BLE001  # whatever an application may raise
+            _log.exception("the companion of %s failed", of)
+        finally:
+            self.ended.set()
+
+
+class Exchange:
+    """One request and its response.
+
+    Args:
+        connection: Whose.
+        head: What was read already.
+        body: Reads the rest.
+        now: The time, by trio's clock.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_asked_for_body",
+        "_body_given",
+        "_companion",
+        "_connection",
+        "_counted",
+        "_deadline",
+        "_last",
+        "_method",
+        "_parser",
+        "_parts",
+        "_received",
+        "_target",
+        "_waited_until",
+        "_wanted",
+        "_watching",
+        "began",
+        "body_complete",
+        "broken",
+        "finished",
+        "handed_over",
+        "left",
+        "looked",
+        "over",
+        "response",
+    )
+
+    def __init__(self, connection: Connection, head: Head, body: BodyReader, now: float) -> None:
+        self._connection: Final = connection
+        # Needed up to the end of the body only.
+        self._parser: BodyReader | None = body
+        self._method: Final = head.method
+        self._target: Final = head.target
+        self.began: Final = now
+        """When the head had come."""
+        self.response: Final = Response(head_only=head.method == b"HEAD", old=head.version < b"1.1")
+        """The answer."""
+        self.body_complete = False
+        """The body was read to its end."""
+        self.broken: h11.RemoteProtocolError | None = None
+        """What was wrong with the body."""
+        self.left = False
+        """The client has left, or sends nothing any more."""
+        self.finished = False
+        """The response is on its way in full; the client may send its next request."""
+        self.looked = False
+        """The housekeeper has seen that it takes long."""
+        self.over = False
+        """The application has returned."""
+        self.handed_over = False
+        """Another task serves the connection, since the application goes on without it."""
+        self._body_given = False
+        self._parts: list[bytes] = []
+        self._ahead = b""
+        # The client wants no answer after this one.
+        self._last = False
+        self._asked_for_body = False
+        self._received = 0
+        # Most bodies come with the head, and need no deadline.
+        self._deadline: BodyDeadline | None = None
+        self._counted = 0
+        self._waited_until = 0.0
+        # What waits for the client's leaving: a scope, or else the connection's `read`.
+        self._watching: trio.CancelScope | bool = False
+        self._wanted: Companion | None = None
+        self._companion: _Companion | None = None
+
+    def scope(self, head: Head) -> Scope:
+        """What the application is told of the request."""
+        connection = self._connection
+        extensions: dict[str, object] = {COMPANION: self.start_later}
+        if connection.prompt:
+            extensions[WRITE_NOW] = self.write_now
+        raw_path, _, query = head.target.partition(b"?")
+        path = raw_path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": head.version.decode("ascii"),
+            "method": head.method.decode("ascii"),
+            "scheme": connection.scheme,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": head.headers,
+            "client": connection.client,
+            "server": connection.server,
+            "extensions": extensions,
+        }
+
+    # --- what the application calls --------------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """The next part of the body; after its end, waits until the client leaves or the response is complete."""
+        if not self._body_given and not self.finished:
+            await self._wait_for_body()
+            if not self.left:
+                body = b"".join(self._parts)
+                self._parts = []
+                self._body_given = self.body_complete
+                return {"type": "http.request", "body": body, "more_body": not self.body_complete}
+        await self._watch_client()
+        # What is wrong with a body is still to be answered.
+        if self.body_complete and not self.finished:
+            await self._connection.abandon()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Takes a part of the response. When the client has left it goes nowhere."""
+        kind, status = message.get("type"), message.get("status")
+        if kind == "http.response.body":
+            await self._send_body(message.get("body", b""), more=bool(message.get("more_body")))  # type: ignore[arg-type]  # ASGI says so
+        elif kind == "http.response.start" and isinstance(status, int):
+            self.response.start(status, message.get("headers", ()))  # type: ignore[arg-type]  # ASGI says so
+        else:
+            raise ValueError(f"{kind!r} is not a message that this host takes")
+
+    def write_now(self, data: bytes) -> bool:
+        """See `mcp_server.asgi.WriteNow`.
+
+        Raises:
+            RuntimeError: The response has not begun, or is complete.
+        """
+        if not self.response.begun:
+            raise RuntimeError("nothing of the response was sent yet")
+        return self._connection.write_now(self.response.body(data, more=True, date=b""))
+
+    def start_later(self, companion: Companion) -> None:
+        """See `mcp_server.asgi.StartLater`.
+
+        Raises:
+            RuntimeError: The request has one.
+        """
+        if self._wanted is not None:
+            raise RuntimeError("a request has one companion")
+        self._wanted = companion
+        if self.looked:
+            self._start_companion()
+
+    # --- the body --------------------------------------------------------------------------------------------------
+
+    async def _wait_for_body(self) -> None:
+        """Waits until there is some of the body, its end or the end of the client."""
+        if self._received:
+            # A body that comes in many small parts must not keep others from running.
+            await trio.lowlevel.checkpoint()
+        while True:
+            self._take_body()
+            parser = self._parser
+            if parser is None or self._parts or self.left:
+                return
+            if parser.they_are_waiting_for_100_continue and not (self._asked_for_body or self.response.begun):
+                self._asked_for_body = True
+                await self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n", pause=False)
+            await self._read_body(parser)
+
+    def _take_body(self) -> None:
+        """Takes what was received of the body already."""
+        parser = self._parser
+        if parser is None:
+            return
+        try:
+            for _ in range(_EVENTS_AT_ONCE):
+                event = parser.next_event()
+                if type(event) is h11.Data:
+                    self._parts.append(event.data)
+                    self._received += len(event.data)
+                elif type(event) is h11.EndOfMessage:
+                    self.body_complete = True
+                    self._last = parser.their_state is h11.MUST_CLOSE
+                    self._ahead = parser.trailing_data[0]
+                    self._parser = None
+                    return
+                else:
+                    return
+        except h11.RemoteProtocolError as error:
+            # Its traceback would refer to this exchange, and both would have to be found and collected.
+            self.broken = error.with_traceback(None)
+            self.left = True
+
+    async def _read_body(self, parser: BodyReader) -> None:
+        connection = self._connection
+        now = trio.current_time()
+        if self._deadline is None:
+            # What was received with the head is not counted: data that is sent early buys no time.
+            timeouts = connection.host.timeouts
+            self._deadline = BodyDeadline(
+                now=now,
+                length=parser.length if isinstance(parser, SizedBody) else connection.host.limits.message_bytes,
+                patience=timeouts.body,
+                rate=timeouts.body_rate,
+            )
+        else:
+            self._deadline.received(self._received - self._counted, self._waited_until)
+            self._deadline.paused(now - self._waited_until)
+        self._counted = self._received
+        data = await connection.read(until=self._deadline.give_up_at)
+        self._waited_until = trio.current_time()
+        if data is None:
+            self.left = True
+            return
+        # At the end of input the parser finds that something is missing.
+        parser.receive_data(data)
+
+    # --- the client's leaving --------------------------------------------------------------------------------------
+
+    async def _watch_client(self) -> None:
+        connection = self._connection
+        if self._settled:
+            await trio.lowlevel.checkpoint()
+            return
+        # No scope around the read: it would be there for as long as the response is, which may be days.
+        self._watching = True
+        try:
+            while not self._settled:
+                if len(self._ahead) >= _AHEAD_BYTES:
+                    with trio.CancelScope() as self._watching:
+                        await trio.sleep_forever()
+                elif data := await connection.read(until=None, most=_AHEAD_BYTES):
+                    self._ahead += data
+                elif not self._settled:
+                    self.left = True
+        finally:
+            self._watching = False
+
+    @property
+    def _settled(self) -> bool:
+        """The client has left, or it no longer matters."""
+        return self.left or self.finished or self._connection.lost
+
+    def wake(self) -> None:
+        """Ends the waiting for the client's leaving: it has, or it no longer matters."""
+        if isinstance(self._watching, trio.CancelScope):
+            self._watching.cancel()
+        elif self._watching:
+            self._connection.interrupt()
+
+    # --- the response ----------------------------------------------------------------------------------------------
+
+    async def _send_body(self, data: bytes, *, more: bool) -> None:
+        response, connection = self.response, self._connection
+        # What ends this has to do so now: what was made but not sent would be missing.
+        if connection.writing:
+            raise trio.BusyResourceError("another task is sending a part of this response")
+        if more:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        if not response.begun and not response.close:
+            response.close = connection.host.stopping or not self._may_go_on()
+        out = response.body(data, more=more, date=connection.host.date())
+        # The last part gives nobody his turn: the read of the next request does.
+        await connection.write(out, pause=more)
+        if not more:
+            self._finish()
+
+    def _may_go_on(self) -> bool:
+        """The connection can carry another request, so far as is known."""
+        self._take_body()
+        return self.body_complete and not self._last
+
+    def _finish(self) -> None:
+        self.finished = True
+        if self._companion is not None:
+            self._companion.scope.cancel()
+        self.wake()
+        if self.looked:
+            # Let it see soon whether the application goes on without its client.
+            self._connection.look_by(trio.current_time() + PROMPT)
+
+    # --- what the host calls ---------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """It has taken long. Called by the housekeeper, once or more."""
+        if self.over or self.handed_over:
+            return
+        self.looked = True
+        if not self.finished:
+            self._start_companion()
+        elif self._watching is not False or (self._companion is not None and not self._companion.ended.is_set()):
+            # What still reads may have been woken by the next request, and is about to take it from the connection.
+            self._connection.look_by(trio.current_time() + PROMPT)
+        else:
+            self.handed_over = True
+            self._connection.go_on_without(self)
+
+    def _start_companion(self) -> None:
+        if self._wanted is not None and self._companion is None:
+            self._companion = _Companion(self._wanted)
+            self._connection.host.start_soon(self._companion.run, self)
+
+    async def end(self) -> None:
+        """The application has returned: ends what belongs to it."""
+        self.over = True
+        companion = self._companion
+        self.forget()
+        if companion is not None:
+            companion.scope.cancel()
+            await companion.ended.wait()
+
+    def forget(self) -> None:
+        """Drop what refers to the application's side of the request, which refers to this exchange."""
+        self._wanted = self._companion = None
+
+    @property
+    def remaining(self) -> bytes:
+        """What was received behind the request."""
+        return self._ahead if self._parser is None else self._parser.trailing_data[0]
+
+    def __str__(self) -> str:
+        target = self._target.partition(b"?")[0]
+        return f"{self._method.decode('ascii')} {target.decode('ascii')}"

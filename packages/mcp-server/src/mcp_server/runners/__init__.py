@@ -1,0 +1,1 @@
+"""Run a server over stdio, a stream or HTTP, until it is cancelled."""

@@ -1,0 +1,1 @@
+"""JSON Schemas from Python types and signatures; values checked and converted by them."""

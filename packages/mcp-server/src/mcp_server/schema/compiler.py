@@ -1,0 +1,372 @@
+"""Compiles types into shapes: one row per kind of type."""
+
+from __future__ import annotations
+
+import enum
+import pathlib
+import types
+import typing
+from collections import abc
+from typing import Annotated, Final, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
+
+import attrs
+
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_server.errors import RegistrationError
+from mcp_server.schema.annotations import Scope, Unresolvable
+from mcp_server.schema.constraints import annotate, check, constrain
+from mcp_server.schema.containers import any_shape, array_shape, mapping_shape, tuple_shape, union_shape
+from mcp_server.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
+from mcp_server.schema.references import Ref, embed
+from mcp_server.schema.scalars import SCALARS, choice_shape, enum_pairs, path_shape
+from mcp_server.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, Shape, describe
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Compiler"]
+
+_ARRAYS: Final[dict[object, type]] = {
+    list: list,
+    set: set,
+    frozenset: frozenset,
+    abc.Sequence: list,
+    abc.MutableSequence: list,
+    abc.Collection: list,
+    abc.Iterable: list,
+    abc.Set: set,
+    abc.MutableSet: set,
+}
+_MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
+
+
+class Compiler:
+    """Compiles the types of one function, or of one class.
+
+    Args:
+        owner: What is registered, for errors: its name, file and line.
+        output: The values are written, not read.
+    """
+
+    def __init__(self, owner: str, *, output: bool = False) -> None:
+        self._owner = owner
+        self._output = output
+        self._place = ""
+        self._named: dict[object, Shape] = {}
+        self._definitions: dict[str, JsonObject] = {}
+
+    def at(self, place: str) -> None:
+        """Says where the next type stands, for errors: `parameter 'x'`."""
+        self._place = place
+
+    def failure(self, problem: str) -> RegistrationError:
+        """The error for what stands here."""
+        where = f", {self._place}" if self._place else ""
+        return RegistrationError(f"{self._owner}{where}: {problem}")
+
+    def finish(self, schema: JsonObject) -> JsonObject:
+        """A schema of these types, complete: with what it refers to."""
+        return embed(schema, self._definitions)
+
+    def shape(self, hint: object, scope: Scope) -> Shape:
+        """The shape of a type.
+
+        Args:
+            hint: The annotation.
+            scope: What it may refer to by name.
+
+        Raises:
+            RegistrationError: JSON has nothing that stands for the type.
+        """
+        if isinstance(hint, str | ForwardRef):
+            return self._forward(hint, scope)
+        if hint is MISSING or hint is object or hint is typing.Any or hint == JsonValue:
+            return any_shape(self._of_value)
+        if _hashable(hint) and hint in SCALARS:
+            return SCALARS[hint]
+        if isinstance(hint, typing.NewType):
+            return self.shape(hint.__supertype__, scope)
+        if isinstance(hint, TypeVar):
+            return self._type_variable(hint, scope)
+        if type(hint).__name__ == "TypeAliasType":
+            return self._define(
+                hint, getattr(hint, "__name__", "Alias"), lambda: self.shape(getattr(hint, "__value__", object), scope)
+            )
+        origin = get_origin(hint)
+        if origin is Annotated:
+            return self._annotated(hint, scope)
+        if origin in (Union, types.UnionType):
+            return union_shape([self.shape(member, scope) for member in get_args(hint)])
+        if origin is Literal:
+            return self._literal(get_args(hint))
+        if origin is None and isinstance(hint, type):
+            return self._class(hint)
+        return self._generic(hint, origin, scope)
+
+    def _forward(self, hint: str | ForwardRef, scope: Scope) -> Shape:
+        try:
+            meaning = scope.evaluate(hint)
+        except Unresolvable as error:
+            raise self.failure(
+                f"the annotation {error}; import the name outside of 'if TYPE_CHECKING', or define it in the module"
+            ) from error
+        name = hint if isinstance(hint, str) else hint.__forward_arg__
+        if name.isidentifier() and not isinstance(meaning, type) and _hashable(meaning) and meaning != JsonValue:
+            # An alias that may refer to itself.
+            return self._define(meaning, name, lambda: self.shape(meaning, scope))
+        return self.shape(meaning, scope)
+
+    def _type_variable(self, variable: TypeVar, scope: Scope) -> Shape:
+        if variable.__constraints__:
+            return union_shape([self.shape(member, scope) for member in variable.__constraints__])
+        return self.shape(object if variable.__bound__ is None else variable.__bound__, scope)
+
+    def _annotated(self, hint: object, scope: Scope) -> Shape:
+        base, *marks = get_args(hint)
+        param = self.param(marks)
+        if isinstance(base, str | ForwardRef):
+            try:
+                base = scope.evaluate(base)
+            except Unresolvable:
+                return constrain(self.shape(base, scope), param, self.failure)
+        return annotate(constrain(self.shape(base, scope), param, self.failure), param)
+
+    def param(self, marks: Sequence[object]) -> Param:
+        """What the marks of an `Annotated` say together; later ones go first."""
+        said: dict[str, object] = {}
+        for mark in marks:
+            if isinstance(mark, str):
+                said["description"] = mark
+            elif isinstance(mark, Param):
+                said.update({name: value for name in _PARAM_FIELDS if (value := getattr(mark, name)) is not None})
+        param = Param(**said)  # type: ignore[arg-type]  # taken from instances of the same class, or a text
+        return check(param, self.failure)
+
+    def _literal(self, values: Sequence[object]) -> Shape:
+        pairs: list[tuple[JsonValue, object]] = []
+        for value in values:
+            written = value.value if isinstance(value, enum.Enum) else value
+            if not (written is None or isinstance(written, str | int | float)):
+                raise self.failure(f"JSON cannot say the literal {value!r}; use texts, numbers, truth values or None")
+            pairs.append((written, value))
+        return choice_shape(pairs)
+
+    def _class(self, kind: type) -> Shape:
+        if issubclass(kind, enum.Enum):
+            pairs = enum_pairs(kind)
+            if not pairs:
+                raise self.failure(f"JSON cannot say the values of {kind.__name__}; give its members texts or numbers")
+            return choice_shape(pairs)
+        if issubclass(kind, pathlib.PurePath):
+            return path_shape(kind)
+        if kind in _ARRAYS:
+            return array_shape(any_shape(self._of_value), _ARRAYS[kind])
+        if kind is tuple:
+            return array_shape(any_shape(self._of_value), tuple)
+        if kind in _MAPPINGS:
+            return mapping_shape(SCALARS[str], any_shape(self._of_value))
+        shape = self._record(kind, kind, ())
+        if shape is None:
+            raise self._unsupported(kind)
+        return shape
+
+    def _generic(self, hint: object, origin: object, scope: Scope) -> Shape:
+        arguments = get_args(hint)
+        if origin in _ARRAYS:
+            item = self.shape(arguments[0], scope)
+            if issubclass(_ARRAYS[origin], set | frozenset) and not item.hashable:
+                raise self.failure(f"the items of a set have to be hashable, and {item.expected} is not; use a list")
+            return array_shape(item, _ARRAYS[origin])
+        if origin is tuple:
+            if len(arguments) == 2 and arguments[1] is Ellipsis:
+                return array_shape(self.shape(arguments[0], scope), tuple)
+            return tuple_shape([self.shape(argument, scope) for argument in arguments])
+        if origin in _MAPPINGS:
+            key = self.shape(arguments[0], scope)
+            if key.kinds != {"string"}:
+                raise self.failure(
+                    f"the members of a JSON object have texts as names, not {key.expected}; use dict[str, ...]"
+                )
+            return mapping_shape(key, self.shape(arguments[1], scope))
+        shape = self._record(origin, hint, arguments) if isinstance(origin, type) else None
+        if shape is None:
+            raise self._unsupported(hint)
+        return shape
+
+    def _unsupported(self, hint: object) -> RegistrationError:
+        name = hint.__qualname__ if isinstance(hint, type) else repr(hint)
+        return self.failure(
+            f"there is no JSON for the type {name}; use a dataclass, an attrs class, a TypedDict or a type of the standard library"
+        )
+
+    def _record(self, kind: type, hint: object, arguments: tuple[object, ...]) -> Shape | None:
+        variables = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
+        try:
+            record = record_of(kind, output=self._output)
+            if record is None:
+                return None
+            members = [_substitute(member, variables) for member in record.members]
+        except Unresolvable as error:
+            raise self.failure(f"in class {kind.__qualname__}, the annotation {error}") from error
+        expected = f"an object ({kind.__name__})"
+
+        def build() -> Shape:
+            schema, shapes = self.object_schema(members, of=f"field {{!r}} of {kind.__qualname__}")
+            if record.description is not None:
+                schema = {"description": record.description, **schema}
+            steps = plan(shapes)
+
+            def load(value: JsonValue) -> object:
+                members = load_members(steps, value, expected)
+                try:
+                    return record.make(members)
+                except (ValueError, TypeError) as error:
+                    # Raised by a validator of the class, for whoever gave the values.
+                    raise Mismatch.of(f"{expected}: {error}", describe(value)) from error
+
+            return Shape(
+                schema=schema,
+                expected=expected,
+                kinds=frozenset({"object"}),
+                load=load,
+                dump=lambda value: dump_members(record, shapes, value, expected),
+                types=(kind,),
+                hashable=getattr(kind, "__hash__", None) is not None,
+                tags=_tags(shapes),
+            )
+
+        return self._define(hint, kind.__name__, build, kinds=frozenset({"object"}), types=(kind,))
+
+    def object_schema(self, members: Sequence[Member], *, of: str) -> tuple[JsonObject, dict[str, tuple[Shape, bool]]]:
+        """The schema of an object with these members, and the shape of each with whether it is required.
+
+        Args:
+            members: The members.
+            of: Where they are, for errors, with a place for the name.
+        """
+        place = self._place
+        properties: JsonObject = {}
+        shapes: dict[str, tuple[Shape, bool]] = {}
+        for member in members:
+            self.at(of.format(member.name) if not place else f"{place}, {of.format(member.name)}")
+            shape = self.shape(member.hint, member.scope)
+            written = annotate(shape, Param(description=member.description), over=False).schema
+            if member.default is not MISSING and not self._output:
+                written = _with_default(written, shape, member.default)
+            properties[member.name] = written
+            required = (
+                member.required if not self._output or (member.default is MISSING and not member.required) else True
+            )
+            shapes[member.name] = (shape, required)
+        self.at(place)
+        schema: JsonObject = {"type": "object", "properties": properties}
+        needed: list[JsonValue] = [name for name, (_, required) in shapes.items() if required]
+        if needed:
+            schema["required"] = needed
+        if not self._output:
+            schema["additionalProperties"] = False
+        return schema, shapes
+
+    def _define(
+        self,
+        key: object,
+        name: str,
+        build: Callable[[], Shape],
+        *,
+        kinds: frozenset[str] = ALL_KINDS,
+        types: tuple[type, ...] = (),
+    ) -> Shape:
+        """The shape of something with a name, which may contain itself."""
+        known = self._named.get(key)
+        if known is not None:
+            return known
+        unique, number = name, 1
+        while unique in self._definitions:
+            number += 1
+            unique = f"{name}{number}"
+        self._definitions[unique] = {}
+
+        def load(value: JsonValue) -> object:
+            return built.load(value)
+
+        def dump(value: object) -> JsonValue:
+            return built.dump(value)
+
+        # The shape is in use before it is complete, where the type contains itself.
+        entry = Shape(
+            schema=Ref(unique),
+            expected=f"an object ({name})" if kinds == {"object"} else name,
+            kinds=kinds,
+            types=types,
+            load=load,
+            dump=dump,
+        )
+        self._named[key] = entry
+        built = build()
+        self._definitions[unique] = built.schema
+        entry.load, entry.dump, entry.kinds, entry.types = built.load, built.dump, built.kinds, built.types
+        entry.lenient, entry.hashable, entry.members, entry.choices = (
+            built.lenient,
+            built.hashable,
+            built.members,
+            built.choices,
+        )
+        entry.expected, entry.tags = built.expected, built.tags
+        return entry
+
+    def _of_value(self, value: object) -> Shape:
+        """The shape of a value of which nothing is known beforehand."""
+        kind = type(value)
+        if kind is object:
+            raise Mismatch.of("something that JSON can say", "a bare object")
+        if kind not in self._named:
+            try:
+                self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).shape(kind, Scope({}, {}))
+            except RegistrationError:
+                raise Mismatch.of("something that JSON can say", f"a value of type {kind.__qualname__}") from None
+        return self._named[kind]
+
+
+_PARAM_FIELDS: Final = tuple(name for name in Param.__annotations__)
+
+
+def _hashable(hint: object) -> bool:
+    try:
+        hash(hint)
+    except TypeError:
+        return False  # an Annotated with a mark that is not
+    return True
+
+
+def _substitute(member: Member, variables: Mapping[object, object]) -> Member:
+    """A member of a generic class with the type variables filled in."""
+    hint = member.hint
+    parameters = getattr(hint, "__parameters__", ())
+    if not variables:
+        return member
+    if isinstance(hint, str | ForwardRef):
+        hint = member.scope.evaluate(hint)
+        parameters = getattr(hint, "__parameters__", ())
+    if isinstance(hint, TypeVar):
+        hint = variables.get(hint, hint)
+    elif parameters and not isinstance(hint, type):
+        hint = hint[tuple(variables.get(parameter, parameter) for parameter in parameters)]  # type: ignore[index]  # a generic alias
+    return attrs.evolve(member, hint=hint)
+
+
+def _tags(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, frozenset[JsonScalar]]:
+    """The members that distinguish an object from others."""
+    return {
+        name: frozenset([written for written, _ in shape.choices if not isinstance(written, list | dict)])
+        for name, (shape, required) in members.items()
+        if required and shape.choices
+    }
+
+
+def _with_default(schema: JsonObject, shape: Shape, default: object) -> JsonObject:
+    """A schema that tells the default, if JSON can say it."""
+    try:
+        written = shape.dump(default)
+    except Mismatch:
+        return schema
+    return schema.merged({"default": written}) if isinstance(schema, Ref) else {**schema, "default": written}

@@ -1,0 +1,179 @@
+"""What `Param` adds to a type: limits that are checked, and annotations that are told."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_server.schema.containers import union_shape
+from mcp_server.schema.references import Ref
+from mcp_server.schema.type_spec import Mismatch, Param, Shape, describe
+from mcp_server.schema.validation import InvalidSchema, compile_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.errors import McpError
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["annotate", "check", "constrain"]
+
+_NUMBERS: Final = frozenset({"integer", "number"})
+_LENGTHS: Final = {
+    "string": ("minLength", "maxLength", "characters"),
+    "array": ("minItems", "maxItems", "items"),
+    "object": ("minProperties", "maxProperties", "members"),
+}
+
+_Check = tuple[str, "Callable[[JsonValue], bool]"]
+
+
+def check(param: Param, failure: Callable[[str], McpError]) -> Param:
+    """Gives a parameter back in which everything can be, and fits together.
+
+    Args:
+        param: What is said.
+        failure: Makes the error for what cannot be.
+    """
+    for name in ("description", "title", "pattern", "format", "header"):
+        said: object = getattr(param, name)
+        if said is not None and not isinstance(said, str):
+            raise failure(f"{name} is a text, not {said!r}")
+    for name in ("minimum", "maximum"):
+        said = getattr(param, name)
+        if said is not None and not (type(said) is int or (type(said) is float and math.isfinite(said))):
+            raise failure(f"{name} is a number, not {said!r}")
+    for name in ("min_length", "max_length"):
+        said = getattr(param, name)
+        if said is not None and (type(said) is not int or said < 0):
+            raise failure(f"{name} is a number of characters, items or members, not {said!r}")
+    for least, most in (("minimum", "maximum"), ("min_length", "max_length")):
+        low: float | None = getattr(param, least)
+        high: float | None = getattr(param, most)
+        if low is not None and high is not None and low > high:
+            raise failure(f"no value is at least {low} ({least}) and at most {high} ({most})")
+    return param
+
+
+def annotate(shape: Shape, param: Param, *, over: bool = True) -> Shape:
+    """A shape whose schema tells what the parameter says.
+
+    Args:
+        shape: The shape.
+        param: What is said.
+        over: Whether it goes before what the schema says already.
+    """
+    said: JsonObject = {}
+    if param.title is not None:
+        said["title"] = param.title
+    if param.description is not None:
+        said["description"] = param.description
+    if param.examples is not None:
+        said["examples"] = list(param.examples)
+    if param.format is not None:
+        said["format"] = param.format
+    if param.header is not None:
+        said["x-mcp-header"] = param.header
+    schema = shape.schema
+    if not over:
+        present = schema.beside if isinstance(schema, Ref) else schema
+        said = {name: value for name, value in said.items() if name not in present}
+    if not said:
+        return shape
+    return attrs.evolve(shape, schema=schema.merged(said) if isinstance(schema, Ref) else {**schema, **said})
+
+
+def constrain(shape: Shape, param: Param, failure: Callable[[str], McpError]) -> Shape:
+    """A shape that allows only what the parameter says.
+
+    Args:
+        shape: The shape.
+        param: What is said.
+        failure: Makes the error for a limit that the type cannot have.
+    """
+    limits = attrs.evolve(param, description=None, title=None, examples=None, header=None, format=None)
+    if limits == Param():
+        return shape
+    if shape.members:
+        constrained = [
+            member if member.kinds == {"null"} else constrain(member, limits, failure) for member in shape.members
+        ]
+        return union_shape(constrained)
+    keywords: JsonObject = {}
+    checks: list[_Check] = []
+    _limit_numbers(shape, limits, failure, keywords, checks)
+    _limit_lengths(shape, limits, failure, keywords, checks)
+    if limits.pattern is not None:
+        if shape.kinds != {"string"}:
+            raise failure(f"a pattern is for texts, not for {shape.expected}")
+        try:
+            validator = compile_schema({"pattern": limits.pattern})
+        except InvalidSchema as error:
+            raise failure(
+                f"the pattern {limits.pattern!r} cannot be used, as it is no regular expression of linear time"
+            ) from error
+        keywords["pattern"] = limits.pattern
+        checks.append((f"text that matches {limits.pattern}", lambda value: not validator.validate(value)))
+    return _checked(shape, keywords, checks)
+
+
+def _limit_numbers(
+    shape: Shape, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
+) -> None:
+    minimum, maximum = limits.minimum, limits.maximum
+    if minimum is None and maximum is None:
+        return
+    if not shape.kinds <= _NUMBERS:
+        raise failure(f"minimum and maximum are for numbers, not for {shape.expected}")
+    if minimum is not None:
+        keywords["minimum"] = minimum
+        checks.append((f"at least {minimum}", lambda value: isinstance(value, int | float) and value >= minimum))
+    if maximum is not None:
+        keywords["maximum"] = maximum
+        checks.append((f"at most {maximum}", lambda value: isinstance(value, int | float) and value <= maximum))
+
+
+def _limit_lengths(
+    shape: Shape, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
+) -> None:
+    least, most = limits.min_length, limits.max_length
+    if least is None and most is None:
+        return
+    names = _LENGTHS.get(next(iter(shape.kinds))) if len(shape.kinds) == 1 else None
+    if names is None:
+        raise failure(f"min_length and max_length are for texts, arrays and objects, not for {shape.expected}")
+    if least is not None:
+        keywords[names[0]] = least
+        checks.append((f"at least {least} {names[2]}", lambda value: _length(value) >= least))
+    if most is not None:
+        keywords[names[1]] = most
+        checks.append((f"at most {most} {names[2]}", lambda value: _length(value) <= most))
+
+
+def _length(value: JsonValue) -> int:
+    return len(value) if isinstance(value, str | list | dict) else 0
+
+
+def _checked(shape: Shape, keywords: JsonObject, checks: list[_Check]) -> Shape:
+    inner_load, inner_dump = shape.load, shape.dump
+    expected = f"{shape.expected}, {', '.join(text for text, _ in checks)}"
+
+    def check(value: JsonValue) -> None:
+        for _, holds in checks:
+            if not holds(value):
+                raise Mismatch.of(expected, describe(value))
+
+    def load(value: JsonValue) -> object:
+        loaded = inner_load(value)
+        check(value)
+        return loaded
+
+    def dump(value: object) -> JsonValue:
+        written = inner_dump(value)
+        check(written)
+        return written
+
+    schema = shape.schema.merged(keywords) if isinstance(shape.schema, Ref) else {**shape.schema, **keywords}
+    return attrs.evolve(shape, schema=schema, expected=expected, load=load, dump=dump)

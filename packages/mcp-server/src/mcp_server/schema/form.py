@@ -1,0 +1,275 @@
+"""Forms: a class as what the user is asked for, and the answer as an instance of it.
+
+Spec: client/elicitation#requested-schema. A form is flat: texts, numbers, truth values, dates, and choices of one or of
+several. A single such type stands for a form with one field, called `value`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
+
+import attrs
+
+from mcp_core.types.elicitation import (
+    BooleanSchema,
+    EnumItems,
+    EnumOption,
+    LegacyTitledEnumSchema,
+    NumberSchema,
+    PrimitiveSchemaDefinition,
+    RequestedSchema,
+    StringSchema,
+    TitledEnumItems,
+    TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+    UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
+)
+from mcp_server.schema.annotations import Scope, Unresolvable
+from mcp_server.schema.compiler import Compiler
+from mcp_server.schema.constraints import constrain
+from mcp_server.schema.records import MISSING, Member, load_members, plan, record_of
+from mcp_server.schema.type_spec import InvalidArguments, Mismatch, Param, Shape
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["Form", "form_schema"]
+
+_FormFormat: TypeAlias = Literal["email", "uri", "date", "date-time"]
+_FORMATS: Final[dict[str, _FormFormat]] = {"email": "email", "uri": "uri", "date": "date", "date-time": "date-time"}
+_TEXTS: Final[dict[object, str | None]] = {str: None, datetime.date: "date", datetime.datetime: "date-time"}
+_SEVERAL: Final = (list, set, frozenset, tuple, Sequence)
+_ADVICE: Final = (
+    "a form has fields of type str, int, float, bool, date, datetime, Enum, Literal, or a list of one of the last two"
+)
+
+
+@attrs.frozen(kw_only=True)
+class Form:
+    """What a user is asked for."""
+
+    schema: RequestedSchema
+    """The form, for the revisions since 2025-11-25."""
+    legacy_schema: RequestedSchema
+    """The form for 2025-06-18, which tells the names of choices in another way. Fields that it cannot have are as above."""
+    _load: Callable[[JsonValue], object]
+
+    def load(self, content: Mapping[str, JsonValue | tuple[str, ...]]) -> object:
+        """The instance that the user's answer stands for.
+
+        Args:
+            content: The content of an accepted answer.
+
+        Raises:
+            InvalidArguments: It is not what was asked for.
+        """
+        plain: JsonObject = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in content.items()
+        }
+        try:
+            return self._load(plain)
+        except Mismatch as mismatch:
+            raise InvalidArguments(mismatch.problems()) from None
+
+
+@attrs.frozen
+class _Field:
+    """One field, compiled."""
+
+    shape: Shape
+    schema: PrimitiveSchemaDefinition
+    legacy: PrimitiveSchemaDefinition | None
+
+
+def form_schema(kind: object) -> Form:
+    """Reads what the user is asked for.
+
+    Args:
+        kind: A dataclass, an attrs class, a `TypedDict` or a `NamedTuple` with flat fields, or the type of a single field.
+
+    Returns:
+        The form.
+
+    Raises:
+        RegistrationError: A field is not flat.
+    """
+    name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
+    compiler = Compiler(f"form {name}")
+    record = None
+    if isinstance(kind, type):
+        try:
+            record = record_of(kind, output=False)
+        except Unresolvable as error:
+            raise compiler.failure(f"the annotation {error}") from error
+    if record is None:
+        return _form(
+            [Member(name="value", hint=kind, scope=Scope({}, {}), required=True)],
+            lambda values: values["value"],
+            compiler,
+        )
+    return _form(record.members, record.make, compiler)
+
+
+def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object], compiler: Compiler) -> Form:
+    fields: dict[str, _Field] = {}
+    for member in members:
+        compiler.at(f"field {member.name!r}")
+        fields[member.name] = _field(member, compiler)
+    steps = plan({member.name: (fields[member.name].shape, member.required) for member in members})
+    required = tuple(member.name for member in members if member.required) or None
+    legacy = {name: field.legacy or field.schema for name, field in fields.items()}
+
+    def load(content: JsonValue) -> object:
+        values = load_members(steps, content, "an object with the fields of the form")
+        try:
+            return make(values)
+        except (ValueError, TypeError) as error:
+            raise Mismatch.of(f"valid values: {error}", "others") from error
+
+    return Form(
+        schema=RequestedSchema(properties={name: field.schema for name, field in fields.items()}, required=required),
+        legacy_schema=RequestedSchema(properties=legacy, required=required),
+        load=load,
+    )
+
+
+def _field(member: Member, compiler: Compiler) -> _Field:
+    hint, param = _bare(member, compiler)
+    shape = constrain(compiler.shape(hint, member.scope), param, compiler.failure)
+    default: JsonValue = None
+    if member.default is not MISSING and member.default is not None:
+        try:
+            default = shape.dump(member.default)
+        except Mismatch as mismatch:
+            raise compiler.failure(f"the default does not fit: {mismatch.problems()[0]}") from None
+    title, description = param.title, param.description or member.description
+    if get_origin(hint) in _SEVERAL:
+        return _several(hint, member.scope, shape, param, default=default, compiler=compiler)
+    if shape.choices:
+        return _choice(shape, title, description, _text_or_none(default), compiler)
+    if hint is bool:
+        boolean = BooleanSchema(
+            title=title, description=description, default=default if isinstance(default, bool) else None
+        )
+        return _Field(shape, boolean, boolean)
+    if hint is int or hint is float:
+        number = NumberSchema(
+            type="integer" if hint is int else "number",
+            title=title,
+            description=description,
+            minimum=param.minimum,
+            maximum=param.maximum,
+            default=default if isinstance(default, int | float) else None,
+        )
+        return _Field(shape, number, number)
+    if hint in _TEXTS:
+        text = StringSchema(
+            title=title,
+            description=description,
+            min_length=param.min_length,
+            max_length=param.max_length,
+            format=_format(param.format or _TEXTS[hint], compiler),
+            default=_text_or_none(default),
+        )
+        return _Field(shape, text, text)
+    raise compiler.failure(f"a form cannot ask for {shape.expected}; {_ADVICE}")
+
+
+def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
+    """The type of a field without its marks, and without the `None` that a field may have as its default."""
+    hint = member.hint
+    marks: list[object] = []
+    while True:
+        if isinstance(hint, str | ForwardRef):
+            try:
+                hint = member.scope.evaluate(hint)
+            except Unresolvable as error:
+                raise compiler.failure(f"the annotation {error}") from error
+        elif get_origin(hint) is Annotated:
+            hint, *more = get_args(hint)
+            marks = [*more, *marks]
+        elif get_origin(hint) in (Union, types.UnionType) and not member.required:
+            rest = [argument for argument in get_args(hint) if argument is not type(None)]
+            if len(rest) != 1:
+                raise compiler.failure(f"a form cannot ask for a union; {_ADVICE}")
+            (hint,) = rest
+        else:
+            return hint, compiler.param(marks)
+
+
+def _format(name: str | None, compiler: Compiler) -> _FormFormat | None:
+    if name is None:
+        return None
+    known = _FORMATS.get(name)
+    if known is None:
+        raise compiler.failure(f"a form knows the formats {', '.join(_FORMATS)}, not {name!r}")
+    return known
+
+
+def _has_names(shape: Shape) -> bool:
+    return any(isinstance(member, enum.Enum) for _, member in shape.choices)
+
+
+def _text_or_none(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _options(shape: Shape, compiler: Compiler) -> tuple[EnumOption, ...]:
+    """The values of a choice, with names for people."""
+    options = []
+    for value, member in shape.choices:
+        if not isinstance(value, str):
+            raise compiler.failure("the values of a choice in a form have to be texts")
+        name = member.name.replace("_", " ").capitalize() if isinstance(member, enum.Enum) else value
+        options.append(EnumOption(const=value, title=name))
+    return tuple(options)
+
+
+def _choice(
+    shape: Shape, title: str | None, description: str | None, default: str | None, compiler: Compiler
+) -> _Field:
+    options = _options(shape, compiler)
+    values = tuple(option.const for option in options)
+    if not _has_names(shape):
+        plain = UntitledSingleSelectEnumSchema(enum=values, title=title, description=description, default=default)
+        return _Field(shape, plain, plain)
+    names = tuple(option.title for option in options)
+    return _Field(
+        shape,
+        TitledSingleSelectEnumSchema(one_of=options, title=title, description=description, default=default),
+        LegacyTitledEnumSchema(enum=values, enum_names=names, title=title, description=description, default=default),
+    )
+
+
+def _several(
+    hint: object, scope: Scope, shape: Shape, param: Param, *, default: JsonValue, compiler: Compiler
+) -> _Field:
+    item = compiler.shape(get_args(hint)[0], scope)
+    if not item.choices:
+        raise compiler.failure(f"a form cannot ask for a list of {item.expected}; {_ADVICE}")
+    options = _options(item, compiler)
+    chosen = tuple(value for value in default if isinstance(value, str)) if isinstance(default, list) else None
+    if _has_names(item):
+        titled = TitledMultiSelectEnumSchema(
+            items=TitledEnumItems(any_of=options),
+            title=param.title,
+            description=param.description,
+            min_items=param.min_length,
+            max_items=param.max_length,
+            default=chosen,
+        )
+        return _Field(shape, titled, None)
+    plain = UntitledMultiSelectEnumSchema(
+        items=EnumItems(enum=tuple(option.const for option in options)),
+        title=param.title,
+        description=param.description,
+        min_items=param.min_length,
+        max_items=param.max_length,
+        default=chosen,
+    )
+    return _Field(shape, plain, None)

@@ -1,0 +1,258 @@
+"""The shapes of things with named members: dataclasses, attrs classes, `TypedDict`, `NamedTuple`; and of arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, ForwardRef, NotRequired, Required, get_args, get_origin, is_typeddict
+
+import attrs
+
+from mcp_server.schema.annotations import Scope, annotations_of
+from mcp_server.schema.docstring import parse_docstring
+from mcp_server.schema.type_spec import (
+    FAULTS_KEPT,
+    Fault,
+    Load,
+    Mismatch,
+    Shape,
+    UnknownName,
+    describe,
+    describe_object,
+)
+
+if TYPE_CHECKING:
+    from mcp_core.jsonrpc.messages import JsonValue
+
+__all__ = ["MISSING", "Member", "Record", "dump_members", "load_members", "plan", "record_of"]
+
+MISSING: Final = inspect.Parameter.empty
+"""Stands for a default that is not there."""
+
+_NAME_CHARS: Final = 80
+"""Characters of an unknown name that a problem repeats."""
+
+_SIMPLE: Final = (list, dict, set, tuple, frozenset)
+"""Factories whose value is always the same, so that it can be told as a default."""
+
+
+@attrs.frozen(kw_only=True)
+class Member:
+    """A field of a record, or a parameter."""
+
+    name: str
+    """Its name on the wire and in Python."""
+    hint: object
+    """Its annotation."""
+    scope: Scope
+    """What the annotation may refer to."""
+    required: bool
+    """Whether it has to be given."""
+    default: object = MISSING
+    """What it is when it is not given, if that is known."""
+    description: str | None = None
+    """What the docstring says of it."""
+    may_be_absent: bool = False
+    """Whether a value need not have it, as with `NotRequired`. A member with a default always has a value."""
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """A class with named members."""
+
+    members: tuple[Member, ...]
+    """Those that are given when a value is made."""
+    make: Callable[[dict[str, object]], object]
+    """Makes a value."""
+    read: Callable[[object, str], object]
+    """Reads one member of a value, or gives `MISSING`."""
+    is_value: Callable[[object], bool]
+    """Whether something is a value of the class."""
+    description: str | None
+    """What the docstring says of it."""
+
+
+def record_of(kind: type, *, output: bool) -> Record | None:
+    """How a class with named members is made and read; `None` of any other class.
+
+    Args:
+        kind: The class.
+        output: Whether members count that cannot be given, but are there to be read.
+    """
+    found = _members(kind, output=output)
+    if found is None:
+        return None
+    members, make = found
+    said = parse_docstring(None if _generated(kind) else vars(kind).get("__doc__"))
+    members = tuple(attrs.evolve(member, description=said.members.get(member.name)) for member in members)
+    mapping = is_typeddict(kind)
+    return Record(
+        members=members,
+        make=make,
+        read=_read_item if mapping else _attribute_reader(kind),
+        is_value=(lambda value: isinstance(value, Mapping)) if mapping else (lambda value: isinstance(value, kind)),
+        description=said.description or None,
+    )
+
+
+def _read_item(value: object, name: str) -> object:
+    return value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
+
+
+def _attribute_reader(kind: type) -> Callable[[object, str], object]:
+    # An attrs class is made with `y` where its attribute is `_y`; on the wire it is `y` both ways.
+    names = {field.alias: field.name for field in attrs.fields(kind)} if attrs.has(kind) else {}
+
+    def read(value: object, name: str) -> object:
+        found: object = getattr(value, names.get(name, name), MISSING)
+        return found
+
+    return read
+
+
+def _generated(kind: type) -> bool:
+    """Whether the docstring is nothing but the signature that dataclasses and named tuples put there."""
+    text = vars(kind).get("__doc__")
+    return isinstance(text, str) and text.startswith(f"{kind.__name__}(")
+
+
+def _members(kind: type, *, output: bool) -> tuple[tuple[Member, ...], Callable[[dict[str, object]], object]] | None:
+    if is_typeddict(kind):
+        return _typed_dict_members(kind), dict
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _named_tuple_members(kind), lambda values: kind(**values)
+    if attrs.has(kind):
+        return _attrs_members(kind, output=output), lambda values: kind(**values)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_members(kind, output=output), lambda values: kind(**values)
+    return None
+
+
+def _typed_dict_members(kind: type) -> tuple[Member, ...]:
+    required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
+    members = []
+    for name, (hint, scope) in annotations_of(kind).items():
+        # The hint is evaluated here, because how it begins says whether the member is required.
+        meaning = scope.evaluate(hint) if isinstance(hint, str | ForwardRef) else hint
+        needed = name in required
+        if get_origin(meaning) in (Required, NotRequired):
+            needed = get_origin(meaning) is Required
+            (meaning,) = get_args(meaning)
+        members.append(Member(name=name, hint=meaning, scope=scope, required=needed, may_be_absent=not needed))
+    return tuple(members)
+
+
+def _named_tuple_members(kind: type) -> tuple[Member, ...]:
+    annotations = annotations_of(kind)
+    fields: tuple[str, ...] = getattr(kind, "_fields", ())
+    defaults: Mapping[str, object] = getattr(kind, "_field_defaults", {})
+    untyped = Scope({}, {})
+    return tuple(
+        _member(name, *annotations.get(name, (object, untyped)), default=defaults.get(name, MISSING)) for name in fields
+    )
+
+
+def _attrs_members(kind: type, *, output: bool) -> tuple[Member, ...]:
+    annotations = annotations_of(kind)
+    untyped = Scope({}, {})
+    members = []
+    for field in attrs.fields(kind):
+        if not field.init and not output:
+            continue
+        default: object = MISSING if field.default is attrs.NOTHING else field.default
+        optional = default is not MISSING
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class that is typed as a function
+            factory = getattr(default, "factory", None)
+            default = factory() if factory in _SIMPLE else MISSING
+        hint, scope = annotations.get(field.name, (field.type or object, untyped))
+        members.append(
+            attrs.evolve(_member(field.alias or field.name, hint, scope, default=default), required=not optional)
+        )
+    return tuple(members)
+
+
+def _dataclass_members(kind: type, *, output: bool) -> tuple[Member, ...]:
+    annotations = annotations_of(kind)
+    members = []
+    for field in dataclasses.fields(kind):
+        if not field.init and not output:
+            continue
+        default: object = MISSING if field.default is dataclasses.MISSING else field.default
+        factory: object = field.default_factory
+        optional = default is not MISSING or factory is not dataclasses.MISSING
+        if factory in _SIMPLE and callable(factory):
+            default = factory()
+        hint, scope = annotations[field.name]
+        members.append(attrs.evolve(_member(field.name, hint, scope, default=default), required=not optional))
+    return tuple(members)
+
+
+def _member(name: str, hint: object, scope: Scope, *, default: object) -> Member:
+    return Member(name=name, hint=hint, scope=scope, required=default is MISSING, default=default)
+
+
+# --- Reading and writing ---------------------------------------------------------------------------------------------
+
+
+def plan(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, tuple[Load, bool, bool]]:
+    """What `load_members` needs to know of each member: its shape, and whether it is required."""
+    return {
+        name: (shape.load, required, not required and "null" not in shape.kinds)
+        for name, (shape, required) in members.items()
+    }
+
+
+def load_members(plan: Mapping[str, tuple[Load, bool, bool]], value: JsonValue, expected: str) -> dict[str, object]:
+    """The members of an object. A member that has a default and is not given is left out.
+
+    Raises:
+        Mismatch: With everything that is wrong.
+    """
+    if type(value) is not dict:
+        raise Mismatch.of(expected, describe(value))
+    members: dict[str, object] = {}
+    faults: list[Fault] = []
+    known = 0
+    for name, (load, required, null_is_default) in plan.items():
+        if name in value:
+            known += 1
+            item = value[name]
+            if item is None and null_is_default:
+                continue
+            try:
+                members[name] = load(item)
+            except Mismatch as mismatch:
+                faults += mismatch.under(name)
+        elif required:
+            faults.append(((name,), "a value, because it is required", "nothing"))
+    if known < len(value):
+        unknown = itertools.islice((name[:_NAME_CHARS] for name in value if name not in plan), FAULTS_KEPT)
+        faults += [((name,), UnknownName(name, plan), "an unknown name") for name in unknown]
+    if faults:
+        raise Mismatch(faults)
+    return members
+
+
+def dump_members(
+    record: Record, shapes: Mapping[str, tuple[Shape, bool]], value: object, expected: str
+) -> dict[str, JsonValue]:
+    """The members of a value as JSON. Raises `Mismatch`."""
+    if not record.is_value(value):
+        raise Mismatch.of(expected, describe_object(value))
+    written: dict[str, JsonValue] = {}
+    faults: list[Fault] = []
+    for name, (shape, required) in shapes.items():
+        item = record.read(value, name)
+        if item is MISSING:
+            if required:
+                faults.append(((name,), shape.expected, "nothing"))
+            continue
+        try:
+            written[name] = shape.dump(item)
+        except Mismatch as mismatch:
+            faults += mismatch.under(name)
+    if faults:
+        raise Mismatch(faults)
+    return written

@@ -1,0 +1,322 @@
+"""The shapes of single values: texts, numbers, truth, dates, choices."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import decimal
+import math
+import re
+import uuid
+from types import NoneType
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mcp_server.schema.type_spec import Mismatch, Shape, describe, describe_object
+
+if TYPE_CHECKING:
+    import enum
+    import pathlib
+    from collections.abc import Callable, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+__all__ = ["NONE", "SCALARS", "choice_shape", "enum_pairs", "path_shape"]
+
+T = TypeVar("T")
+
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_DURATION: Final = re.compile(
+    r"(?P<sign>-?)P(?:(?P<weeks>[0-9]+)W|(?:(?P<days>[0-9]+)D)?"
+    r"(?:T(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?(?:(?P<seconds>[0-9]+(?:\.[0-9]{1,6})?)S)?)?)"
+)
+
+
+def _load_str(value: JsonValue) -> object:
+    if type(value) is str:
+        return value
+    raise Mismatch.of("a string", describe(value))
+
+
+def _load_int(value: JsonValue) -> object:
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise Mismatch.of("an integer", describe(value))
+
+
+def _load_float(value: JsonValue) -> object:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            raise Mismatch.of("a number that fits into 64 bits", describe(value)) from None
+    raise Mismatch.of("a number", describe(value))
+
+
+def _load_bool(value: JsonValue) -> object:
+    if value is True or value is False:
+        return value
+    raise Mismatch.of("true or false", describe(value))
+
+
+def _load_none(value: JsonValue) -> object:
+    if value is None:
+        return None
+    raise Mismatch.of("null", describe(value))
+
+
+def _dump_str(value: object) -> JsonValue:
+    if isinstance(value, str):
+        return value if type(value) is str else str.__str__(value)
+    raise Mismatch.of("a string", describe_object(value))
+
+
+def _dump_int(value: object) -> JsonValue:
+    if isinstance(value, int):
+        return int(value)
+    raise Mismatch.of("an integer", describe_object(value))
+
+
+def _dump_float(value: object) -> JsonValue:
+    if not isinstance(value, int | float):
+        raise Mismatch.of("a number", describe_object(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Mismatch.of("a finite number", repr(float(value)))
+    return float(value) if isinstance(value, float) else int(value)
+
+
+def _dump_bool(value: object) -> JsonValue:
+    if isinstance(value, bool):
+        return value
+    raise Mismatch.of("a bool", describe_object(value))
+
+
+def _dump_none(value: object) -> JsonValue:
+    if value is None:
+        return None
+    raise Mismatch.of("None", describe_object(value))
+
+
+def _text(
+    kind: type[T], expected: str, schema: JsonObject, *, parse: Callable[[str], T], write: Callable[[T], str]
+) -> Shape:
+    """The shape of a class whose values are written as text."""
+
+    def load(value: JsonValue) -> object:
+        if type(value) is not str:
+            raise Mismatch.of(expected, describe(value))
+        try:
+            return parse(value)
+        except (ValueError, OverflowError):
+            raise Mismatch.of(expected, describe(value)) from None
+
+    def dump(value: object) -> JsonValue:
+        if isinstance(value, kind):
+            return write(value)
+        raise Mismatch.of(f"a {kind.__name__}", describe_object(value))
+
+    return Shape(
+        schema={"type": "string", **schema},
+        expected=expected,
+        kinds=frozenset({"string"}),
+        load=load,
+        dump=dump,
+        types=(kind,),
+    )
+
+
+def _parse_bytes(text: str) -> bytes:
+    return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+
+
+def _parse_duration(text: str) -> datetime.timedelta:
+    found = _DURATION.fullmatch(text)
+    if found is None or text.endswith(("P", "T")):
+        raise ValueError(text)
+    parts = {name: float(part) for name, part in found.groupdict().items() if part and name != "sign"}
+    return datetime.timedelta(**parts) * (-1 if found["sign"] else 1)
+
+
+def _write_duration(value: datetime.timedelta) -> str:
+    sign, value = ("-", -value) if value < datetime.timedelta() else ("", value)
+    fraction = f".{value.microseconds:06}".rstrip("0") if value.microseconds else ""
+    return f"{sign}P{value.days}DT{value.seconds}{fraction}S"
+
+
+def _load_decimal(value: JsonValue) -> object:
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return decimal.Decimal(repr(value) if type(value) is float else value)
+    if type(value) is str and _DECIMAL.fullmatch(value):
+        return decimal.Decimal(value)
+    raise Mismatch.of("a decimal number, as a string or a number", describe(value))
+
+
+def _dump_decimal(value: object) -> JsonValue:
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        return str(value)
+    raise Mismatch.of("a finite Decimal", describe_object(value))
+
+
+def path_shape(kind: type[pathlib.PurePath]) -> Shape:
+    """The shape of a class of paths."""
+    return _text(kind, "a path", {}, parse=kind, write=str)
+
+
+NONE: Final = Shape(
+    schema={"type": "null"},
+    expected="null",
+    kinds=frozenset({"null"}),
+    load=_load_none,
+    dump=_dump_none,
+    types=(NoneType,),
+)
+"""The shape of `None`."""
+
+_DATETIME: Final = _text(
+    datetime.datetime,
+    "a date and time, as 2026-07-28T09:30:00Z",
+    {"format": "date-time"},
+    parse=datetime.datetime.fromisoformat,
+    write=datetime.datetime.isoformat,
+)
+_DATE: Final = _text(
+    datetime.date,
+    "a date, as 2026-07-28",
+    {"format": "date"},
+    parse=datetime.date.fromisoformat,
+    write=datetime.date.isoformat,
+)
+_TIME: Final = _text(
+    datetime.time,
+    "a time, as 09:30:00",
+    {"format": "time"},
+    parse=datetime.time.fromisoformat,
+    write=datetime.time.isoformat,
+)
+_TIMEDELTA: Final = _text(
+    datetime.timedelta,
+    "a duration without months and years, as PT1H30M",
+    {"format": "duration"},
+    parse=_parse_duration,
+    write=_write_duration,
+)
+
+SCALARS: Final[dict[object, Shape]] = {
+    str: Shape(
+        schema={"type": "string"},
+        expected="a string",
+        kinds=frozenset({"string"}),
+        load=_load_str,
+        dump=_dump_str,
+        types=(str,),
+    ),
+    int: Shape(
+        schema={"type": "integer"},
+        expected="an integer",
+        kinds=frozenset({"integer"}),
+        lenient=frozenset({"number"}),
+        load=_load_int,
+        dump=_dump_int,
+        types=(int,),
+    ),
+    float: Shape(
+        schema={"type": "number"},
+        expected="a number",
+        kinds=frozenset({"number"}),
+        lenient=frozenset({"integer"}),
+        load=_load_float,
+        dump=_dump_float,
+        types=(float,),
+    ),
+    bool: Shape(
+        schema={"type": "boolean"},
+        expected="true or false",
+        kinds=frozenset({"boolean"}),
+        load=_load_bool,
+        dump=_dump_bool,
+        types=(bool,),
+    ),
+    NoneType: NONE,
+    None: NONE,
+    bytes: _text(
+        bytes,
+        "bytes in base64",
+        {"contentEncoding": "base64"},
+        parse=_parse_bytes,
+        write=lambda value: base64.b64encode(value).decode("ascii"),
+    ),
+    datetime.datetime: _DATETIME,
+    datetime.date: _DATE,
+    datetime.time: _TIME,
+    datetime.timedelta: _TIMEDELTA,
+    uuid.UUID: _text(uuid.UUID, "a UUID", {"format": "uuid"}, parse=uuid.UUID, write=str),
+    decimal.Decimal: Shape(
+        schema={"type": ["string", "number"], "pattern": f"^{_DECIMAL.pattern}$"},
+        expected="a decimal number",
+        kinds=frozenset({"string", "integer", "number"}),
+        load=_load_decimal,
+        dump=_dump_decimal,
+        types=(decimal.Decimal,),
+    ),
+}
+"""The shape of each class that stands for one value."""
+
+
+def enum_pairs(kind: type[enum.Enum]) -> list[tuple[JsonValue, object]] | None:
+    """The values of an enumeration with its members; `None` when JSON cannot say one of the values."""
+    pairs: list[tuple[JsonValue, object]] = []
+    for member in kind:
+        value: object = member.value
+        if not (value is None or isinstance(value, bool | int | float | str)):
+            return None
+        pairs.append((value, member))
+    return pairs
+
+
+def choice_shape(pairs: Sequence[tuple[JsonValue, object]]) -> Shape:
+    """The shape of a choice between values, given in JSON and in Python."""
+    by_value = {(type(value), value): member for value, member in pairs if isinstance(value, str | int | float | None)}
+    by_member = {(type(member), member): value for value, member in pairs}
+    kinds = {_KIND_NAMES[type(value)] for value, _ in pairs}
+    expected = f"one of {', '.join(describe(value).removeprefix('the string ') for value, _ in pairs)}"
+
+    def load(value: JsonValue) -> object:
+        if isinstance(value, list | dict):
+            raise Mismatch.of(expected, describe(value))
+        key = (int, int(value)) if type(value) is float and value.is_integer() else (type(value), value)
+        if key in by_value:
+            return by_value[key]
+        if (type(value), value) in by_value:
+            return by_value[type(value), value]
+        raise Mismatch.of(expected, describe(value))
+
+    def dump(value: object) -> JsonValue:
+        try:
+            return by_member[type(value), value]
+        except (KeyError, TypeError):
+            raise Mismatch.of(expected, describe_object(value)) from None
+
+    types: list[JsonValue] = [*sorted(kinds)]
+    return Shape(
+        schema={"type": types[0] if len(types) == 1 else types, "enum": [value for value, _ in pairs]},
+        expected=expected,
+        kinds=frozenset(kinds),
+        lenient=frozenset({"number"}) if "integer" in kinds else frozenset(),
+        load=load,
+        dump=dump,
+        types=tuple({type(member) for _, member in pairs}),
+        choices=tuple(pairs),
+    )
+
+
+_KIND_NAMES: Final[dict[type, str]] = {
+    NoneType: "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+}

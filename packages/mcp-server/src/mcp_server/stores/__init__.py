@@ -1,0 +1,1 @@
+"""What survives a connection: sessions of Streamable HTTP, and tasks."""

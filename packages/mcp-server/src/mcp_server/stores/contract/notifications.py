@@ -1,0 +1,180 @@
+"""What every store of sessions that outlives the process has to keep: the changes of which clients are to be notified yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_core.errors import LocalProtocolError
+from mcp_core.limits import Limits
+from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TOOLS_LIST_CHANGED
+from mcp_server.stores.contract.assertions import RECORD, ROOMY, opened, refused, same, true
+from mcp_server.stores.sessions import PendingNotification, StoredEvent
+
+if TYPE_CHECKING:
+    from mcp_server.stores.contract.assertions import OpenStore
+
+__all__ = [
+    "a_change_is_pending_for_the_sessions_that_it_concerns",
+    "a_change_is_pending_only_once",
+    "a_change_is_pending_until_the_event_that_notifies_of_it",
+    "a_change_of_what_is_not_watched_any_more_is_dropped",
+    "a_session_that_is_gone_leaves_no_changes",
+    "changes_below_a_watched_resource_are_bounded",
+    "changes_outlive_the_process",
+    "removed_changes_are_not_pending",
+]
+
+_TOOLS: Final = PendingNotification(NOTIFICATIONS_TOOLS_LIST_CHANGED.name)
+
+
+def _updated(uri: str) -> PendingNotification:
+    return PendingNotification(NOTIFICATIONS_RESOURCES_UPDATED.name, uri)
+
+
+async def a_change_is_pending_for_the_sessions_that_it_concerns(open_store: OpenStore) -> None:
+    """One of a list concerns all; one of a resource those that watch it, or one above it, whatever is in the URI."""
+    odd = "half of a pair: \ud800"
+    async with opened(open_store, ROOMY, "a", "b", "c") as store:
+        for session, uri in (("a", "test://x"), ("b", "test://x/y/"), ("b", odd), ("c", "test://x/yy"), ("c", "")):
+            await store.subscribe(session, uri)
+        store.record_notification(_updated("test://x/y/z"))
+        store.record_notification(_updated("test://x"))
+        store.record_notification(_TOOLS)
+        store.record_notification(_updated(odd))
+        same(
+            await store.pending_notifications("a"),
+            (_updated("test://x/y/z"), _updated("test://x"), _TOOLS),
+            "what is pending for the session that watches a resource and what is below it",
+        )
+        same(
+            await store.pending_notifications("b"),
+            (_updated("test://x/y/z"), _TOOLS, _updated(odd)),
+            "what is pending for the session that watches a folder",
+        )
+        same(await store.pending_notifications("c"), (_TOOLS,), "what is pending for the session that watches others")
+        same(await store.pending_notifications("unknown"), (), "what is pending for an unknown session")
+        await store.subscribe("c", "test://late")
+        await store.save(attrs.evolve(RECORD, id="late"))
+        same(await store.pending_notifications("c"), (_TOOLS,), "what is pending after another subscription")
+        same(await store.pending_notifications("late"), (), "what is pending for a session that was saved later")
+
+
+async def a_change_is_pending_only_once(open_store: OpenStore) -> None:
+    """It stays where it was recorded first."""
+    async with opened(open_store, ROOMY, "a") as store:
+        for uri in ("test://x", "test://x/", "test://y"):
+            await store.subscribe("a", uri)
+        expected = (_updated("test://x/1"), _TOOLS, _updated("test://y"))
+        for _ in range(3):
+            for each in expected:
+                store.record_notification(each)
+            same(await store.pending_notifications("a"), expected, "what is pending")
+
+
+async def a_change_is_pending_until_the_event_that_notifies_of_it(open_store: OpenStore) -> None:
+    """The event and the removal are one step; announced again, it is pending again."""
+    event = StoredEvent(2, 1, b"{}", notification=_updated("test://x"))
+    async with opened(open_store, ROOMY, "a", "b") as store:
+        for session in ("a", "b"):
+            await store.subscribe(session, "test://x")
+        store.record_notification(_updated("test://x"))
+        store.record_notification(_TOOLS)
+        await store.begin("a", 2, ())
+        for _ in range(2):
+            await store.append("a", (event,))
+            same(await store.pending_notifications("a"), (_TOOLS,), "what is pending after the event")
+        same(await store.events("a", 2, 0), (StoredEvent(2, 1, b"{}"),), "the event")
+        both = (_updated("test://x"), _TOOLS)
+        same(await store.pending_notifications("b"), both, "what is pending for the other session")
+        store.record_notification(_updated("test://x"))
+        await store.append("a", (event,))
+        same(set(await store.pending_notifications("a")), set(both), "what is pending when it was announced again")
+        gap = StoredEvent(2, 9, b"{}")
+        again = attrs.evolve(event, number=2)
+        await refused(LocalProtocolError, store.append("a", (again, gap)), "events of which one leaves numbers out")
+        same(set(await store.pending_notifications("a")), set(both), "what is pending when the event was refused")
+
+
+async def removed_changes_are_not_pending(open_store: OpenStore) -> None:
+    """Others are, and nothing happens to what is not pending."""
+    async with opened(open_store, ROOMY, "a", "b") as store:
+        for session in ("a", "b"):
+            await store.subscribe(session, "test://x")
+        store.record_notification(_updated("test://x"))
+        store.record_notification(_TOOLS)
+        await store.remove_notifications("a", (_TOOLS, _updated("test://y")))
+        await store.remove_notifications("unknown", (_TOOLS,))
+        same(await store.pending_notifications("a"), (_updated("test://x"),), "what is pending")
+        same(len(await store.pending_notifications("b")), 2, "the number of pending changes of the other session")
+
+
+async def a_change_of_what_is_not_watched_any_more_is_dropped(open_store: OpenStore) -> None:
+    """Unless the resource is below another one that is."""
+    async with opened(open_store, ROOMY, "a") as store:
+        for uri in ("test://x", "test://x/y", "test://z"):
+            await store.subscribe("a", uri)
+        for each in (_updated("test://x/y/1"), _updated("test://x/2"), _updated("test://z"), _TOOLS):
+            store.record_notification(each)
+        await store.unsubscribe("a", "test://x")
+        left = (_updated("test://x/y/1"), _updated("test://z"), _TOOLS)
+        same(await store.pending_notifications("a"), left, "what is pending")
+        for uri in ("test://x/y", "test://z"):
+            await store.unsubscribe("a", uri)
+        same(await store.pending_notifications("a"), (_TOOLS,), "what is pending when nothing is watched")
+
+
+async def a_session_that_is_gone_leaves_no_changes(open_store: OpenStore) -> None:
+    """Whether it was deleted, was not used for too long, or made room for others."""
+    async with opened(open_store, Limits(sessions=3)) as store:
+        for used_at, id in enumerate(("crowded", "purged", "deleted")):
+            await store.save(attrs.evolve(RECORD, id=id, used_at=float(used_at)))
+            await store.subscribe(id, "test://x")
+        store.record_notification(_updated("test://x"))
+        store.record_notification(_TOOLS)
+        await store.save(attrs.evolve(RECORD, id="new", used_at=3.0))
+        await store.purge(2.0, 9.0)
+        await store.delete("deleted")
+        store.record_notification(_TOOLS)
+        for id in ("crowded", "purged", "deleted"):
+            same(await store.pending_notifications(id), (), f"what is pending for the {id} session")
+        for id in ("purged", "deleted"):
+            await store.save(attrs.evolve(RECORD, id=id, used_at=4.0))
+            same(await store.pending_notifications(id), (), "what is pending for a new session with the same id")
+
+
+async def changes_below_a_watched_resource_are_bounded(open_store: OpenStore) -> None:
+    """Beyond `Limits.watched_resources`, or where the URI is too long, the watched resource itself is recorded."""
+    limits = Limits(watched_resources=5, uri_chars=100)
+    async with opened(open_store, limits, "a") as store:
+        for uri in ("test://x", "test://y"):
+            await store.subscribe("a", uri)
+        for number in range(100):
+            store.record_notification(_updated(f"test://x/{number}"))
+        store.record_notification(_updated("test://y"))
+        pending = set(await store.pending_notifications("a"))
+        true(
+            len(pending) <= 5 + 2, f"{len(pending)} changes are pending, and 5 and one for each watched resource may be"
+        )
+        true(
+            {_updated("test://x"), _updated("test://y")} <= pending, "a watched resource has changed and is not pending"
+        )
+
+
+async def changes_outlive_the_process(open_store: OpenStore) -> None:
+    """What was pending is, and what the client was notified of is not."""
+    async with opened(open_store, ROOMY, "a") as store:
+        for uri in ("test://x", "test://y"):
+            await store.subscribe("a", uri)
+        await store.begin("a", 2, ())
+        for each in (_updated("test://x"), _TOOLS, _updated("test://y")):
+            store.record_notification(each)
+        await store.append("a", (StoredEvent(2, 1, b"{}", notification=_updated("test://x")),))
+    store.record_notification(_updated("test://x"))
+    for _ in range(2):
+        async with opened(open_store) as store:
+            same(await store.pending_notifications("a"), (_TOOLS, _updated("test://y")), "what is pending")
+    async with opened(open_store) as store:
+        await store.append("a", (StoredEvent(2, 2, b"{}", notification=_TOOLS),))
+        same(await store.pending_notifications("a"), (_updated("test://y"),), "what is pending in the end")

@@ -1,0 +1,249 @@
+"""What every store of sessions has to keep: records and streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from mcp_core.errors import LocalProtocolError
+from mcp_server.stores.contract.assertions import LARGEST, RECORD, ROOMY, TEN, events, opened, refused, same, true
+from mcp_server.stores.sessions import SessionRecord, StoredEvent, StoredStream
+
+if TYPE_CHECKING:
+    from mcp_server.stores.contract.assertions import OpenStore
+
+__all__ = [
+    "a_deleted_session_leaves_nothing",
+    "a_record_is_replaced_and_the_rest_stays",
+    "a_session_has_one_standalone_stream",
+    "a_session_is_found_as_it_was_saved",
+    "a_session_of_the_future_counts_as_used_now",
+    "a_session_that_was_never_saved_is_unknown",
+    "a_stream_owes_answers_until_they_are_there",
+    "a_stream_that_is_over_owes_nothing",
+    "events_come_back_in_their_order",
+    "sessions_are_bounded",
+    "sessions_that_were_not_used_are_purged",
+    "streams_and_sessions_are_apart",
+    "subscriptions_are_added_and_removed",
+    "the_greatest_number_of_a_stream_is_remembered",
+    "the_same_events_again_change_nothing",
+    "what_cannot_be_is_refused",
+]
+
+
+# --- records -------------------------------------------------------------------------------------------------------
+
+
+async def a_session_is_found_as_it_was_saved(open_store: OpenStore) -> None:
+    """Every field comes back, in value and type."""
+    plain = SessionRecord(id="session-2", principal=None, revision="2025-03-26", client={}, used_at=0.0)
+    async with opened(open_store) as store:
+        for record in (RECORD, plain, attrs.evolve(plain, id="session-3", principal="")):
+            await store.save(record)
+        for record in (RECORD, plain, attrs.evolve(plain, id="session-3", principal="")):
+            same(await store.load(record.id), record, f"the record of {record.id}")
+
+
+async def a_session_that_was_never_saved_is_unknown(open_store: OpenStore) -> None:
+    """Nothing is found, and nothing that is said about it has an effect."""
+    async with opened(open_store, ROOMY, "known") as store:
+        await store.begin("unknown", 1, (1,))
+        await store.append("unknown", events(1, 1, 1))
+        await store.delivered("unknown", 1)
+        await store.delete("unknown")
+        await store.subscribe("unknown", "test://a")
+        await store.unsubscribe("unknown", "test://a")
+        same(await store.subscriptions("unknown"), frozenset(), "the subscriptions of an unknown session")
+        same(await store.load("unknown"), None, "the record of an unknown session")
+        same(await store.streams("unknown"), (), "its streams")
+        same(await store.events("unknown", 1, 0), (), "its events")
+        await store.save(attrs.evolve(RECORD, id="unknown"))
+        same(await store.streams("unknown"), (), "the streams that it has once it was saved")
+        same(await store.subscriptions("unknown"), frozenset(), "the subscriptions that it has once it was saved")
+
+
+async def a_record_is_replaced_and_the_rest_stays(open_store: OpenStore) -> None:
+    """A session is saved again whenever something of it changes; its subscriptions and its streams stay."""
+    changed = attrs.evolve(RECORD, log_level=None, client={"other": True}, used_at=2e9)
+    async with opened(open_store, ROOMY, RECORD.id) as store:
+        await store.subscribe(RECORD.id, "test://a")
+        await store.begin(RECORD.id, 1, (7,))
+        await store.append(RECORD.id, events(1, 1, 2))
+        await store.save(changed)
+        same(await store.load(RECORD.id), changed, "the record")
+        same(await store.subscriptions(RECORD.id), frozenset({"test://a"}), "the subscriptions")
+        same(await store.streams(RECORD.id), (StoredStream(1, 2, (7,)),), "the streams")
+        same(await store.events(RECORD.id, 1, 0), events(1, 1, 2), "the events")
+
+
+async def subscriptions_are_added_and_removed(open_store: OpenStore) -> None:
+    """Each resource of each session for itself, whatever is in its URI."""
+    uris = ("test://a", "test://a/", "test://b c", "", "test://ü\n", "half of a pair: \ud800", "x" * 100_000)
+    async with opened(open_store, ROOMY, "a", "b") as store:
+        same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session")
+        for uri in (*uris, "test://a"):
+            await store.subscribe("a", uri)
+        await store.subscribe("b", "test://a")
+        same(await store.subscriptions("a"), frozenset(uris), "the subscriptions")
+        for uri in ("test://a", "test://a", "test://never"):
+            await store.unsubscribe("a", uri)
+        same(await store.subscriptions("a"), frozenset(uris[1:]), "the subscriptions after one was removed")
+        same(await store.subscriptions("b"), frozenset({"test://a"}), "those of the other session")
+
+
+async def a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
+    """Neither its record nor its streams, and the others stay as they are."""
+    async with opened(open_store, ROOMY, "a", "b") as store:
+        for id in ("a", "b"):
+            await store.subscribe(id, "test://a")
+            await store.begin(id, 1, (1,))
+            await store.append(id, events(1, 1, 2))
+        await store.delete("a")
+        same(await store.load("a"), None, "the record of the deleted session")
+        await store.save(attrs.evolve(RECORD, id="a"))
+        same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session with the same id")
+        same(await store.streams("a"), (), "its streams")
+        same(await store.events("a", 1, 0), (), "its events")
+        same(await store.events("b", 1, 0), events(1, 1, 2), "the events of the other session")
+
+
+async def sessions_are_bounded(open_store: OpenStore) -> None:
+    """With more than `Limits.sessions`, the one that was not used for the longest time goes, with its streams."""
+    async with opened(open_store, TEN) as store:
+        for used_at, id in enumerate(("a", "b", "c", "a", "d", "e")):
+            await store.save(attrs.evolve(RECORD, id=id, used_at=float(used_at)))
+            await store.begin(id, used_at, ())
+        for id, there in (("a", True), ("b", False), ("c", False), ("d", True), ("e", True)):
+            same(await store.load(id) is not None, there, f"whether session {id} is there")
+            same(bool(await store.streams(id)), there, f"whether streams of session {id} are there")
+
+
+async def sessions_that_were_not_used_are_purged(open_store: OpenStore) -> None:
+    """Those that were used before a moment, and no others."""
+    async with opened(open_store) as store:
+        for used_at in range(4):
+            await store.save(attrs.evolve(RECORD, id=f"session-{used_at}", used_at=float(used_at)))
+        same(await store.purge(2.0, 9.0), 2, "the number of purged sessions")
+        same(await store.purge(2.0, 9.0), 0, "the number of purged sessions the second time")
+        for used_at in range(4):
+            there = await store.load(f"session-{used_at}") is not None
+            same(there, used_at >= 2, f"whether the session used at {used_at} is there")
+
+
+async def a_session_of_the_future_counts_as_used_now(open_store: OpenStore) -> None:
+    """The clock was put back: it must not stay until the clock comes there again, nor go at once."""
+    async with opened(open_store) as store:
+        for id, used_at in (("now", 100.0), ("future", 1e9)):
+            await store.save(attrs.evolve(RECORD, id=id, used_at=used_at))
+        same(await store.purge(50.0, 100.0), 0, "the number of purged sessions")
+        same(await store.load("future"), attrs.evolve(RECORD, id="future", used_at=100.0), "the session of the future")
+        same(await store.purge(100.5, 150.0), 2, "the number of purged sessions later")
+
+
+# --- streams -------------------------------------------------------------------------------------------------------
+
+
+async def events_come_back_in_their_order(open_store: OpenStore) -> None:
+    """All that follow a number, byte for byte; empty ones too."""
+    data = (b"", b'{"a":"\xc3\xbc"}', bytes(range(256)), b"x" * 300_000)
+    events = tuple(StoredEvent(3, number, each) for number, each in enumerate(data, 1))
+    async with opened(open_store, ROOMY, "a") as store:
+        await store.begin("a", 3, (1,))
+        await store.append("a", events[:1])
+        await store.append("a", ())
+        await store.append("a", events[1:])
+        for after in range(6):
+            same(await store.events("a", 3, after), events[after:], f"the events after number {after}")
+        for stream, after in ((4, 0), (LARGEST, 0), (3, LARGEST)):
+            same(await store.events("a", stream, after), (), f"the events after {after} of stream {stream}")
+
+
+async def streams_and_sessions_are_apart(open_store: OpenStore) -> None:
+    """The events of one stream are never those of another, and numbers begin anew in each."""
+    async with opened(open_store, ROOMY, "a", "b") as store:
+        for id in ("a", "b"):
+            for stream in (2, 10):
+                await store.begin(id, stream, (stream,))
+        await store.append("a", (*events(2, 1, 2), *events(10, 1, 1), *events(2, 3, 3)))
+        same(await store.events("a", 2, 0), events(2, 1, 3), "the events of stream 2")
+        same(await store.events("a", 10, 0), events(10, 1, 1), "the events of stream 10")
+        same(await store.events("b", 2, 0), (), "the events of stream 2 of the other session")
+        streams = (StoredStream(2, 3, (2,)), StoredStream(10, 1, (10,)))
+        same(await store.streams("a"), streams, "the streams, by their numbers")
+
+
+async def a_stream_owes_answers_until_they_are_there(open_store: OpenStore) -> None:
+    """Ids are told apart by type: 1 and "1" are two requests."""
+    async with opened(open_store, ROOMY, "a") as store:
+        await store.begin("a", 1, (1, "1", 2**70))
+        same(await store.streams("a"), (StoredStream(1, 0, (1, "1", 2**70)),), "what is owed at first")
+        answer = StoredEvent(1, 1, b"{}", "1")
+        await store.append("a", (answer,))
+        same(await store.streams("a"), (StoredStream(1, 1, (1, 2**70)),), "what is owed afterwards")
+        same(await store.events("a", 1, 0), (answer,), "the answer")
+
+
+async def the_same_events_again_change_nothing(open_store: OpenStore) -> None:
+    """Who does not know whether a call succeeded makes it again."""
+    events = (StoredEvent(1, 1, b"1"), StoredEvent(1, 2, b"2", 5))
+    async with opened(open_store, ROOMY, "a") as store:
+        await store.begin("a", 1, (5,))
+        for _ in range(2):
+            await store.append("a", events)
+        same(await store.events("a", 1, 0), events, "the events")
+        await store.delivered("a", 1)
+        await store.append("a", events)
+        same(await store.streams("a"), (StoredStream(1, 2),), "the streams")
+
+
+async def what_cannot_be_is_refused(open_store: OpenStore) -> None:
+    """A stream is begun once, has no gaps, and answers what it owes."""
+    async with opened(open_store, ROOMY, "a") as store:
+        await refused(LocalProtocolError, store.append("a", events(1, 1, 1)), "an event of no stream")
+        await store.begin("a", 1, (1,))
+        await refused(LocalProtocolError, store.begin("a", 1, (2,)), "a stream that was begun before")
+        await refused(LocalProtocolError, store.append("a", events(2, 1, 1)), "an event of another stream")
+        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event that leaves a number out")
+        stranger = StoredEvent(1, 1, b"{}", "1")
+        await refused(LocalProtocolError, store.append("a", (stranger,)), "an answer that is not owed")
+        await store.append("a", events(1, 1, 1))
+        await store.delivered("a", 1)
+        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event of a stream that is over")
+        same(await store.streams("a"), (StoredStream(1, 1),), "the streams after all that")
+
+
+async def a_session_has_one_standalone_stream(open_store: OpenStore) -> None:
+    """A stream that owes nothing from its beginning takes the place of the one before."""
+    async with opened(open_store, ROOMY, "a") as store:
+        await store.begin("a", 1, ())
+        await store.begin("a", 2, (1,))
+        await store.append("a", (*events(1, 1, 1), StoredEvent(2, 1, b"{}", 1)))
+        await store.begin("a", 3, ())
+        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event of the first one")
+        await store.append("a", (*events(2, 2, 2), *events(3, 1, 1)))
+        same(await store.events("a", 1, 0), events(1, 1, 1), "the events of the first one")
+
+
+async def a_stream_that_is_over_owes_nothing(open_store: OpenStore) -> None:
+    """And its events are still there."""
+    async with opened(open_store, ROOMY, "a") as store:
+        await store.begin("a", 1, (1,))
+        await store.append("a", events(1, 1, 2))
+        await store.begin("a", 2, ())
+        for stream in (1, 1, 5):
+            await store.delivered("a", stream)
+        same(await store.streams("a"), (StoredStream(1, 2), StoredStream(2, 0)), "the streams")
+        same(await store.events("a", 1, 1), events(1, 2, 2), "the events")
+
+
+async def the_greatest_number_of_a_stream_is_remembered(open_store: OpenStore) -> None:
+    """A new stream must not take the number of one that a client may still ask for."""
+    async with opened(open_store, TEN, "a") as store:
+        for stream in range(1, 100):
+            await store.begin("a", stream, (1,))
+            await store.delivered("a", stream)
+            streams = await store.streams("a")
+            same(streams[-1].stream, stream, "the last stream")
+            true(len(streams) <= 10, f"{len(streams)} streams are kept of which nothing is left")

@@ -1,0 +1,263 @@
+"""What every store of tasks has to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from mcp_core.errors import LimitExceeded
+from mcp_core.features.tasks import TaskState
+from mcp_core.limits import Limits
+from mcp_server.stores.contract.assertions import refused, same, true
+from mcp_server.stores.tasks import TaskPlace, TaskRecord, TaskStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+__all__ = ["DURABLE_TASK_STORE_CHECKS", "TASK_STORE_CHECKS", "OpenTaskStore", "TaskStoreCheck"]
+
+OpenTaskStore: TypeAlias = Callable[[Limits], Awaitable[TaskStore]]
+"""Opens the store with these bounds. In one check it is always the same store, empty at first."""
+
+TaskStoreCheck: TypeAlias = Callable[[OpenTaskStore], Awaitable[None]]
+"""One check."""
+
+_ROOMY: Final = Limits()
+
+_STATE: Final = TaskState(
+    id="task-1",
+    status="input_required",
+    created_at=1_700_000_000.25,
+    updated_at=1_700_000_001.5,
+    ttl=60_000,
+    poll_interval=500,
+    message="half ü",
+)
+
+_RECORD: Final = TaskRecord(
+    state=_STATE,
+    owner="Ann Ü",
+    tool="work",
+    params={"name": "work", "arguments": {"large": 2**70, "list": [1.5, None, True, "ü\n\ud83d"]}},
+    revision="2025-11-25",
+    capabilities={"elicitation": {}},
+    client_info={"name": "x", "version": "1"},
+    answers={"q-1": {"action": "accept", "content": {"name": "Bob"}}},
+    once={"paid": None, "booked": [1, 2]},
+)
+
+
+def _task(id: str, owner: str | None = "Ann", *, at: float = 0.0, ttl: int | None = 60_000) -> TaskRecord:
+    state = TaskState(id=id, created_at=at, updated_at=at, ttl=ttl, poll_interval=None)
+    return TaskRecord(state=state, owner=owner, tool="work", params={}, revision="2026-07-28", capabilities={})
+
+
+def _ended(record: TaskRecord, text: str = "done") -> TaskRecord:
+    state = record.state.moved("completed", record.state.updated_at, result={"content": [], "text": text})
+    return attrs.evolve(record, state=state)
+
+
+@asynccontextmanager
+async def _opened(open_store: OpenTaskStore, limits: Limits = _ROOMY) -> AsyncIterator[TaskStore]:
+    store = await open_store(limits)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def _ids(records: Iterable[TaskRecord]) -> list[str]:
+    return [record.state.id for record in records]
+
+
+async def a_task_is_found_as_it_was_kept(open_store: OpenTaskStore) -> None:
+    """Every field comes back, in value and type."""
+    failed = _task("task-2", None, ttl=None)
+    failed = attrs.evolve(failed, state=failed.state.moved("failed", 1.0, error={"code": -1, "message": "no"}))
+    async with _opened(open_store) as store:
+        for record in (_RECORD, failed):
+            await store.create(record)
+            same(await store.load(record.state.id), record, f"the record of {record.state.id}")
+
+
+async def a_task_that_was_never_kept_is_unknown(open_store: OpenTaskStore) -> None:
+    """Nothing is found, and nothing that is said about it has an effect."""
+    async with _opened(open_store) as store:
+        await store.save(_task("unknown"))
+        await store.delete("unknown")
+        same(await store.load("unknown"), None, "the record of an unknown task")
+        same(await store.listed("Ann", None, 10), (), "the tasks of an owner without any")
+        same(await store.unfinished(), (), "the unfinished tasks")
+        same(await store.purge(0.0, 0.0), None, "when the next task goes")
+
+
+async def a_task_is_replaced_when_it_is_saved(open_store: OpenTaskStore) -> None:
+    """The newest state is found, and a deleted one is not brought back."""
+    async with _opened(open_store) as store:
+        record = _task("task-1")
+        await store.create(record)
+        await store.save(_ended(record))
+        same(await store.load("task-1"), _ended(record), "the record after its end")
+        await store.delete("task-1")
+        await store.save(_ended(record))
+        same(await store.load("task-1"), None, "a deleted task")
+
+
+async def tasks_are_listed_by_their_age_for_their_owner_only(open_store: OpenTaskStore) -> None:
+    """In the order of their age, behind a place, and no more than are wanted."""
+    async with _opened(open_store) as store:
+        for record in (_task("c", at=2), _task("a", at=1), _task("b", at=1), _task("x", "Bob", at=1), _task("y", None)):
+            await store.create(record)
+        same(_ids(await store.listed("Ann", None, 10)), ["a", "b", "c"], "the tasks of Ann")
+        same(_ids(await store.listed("Ann", None, 2)), ["a", "b"], "the first two tasks of Ann")
+        same(_ids(await store.listed("Ann", TaskPlace(1, "a"), 10)), ["b", "c"], "those behind the first")
+        await store.delete("b")
+        same(_ids(await store.listed("Ann", TaskPlace(1, "b"), 10)), ["c"], "those behind one that is gone")
+        same(_ids(await store.listed("Bob", None, 10)), ["x"], "the tasks of Bob")
+
+
+async def unfinished_tasks_are_found(open_store: OpenTaskStore) -> None:
+    """Those of all owners, the oldest first, and none that is over."""
+    async with _opened(open_store) as store:
+        for record in (_task("b", at=2), _task("a", None, at=1), _task("c", at=3)):
+            await store.create(record)
+        await store.save(_ended(_task("c", at=3)))
+        same(_ids(await store.unfinished()), ["a", "b"], "the unfinished tasks")
+
+
+async def tasks_go_when_their_time_has_passed(open_store: OpenTaskStore) -> None:
+    """Not before, and those without an end never."""
+    async with _opened(open_store) as store:
+        for record in (_task("a", ttl=1_000), _task("b", "Bob", ttl=5_000), _task("c", ttl=None)):
+            await store.create(record)
+        same(await store.purge(0.5, 0.5), 1.0, "when the next task goes")
+        same(_ids(await store.unfinished()), ["a", "b", "c"], "the tasks before their time has passed")
+        same(await store.purge(1.0, 1.0), 5.0, "when the next task goes")
+        same(_ids(await store.unfinished()), ["b", "c"], "the tasks after the first has gone")
+        same(await store.purge(1e12, 1e12), None, "when the next task goes")
+        same(_ids(await store.unfinished()), ["c"], "what stays for ever")
+
+
+async def tasks_of_the_future_go_as_if_they_were_made_now(open_store: OpenTaskStore) -> None:
+    """The clock was put back: they must not stay until it comes there again, and others stay as long as they should."""
+    async with _opened(open_store) as store:
+        for record in (_task("a", at=1e9, ttl=5_000), _task("b", at=99.0, ttl=5_000), _task("c", at=1e9, ttl=None)):
+            await store.create(record)
+        for now, due in ((100.0, 104.0), (102.0, 104.0), (104.0, 105.0)):
+            same(await store.purge(now, now), due, "when the next task goes")
+        same(sorted(_ids(await store.unfinished())), ["a", "c"], "the tasks before their time has passed")
+        await store.create(_task("d", at=1e8, ttl=2_000))
+        await store.save(_ended(_task("a", at=1e9, ttl=5_000)))
+        same(await store.purge(104.5, 104.5), 105.0, "when the next task goes")
+        same(await store.purge(105.0, 105.0), 106.5, "when the next task goes")
+        same(await store.load("a"), None, "the task whose time has passed")
+    async with _opened(open_store) as store:
+        await store.create(_task("e", at=1e9, ttl=1_000))
+        await store.purge(100.0, 100.0)
+        await store.purge(106.5, 106.5)
+        same(_ids([each for each in await store.unfinished() if each.state.id != "c"]), [], "what is left")
+
+
+async def tasks_are_bounded_in_number_for_each_owner(open_store: OpenTaskStore) -> None:
+    """One too many is refused, and changes nothing; other owners have room, and so has who gave up one."""
+    async with _opened(open_store, Limits(tasks=2)) as store:
+        for owner in ("Ann", "Bob", None):
+            for number in (1, 2):
+                await store.create(_task(f"{owner}-{number}", owner))
+            await refused(LimitExceeded, store.create(_task(f"{owner}-3", owner)), "a third task")
+            same(await store.load(f"{owner}-3"), None, "the task that was refused")
+        await store.delete("Ann-1")
+        await store.create(_task("Ann-3"))
+        same(_ids(await store.listed("Ann", None, 10)), ["Ann-2", "Ann-3"], "the tasks of Ann")
+
+
+async def tasks_are_bounded_in_bytes_for_each_owner(open_store: OpenTaskStore) -> None:
+    """What is too large is refused, when it is new and when it grows; what was there stays."""
+    async with _opened(open_store, Limits(task_bytes=2_000)) as store:
+        record = _task("a")
+        await store.create(record)
+        await refused(LimitExceeded, store.save(_ended(record, "x" * 2_000)), "a result that is too large")
+        same(await store.load("a"), record, "the task whose result was refused")
+        await store.save(_ended(record, "x" * 500))
+        large = attrs.evolve(_task("b"), params={"text": "x" * 1_000})
+        await refused(LimitExceeded, store.create(large), "a task that is too large beside the other")
+        await store.save(_ended(record))
+        await store.create(large)
+        await store.create(attrs.evolve(large, owner="Bob", state=attrs.evolve(large.state, id="c")))
+
+
+async def calls_take_effect_in_the_order_in_which_they_were_begun(open_store: OpenTaskStore) -> None:
+    """The last save wins, though none was waited for before the next began."""
+    async with _opened(open_store) as store:
+        record = _task("a")
+        await store.create(record)
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+
+                async def save(text: str = str(number)) -> None:
+                    await store.save(attrs.evolve(record, once={"n": text}))
+
+                await _begun(nursery, save)
+        found = await store.load("a")
+        true(found is not None and found.once == {"n": "19"}, "the last save was overtaken")
+
+
+async def _begun(nursery: trio.Nursery, function: Callable[[], Awaitable[None]]) -> None:
+    """Returns when the function has begun, so that those after it come later."""
+
+    async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await function()
+
+    await nursery.start(run)
+
+
+async def a_closed_store_says_so(open_store: OpenTaskStore) -> None:
+    """Every call raises `trio.ClosedResourceError`; closing again is no error."""
+    store = await open_store(_ROOMY)
+    await store.aclose()
+    await store.aclose()
+    await refused(trio.ClosedResourceError, store.create(_RECORD), "create of a closed store")
+    await refused(trio.ClosedResourceError, store.save(_RECORD), "save of a closed store")
+    await refused(trio.ClosedResourceError, store.load("task-1"), "load of a closed store")
+    await refused(trio.ClosedResourceError, store.delete("task-1"), "delete of a closed store")
+    await refused(trio.ClosedResourceError, store.listed("Ann", None, 1), "listed of a closed store")
+    await refused(trio.ClosedResourceError, store.unfinished(), "unfinished of a closed store")
+    await refused(trio.ClosedResourceError, store.purge(0.0, 0.0), "purge of a closed store")
+
+
+async def everything_is_there_when_it_is_opened_again(open_store: OpenTaskStore) -> None:
+    """Tasks, and what they count for."""
+    limits = Limits(tasks=2)
+    async with _opened(open_store, limits) as store:
+        await store.create(attrs.evolve(_RECORD, owner="Ann"))
+        await store.create(_task("task-2"))
+        await store.save(_ended(_task("task-2")))
+    async with _opened(open_store, limits) as store:
+        same(await store.load("task-1"), attrs.evolve(_RECORD, owner="Ann"), "the first task")
+        same(await store.load("task-2"), _ended(_task("task-2")), "the second task")
+        same(_ids(await store.unfinished()), ["task-1"], "the unfinished tasks")
+        await refused(LimitExceeded, store.create(_task("task-3")), "a third task")
+
+
+TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (
+    a_task_is_found_as_it_was_kept,
+    a_task_that_was_never_kept_is_unknown,
+    a_task_is_replaced_when_it_is_saved,
+    tasks_are_listed_by_their_age_for_their_owner_only,
+    unfinished_tasks_are_found,
+    tasks_go_when_their_time_has_passed,
+    tasks_of_the_future_go_as_if_they_were_made_now,
+    tasks_are_bounded_in_number_for_each_owner,
+    tasks_are_bounded_in_bytes_for_each_owner,
+    calls_take_effect_in_the_order_in_which_they_were_begun,
+    a_closed_store_says_so,
+)
+"""What holds for every store of tasks."""
+
+DURABLE_TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (everything_is_there_when_it_is_opened_again,)
+"""What holds besides for one that outlives the process."""

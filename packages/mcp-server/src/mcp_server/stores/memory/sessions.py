@@ -1,0 +1,254 @@
+"""Sessions in memory: they end with the process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.http.event_log import EventLog
+from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.limits.memory_budget import MemoryBudget
+from mcp_server.stores.sessions import StoredEvent, StoredStream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.limits.memory_budget import MemoryCharge
+    from mcp_server.stores.sessions import PendingNotification, SessionRecord
+
+__all__ = ["MemoryStore"]
+
+
+_EVENT_BYTES: Final = 256
+"""Memory of an event beside its data."""
+
+
+@attrs.define
+class _Kept:
+    record: SessionRecord
+    charge: MemoryCharge
+    """The memory of the events."""
+    subscriptions: set[str] | None = None
+    """Most sessions watch nothing."""
+    log: EventLog | None = None
+    """Most sessions have no streams, and a thousand of them shall fit in little memory."""
+    newest: int = -1
+
+
+class MemoryStore:
+    """A `SessionStore` in memory. Nothing of it waits for anything, and none of its methods is a checkpoint.
+
+    Args:
+        limits: The bounds: `sessions`, for each session `replay_events` and `replay_bytes`, and `stored_bytes` for all.
+        budget: What the events are charged to. `None`: a budget of the store alone, of `Limits.total_bytes`.
+    """
+
+    def __init__(self, *, limits: Limits = SERVER_LIMITS, budget: MemoryBudget | None = None) -> None:
+        self._limits: Final = limits
+        self._budget: Final = MemoryBudget(limits.total_bytes) if budget is None else budget
+        self._kept: Final[OrderedDict[str, _Kept]] = OrderedDict()
+        self._bytes = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore of {len(self._kept)} sessions>"
+
+    async def save(self, record: SessionRecord) -> None:
+        """See `SessionStore.save`."""
+        kept = self._find(record.id)
+        if kept is None:
+            owner = ("session", record.id) if record.principal is None else ("principal", record.principal)
+            self._kept[record.id] = _Kept(record, self._budget.charge(owner, 0))
+            if len(self._kept) > self._limits.sessions:
+                self._drop(next(iter(self._kept)))
+        else:
+            kept.record = record
+            self._kept.move_to_end(record.id)
+
+    async def load(self, id: str) -> SessionRecord | None:
+        """See `SessionStore.load`."""
+        kept = self._find(id)
+        return None if kept is None else kept.record
+
+    async def delete(self, id: str) -> None:
+        """See `SessionStore.delete`."""
+        if self._find(id) is not None:
+            self._drop(id)
+
+    async def subscribe(self, session: str, uri: str) -> None:
+        """See `SessionStore.subscribe`."""
+        kept = self._find(session)
+        if kept is not None:
+            if kept.subscriptions is None:
+                kept.subscriptions = set()
+            kept.subscriptions.add(uri)
+
+    async def unsubscribe(self, session: str, uri: str) -> None:
+        """See `SessionStore.unsubscribe`."""
+        kept = self._find(session)
+        if kept is not None and kept.subscriptions is not None:
+            kept.subscriptions.discard(uri)
+
+    async def subscriptions(self, session: str) -> frozenset[str]:
+        """See `SessionStore.subscriptions`."""
+        kept = self._find(session)
+        return frozenset() if kept is None else frozenset(kept.subscriptions or ())
+
+    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+        """See `SessionStore.begin`."""
+        kept = self._find(session)
+        if kept is not None:
+            if kept.log is None:
+                kept.log = EventLog(self._limits)
+            kept.log.begin(stream, owed)
+            kept.newest = max(kept.newest, stream)
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        """See `SessionStore.append`."""
+        kept = self._find(session)
+        if kept is None:
+            return
+        self._reserve(kept, sum(len(event.data) + _EVENT_BYTES for event in events))
+        before = 0 if kept.log is None else kept.log.size
+        try:
+            self._add(kept, events)
+        finally:
+            self._settle(kept, before)
+        if self._bytes > self._limits.stored_bytes:
+            self._make_room(session)
+
+    def _reserve(self, kept: _Kept, more: int) -> None:
+        """Charge events that are about to be added. Raises `LimitExceeded`."""
+        charge = kept.charge
+        try:
+            charge.resize(charge.size + more)
+        except LimitExceeded:
+            # What is kept for replay is worth less than what is new.
+            for other in self._largest():
+                self._shed(other)
+                with suppress(LimitExceeded):
+                    charge.resize(charge.size + more)
+                    return
+            raise
+
+    def _settle(self, kept: _Kept, before: int) -> None:
+        """Account for what a log has become, which had so many bytes before."""
+        log = kept.log
+        if log is not None:
+            self._bytes += log.size - before
+            kept.charge.resize(log.size + _EVENT_BYTES * len(log))
+
+    @staticmethod
+    def _add(kept: _Kept, events: Sequence[StoredEvent]) -> None:
+        for event in events:
+            stream = None if kept.log is None else kept.log.find(event.stream)
+            if kept.log is None or stream is None:
+                raise LocalProtocolError(f"stream {event.stream} was not begun")
+            if event.number > stream.last + 1:
+                raise LocalProtocolError(
+                    f"event {event.number} of stream {event.stream} cannot follow event {stream.last}"
+                )
+            if event.number > stream.last:
+                kept.log.append(event.stream, event.data, event.answers)
+
+    async def delivered(self, session: str, stream: int) -> None:
+        """See `SessionStore.delivered`."""
+        kept = self._find(session)
+        if kept is not None and kept.log is not None:
+            before = kept.log.size
+            kept.log.delivered(stream)
+            self._settle(kept, before)
+
+    async def streams(self, session: str) -> tuple[StoredStream, ...]:
+        """See `SessionStore.streams`."""
+        kept = self._find(session)
+        if kept is None or kept.log is None:
+            return ()
+        found = {each.stream: StoredStream(each.stream, each.last, each.owed) for each in kept.log.streams()}
+        found.setdefault(kept.newest, StoredStream(kept.newest, 0))
+        return tuple([found[stream] for stream in sorted(found)])
+
+    async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
+        """See `SessionStore.events`."""
+        kept = self._find(session)
+        replay = None if kept is None or kept.log is None else kept.log.after(stream, after)
+        if replay is None:
+            return ()
+        return tuple([StoredEvent(stream, event.number, event.data, event.answers) for event in replay.events])
+
+    def record_notification(self, notification: PendingNotification) -> None:
+        """See `SessionStore.record_notification`. Nothing is recorded: the sessions remember it until the process ends."""
+
+    async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
+        """See `SessionStore.pending_notifications`."""
+        self._find(session)
+        return ()
+
+    async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:  # noqa: ARG002
+        """See `SessionStore.remove_notifications`."""
+        self._find(session)
+
+    async def purge(self, used_before: float, now: float) -> int:
+        """See `SessionStore.purge`."""
+        self._find("")
+        for each in self._kept.values():
+            if each.record.used_at > now:
+                each.record = attrs.evolve(each.record, used_at=now)
+        old = [id for id, kept in self._kept.items() if kept.record.used_at < used_before]
+        for id in old:
+            self._drop(id)
+        return len(old)
+
+    async def aclose(self) -> None:
+        """See `SessionStore.aclose`. What was kept is gone."""
+        self._closed = True
+        for kept in self._kept.values():
+            kept.charge.release()
+        self._kept.clear()
+        self._bytes = 0
+
+    def _drop(self, id: str) -> None:
+        kept = self._kept.pop(id)
+        kept.charge.release()
+        if kept.log is not None:
+            self._bytes -= kept.log.size
+
+    def _make_room(self, current: str) -> None:
+        """Drop events of the sessions that hold most. A tenth more than needed, so that it is not done for each event."""
+        enough = self._limits.stored_bytes * 9 // 10
+        largest = self._largest()
+        for kept in largest:
+            self._shed(kept)
+            if self._bytes <= enough:
+                return
+        for id in [kept.record.id for kept in largest if kept.record.id != current]:
+            self._drop(id)
+            if self._bytes <= enough:
+                return
+
+    def _largest(self) -> list[_Kept]:
+        """The sessions with events, those with most bytes first: a client with little must not lose it to others."""
+        holding = [kept for kept in self._kept.values() if kept.log is not None and kept.log.size]
+        return sorted(holding, key=_log_size, reverse=True)
+
+    def _shed(self, kept: _Kept) -> None:
+        """Drop the events of a session that may go."""
+        if kept.log is not None:
+            before = kept.log.size
+            kept.log.shed()
+            self._settle(kept, before)
+
+    def _find(self, id: str) -> _Kept | None:
+        if self._closed:
+            raise trio.ClosedResourceError("the store was closed")
+        return self._kept.get(id)
+
+
+def _log_size(kept: _Kept) -> int:
+    return 0 if kept.log is None else kept.log.size

@@ -1,0 +1,168 @@
+"""Tasks in memory: they end with the process."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_core.errors import LimitExceeded
+from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.limits.memory_budget import MemoryBudget, parsed_size
+from mcp_server.stores.tasks import TaskPlace, write_record
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from mcp_core.limits.memory_budget import MemoryCharge
+    from mcp_server.stores.tasks import TaskRecord
+
+__all__ = ["MemoryTaskStore", "check_task_bounds", "task_memory_owner"]
+
+
+@attrs.define
+class _Kept:
+    record: TaskRecord
+    size: int
+    charge: MemoryCharge
+    """The memory of the record."""
+
+
+@attrs.define
+class _Owner:
+    """What one owner has."""
+
+    tasks: dict[str, _Kept] = attrs.field(factory=dict)
+    size: int = 0
+
+
+class MemoryTaskStore:
+    """A `TaskStore` in memory. Nothing of it waits for anything, and none of its methods is a checkpoint.
+
+    Args:
+        limits: The bounds for each owner: `tasks` and `task_bytes`.
+        budget: What tasks are charged to. `None`: a budget of the store alone, of `Limits.total_bytes`.
+    """
+
+    def __init__(self, *, limits: Limits = SERVER_LIMITS, budget: MemoryBudget | None = None) -> None:
+        self._limits: Final = limits
+        self._budget: Final = MemoryBudget(limits.total_bytes) if budget is None else budget
+        self._kept: Final[dict[str, _Kept]] = {}
+        self._owners: Final[dict[str | None, _Owner]] = {}
+        self._ends: Final[list[tuple[float, str]]] = []
+        self._newest = -math.inf
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<MemoryTaskStore of {len(self._kept)} tasks>"
+
+    async def create(self, record: TaskRecord) -> None:
+        """See `TaskStore.create`."""
+        self._check()
+        text = write_record(record)
+        size = len(text)
+        owner = self._owners.get(record.owner) or _Owner()
+        check_task_bounds(self._limits, len(owner.tasks) + 1, owner.size + size)
+        charge = self._budget.charge(task_memory_owner(record.owner), parsed_size(text.encode()))
+        self._owners[record.owner] = owner
+        owner.tasks[record.state.id] = self._kept[record.state.id] = _Kept(record, size, charge)
+        owner.size += size
+        if record.state.expires_at is not None:
+            heapq.heappush(self._ends, (record.state.expires_at, record.state.id))
+            self._newest = max(self._newest, record.state.created_at)
+
+    async def save(self, record: TaskRecord) -> None:
+        """See `TaskStore.save`."""
+        self._check()
+        kept = self._kept.get(record.state.id)
+        if kept is None:
+            return
+        text = write_record(record)
+        size = len(text)
+        owner = self._owners[record.owner]
+        if size > kept.size:
+            check_task_bounds(self._limits, len(owner.tasks), owner.size + size - kept.size)
+        kept.charge.resize(parsed_size(text.encode()))
+        owner.size += size - kept.size
+        kept.record, kept.size = record, size
+
+    async def load(self, id: str) -> TaskRecord | None:
+        """See `TaskStore.load`."""
+        self._check()
+        kept = self._kept.get(id)
+        return None if kept is None else kept.record
+
+    async def delete(self, id: str) -> None:
+        """See `TaskStore.delete`."""
+        self._check()
+        kept = self._kept.pop(id, None)
+        if kept is None:
+            return
+        kept.charge.release()
+        owner = self._owners[kept.record.owner]
+        del owner.tasks[id]
+        owner.size -= kept.size
+        if not owner.tasks:
+            del self._owners[kept.record.owner]
+
+    async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
+        """See `TaskStore.listed`."""
+        self._check()
+        found = self._owners.get(owner)
+        records = () if found is None else (kept.record for kept in found.tasks.values())
+        later = [record for record in records if after is None or TaskPlace.of(record) > after]
+        return tuple(sorted(later, key=TaskPlace.of)[:count])
+
+    async def unfinished(self) -> tuple[TaskRecord, ...]:
+        """See `TaskStore.unfinished`."""
+        self._check()
+        records = [kept.record for kept in self._kept.values() if not kept.record.state.terminal]
+        return tuple(sorted(records, key=TaskPlace.of))
+
+    async def purge(self, expired_by: float, now: float) -> float | None:
+        """See `TaskStore.purge`."""
+        self._check()
+        if self._newest > now:
+            self._newest = now
+            for id, kept in self._kept.items():
+                if kept.record.state.created_at > now and kept.record.state.ttl is not None:
+                    heapq.heappush(self._ends, (now + kept.record.state.ttl / 1000, id))
+        while self._ends and (self._ends[0][0] <= expired_by or self._ends[0][1] not in self._kept):
+            _, id = heapq.heappop(self._ends)
+            await self.delete(id)
+        return self._ends[0][0] if self._ends else None
+
+    async def aclose(self) -> None:
+        """See `TaskStore.aclose`. What was kept is gone."""
+        self._closed = True
+        for kept in self._kept.values():
+            kept.charge.release()
+        self._kept.clear()
+        self._owners.clear()
+        self._ends.clear()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("the store was closed")
+
+
+def task_memory_owner(owner: str | None) -> Hashable:
+    """Return who is charged for a task: its principal, or all clients together that are not authenticated."""
+    return "tasks" if owner is None else ("principal", owner)
+
+
+def check_task_bounds(limits: Limits, tasks: int, size: int) -> None:
+    """Raises `LimitExceeded` when an owner would have too much.
+
+    Args:
+        limits: The bounds.
+        tasks: How many tasks the owner would have.
+        size: How large they would be together, in bytes.
+    """
+    if tasks > limits.tasks:
+        raise LimitExceeded("tasks that are kept", observed=tasks, allowed=limits.tasks, setting="Limits.tasks")
+    if size > limits.task_bytes:
+        raise LimitExceeded("bytes of tasks", observed=size, allowed=limits.task_bytes, setting="Limits.task_bytes")

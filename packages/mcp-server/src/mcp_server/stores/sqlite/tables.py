@@ -1,0 +1,408 @@
+"""The tables of `mcp_server.stores.sqlite.sessions`, and what is done to them. One thread at a time, inside a transaction.
+
+Numbers of events and bytes are kept in memory for each session in use: nobody else may open the file, so they are
+right until a transaction is rolled back, and then they are forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from mcp_core.engine.subscriptions import covering, covers
+from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
+from mcp_server.stores.sessions import PendingNotification, SessionRecord, StoredEvent, StoredStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject, RequestId
+    from mcp_core.limits import Limits
+
+__all__ = ["Tables"]
+
+_OF_A_SESSION: Final = ("clients", "subscriptions", "notifications", "streams", "owed", "events")
+"""The tables that have a column `session`."""
+
+_KEPT: Final = """
+    SELECT count(*), coalesce(sum(length(data)), 0), coalesce(sum(waits), 0), coalesce(sum(waits * length(data)), 0)
+    FROM (SELECT data, answers IS NOT NULL AND NOT over AS waits FROM events JOIN streams USING (session, stream)
+          WHERE session = ?)
+"""
+"""How much is kept of a session."""
+
+_EXPENDABLE: Final = """
+    SELECT place, length(data) FROM events JOIN streams USING (session, stream)
+    WHERE session = ?1 AND (over OR answers IS NULL) AND place != (SELECT max(place) FROM events WHERE session = ?1)
+    ORDER BY NOT over, CASE WHEN over THEN stream END, place
+"""
+"""The events of a session that may go, in the order in which they go."""
+
+_SWEEP: Final = """
+    DELETE FROM streams WHERE session = ? AND stream BETWEEN ? AND ? AND over
+    AND NOT EXISTS (SELECT 1 FROM events WHERE events.session = streams.session AND events.stream = streams.stream)
+"""
+"""Forgets streams of which nothing is left."""
+
+_RECORD_FOR_ALL: Final = "INSERT OR IGNORE INTO notifications (session, method, uri) SELECT key, ?, ? FROM sessions"
+"""Records a change of a list."""
+
+_RECORD_FOR_WATCHERS: Final = """
+    INSERT OR IGNORE INTO notifications (session, method, uri)
+    SELECT session, ?1, CASE
+        WHEN uri = ?2 OR ?4 > (SELECT count(*) FROM notifications AS n WHERE n.session = subscriptions.session)
+        THEN ?2 ELSE uri END
+    FROM subscriptions WHERE uri = ?3
+"""
+"""Records a change of one resource for those who watch another, which is the same or one above it."""
+
+_BORDERS: Final = 100
+"""Slashes of a URI up to which all URIs above it are looked up; the time for that is quadratic."""
+
+_LARGEST: Final = 2**63 - 1
+"""The largest integer of SQLite. Numbers that clients send may be larger."""
+
+
+def _number(connection: sqlite3.Connection, query: str, *values: str | float) -> int:
+    found: tuple[int] = connection.execute(query, values).fetchone()
+    return found[0]
+
+
+@attrs.define
+class _Used:
+    """One session in use: its key, and how much is kept of it."""
+
+    key: int
+    events: int
+    size: int
+    answers: int
+    """Those that were not delivered: they may not go."""
+    answers_size: int
+
+    def add(self, size: int, *, answers: bool) -> None:
+        """Another event is kept."""
+        self.events += 1
+        self.size += size
+        if answers:
+            self.answers += 1
+            self.answers_size += size
+
+
+class Tables:
+    """What is done to the tables.
+
+    Args:
+        connection: From `opened`.
+        limits: `sessions`, `replay_events` and `replay_bytes` are applied.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
+        self._connection: Final = connection
+        self._limits: Final = limits
+        self._used: dict[str, _Used] = {}
+
+    def forget(self) -> None:
+        """A transaction was rolled back: what is known in memory may be wrong."""
+        self._used.clear()
+
+    # --- sessions --------------------------------------------------------------------------------------------------
+
+    def save(self, record: SessionRecord) -> None:
+        """See `SessionStore.save`."""
+        client = json.dumps(record.client)
+        values = (record.principal, record.revision, record.log_level, record.used_at)
+        used = self._session(record.id)
+        if used is not None:
+            query = "UPDATE sessions SET principal = ?, revision = ?, log_level = ?, used_at = ? WHERE key = ?"
+            self._connection.execute(query, (*values, used.key))
+            # It is large in some sessions, and hardly ever another one: to compare it writes nothing.
+            query = "UPDATE clients SET client = ?1 WHERE session = ?2 AND client != ?1"
+            self._connection.execute(query, (client, used.key))
+            return
+        query = "INSERT INTO sessions (principal, revision, log_level, used_at, id) VALUES (?, ?, ?, ?, ?)"
+        key = self._connection.execute(query, (*values, record.id)).lastrowid
+        self._connection.execute("INSERT INTO clients (session, client) VALUES (?, ?)", (key, client))
+        excess = _number(self._connection, "SELECT count(*) FROM sessions") - self._limits.sessions
+        if excess > 0:
+            query = "SELECT id FROM sessions WHERE id != ? ORDER BY used_at, key LIMIT ?"
+            self._delete_all(self._connection.execute(query, (record.id, excess)))
+
+    def load(self, id: str) -> SessionRecord | None:
+        """See `SessionStore.load`."""
+        row = self._connection.execute(
+            "SELECT principal, revision, client, log_level, used_at FROM sessions JOIN clients ON session = key "
+            "WHERE id = ?",
+            (id,),
+        ).fetchone()
+        if row is None:
+            return None
+        principal, revision, client, log_level, used_at = row
+        params: JsonObject = json.loads(client)
+        return SessionRecord(
+            id=id, principal=principal, revision=revision, client=params, log_level=log_level, used_at=used_at
+        )
+
+    def delete(self, id: str) -> None:
+        """See `SessionStore.delete`."""
+        used = self._session(id)
+        if used is not None:
+            for table in _OF_A_SESSION:
+                self._connection.execute(f"DELETE FROM {table} WHERE session = ?", (used.key,))  # noqa: S608  # a constant
+            self._connection.execute("DELETE FROM sessions WHERE key = ?", (used.key,))
+            del self._used[id]
+
+    def purge(self, used_before: float, now: float) -> int:
+        """See `SessionStore.purge`."""
+        self._connection.execute("UPDATE sessions SET used_at = ?1 WHERE used_at > ?1", (now,))
+        return self._delete_all(self._connection.execute("SELECT id FROM sessions WHERE used_at < ?", (used_before,)))
+
+    def _delete_all(self, found: Iterable[tuple[str]]) -> int:
+        ids = [id for (id,) in found]
+        for id in ids:
+            self.delete(id)
+        return len(ids)
+
+    def _session(self, id: str) -> _Used | None:
+        used = self._used.get(id)
+        if used is None:
+            row = self._connection.execute("SELECT key FROM sessions WHERE id = ?", (id,)).fetchone()
+            if row is not None:
+                used = self._used[id] = _Used(row[0], *self._connection.execute(_KEPT, row).fetchone())
+        return used
+
+    # --- subscriptions ---------------------------------------------------------------------------------------------
+
+    def subscribe(self, session: str, uri: str) -> None:
+        """See `SessionStore.subscribe`."""
+        used = self._session(session)
+        if used is not None:
+            query = "INSERT OR IGNORE INTO subscriptions (session, uri) VALUES (?, ?)"
+            self._connection.execute(query, (used.key, _uri_bytes(uri)))
+
+    def unsubscribe(self, session: str, uri: str) -> None:
+        """See `SessionStore.unsubscribe`."""
+        used = self._session(session)
+        if used is not None:
+            query = "DELETE FROM subscriptions WHERE session = ? AND uri = ?"
+            if self._connection.execute(query, (used.key, _uri_bytes(uri))).rowcount:
+                self._drop_uncovered(used.key)
+
+    def _drop_uncovered(self, key: int) -> None:
+        """Remove the pending notifications of resources that a session does not watch any more."""
+        query = "SELECT place, uri FROM notifications WHERE session = ? AND method = ?"
+        found = self._connection.execute(query, (key, NOTIFICATIONS_RESOURCES_UPDATED.name)).fetchall()
+        gone = [(place,) for place, uri in found if not self._is_watched(key, uri)]
+        self._connection.executemany("DELETE FROM notifications WHERE place = ?", gone)
+
+    def _is_watched(self, key: int, uri: bytes) -> bool:
+        query = "SELECT 1 FROM subscriptions WHERE session = ? AND uri = ?"
+        above = self._watched_above(_uri_text(uri))
+        return any(self._connection.execute(query, (key, each)).fetchone() for each in above)
+
+    def subscriptions(self, session: str) -> frozenset[str]:
+        """See `SessionStore.subscriptions`."""
+        used = self._session(session)
+        if used is None:
+            return frozenset()
+        rows = self._connection.execute("SELECT uri FROM subscriptions WHERE session = ?", (used.key,))
+        return frozenset([_uri_text(uri) for (uri,) in rows])
+
+    # --- notifications ---------------------------------------------------------------------------------------------
+
+    def record(self, notification: PendingNotification) -> None:
+        """See `SessionStore.record_notification`."""
+        if not notification.is_update:
+            self._connection.execute(_RECORD_FOR_ALL, (notification.method, b""))
+            return
+        uri = _uri_bytes(notification.uri)
+        allowed = self._limits.watched_resources if len(notification.uri) <= self._limits.uri_chars else 0
+        for watched in self._watched_above(notification.uri):
+            self._connection.execute(_RECORD_FOR_WATCHERS, (notification.method, uri, watched, allowed))
+
+    def _watched_above(self, uri: str) -> list[bytes]:
+        """Return what may be watched by those who are notified of a change of `uri`."""
+        if uri.count("/") <= _BORDERS:
+            return [_uri_bytes(each) for each in covering(uri)]
+        found = self._connection.execute("SELECT DISTINCT uri FROM subscriptions")
+        return [each for (each,) in found if covers((_uri_text(each),), uri)]
+
+    def pending(self, session: str) -> tuple[PendingNotification, ...]:
+        """See `SessionStore.pending_notifications`."""
+        used = self._session(session)
+        if used is None:
+            return ()
+        query = "SELECT method, uri FROM notifications WHERE session = ? ORDER BY place"
+        rows = self._connection.execute(query, (used.key,))
+        return tuple([PendingNotification(method, _uri_text(uri)) for method, uri in rows])
+
+    def remove(self, session: str, notifications: Sequence[PendingNotification]) -> None:
+        """See `SessionStore.remove_notifications`."""
+        used = self._session(session)
+        if used is not None:
+            for each in notifications:
+                self._remove(used, each)
+
+    def _remove(self, used: _Used, notification: PendingNotification) -> None:
+        query = "DELETE FROM notifications WHERE session = ? AND method = ? AND uri = ?"
+        self._connection.execute(query, (used.key, notification.method, _uri_bytes(notification.uri)))
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+        """See `SessionStore.begin`."""
+        used = self._session(session)
+        if used is None:
+            return
+        self._check_room(used)
+        if not owed:
+            self._over(used, "standalone AND NOT over")
+        newest = self._newest(used)
+        try:
+            self._connection.execute(
+                "INSERT INTO streams (session, stream, last, standalone, over) VALUES (?, ?, 0, ?, 0)",
+                (used.key, stream, not owed),
+            )
+        except sqlite3.IntegrityError as error:
+            raise LocalProtocolError(f"stream {stream} was begun before") from error
+        ids = [(used.key, stream, json.dumps(id), place) for place, id in enumerate(owed)]
+        self._connection.executemany("INSERT OR IGNORE INTO owed (session, stream, id, place) VALUES (?, ?, ?, ?)", ids)
+        # Its number alone had kept it.
+        self._connection.execute(_SWEEP, (used.key, newest, newest))
+
+    def _newest(self, used: _Used) -> int:
+        """The greatest number of a stream, -1 without any."""
+        return _number(self._connection, "SELECT coalesce(max(stream), -1) FROM streams WHERE session = ?", used.key)
+
+    def _check_room(self, used: _Used) -> None:
+        for observed, setting, unit in (
+            (used.answers, "replay_events", ""),
+            (used.answers_size, "replay_bytes", " in bytes"),
+        ):
+            allowed: int = getattr(self._limits, setting)
+            if observed >= allowed:
+                raise LimitExceeded(
+                    f"answers of one session that its client did not fetch{unit}",
+                    observed=observed,
+                    allowed=allowed,
+                    setting=f"Limits.{setting}",
+                )
+
+    def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        """See `SessionStore.append`."""
+        used = self._session(session)
+        if used is None:
+            return
+        for event in events:
+            self._append(used, event)
+        if used.events > self._limits.replay_events or used.size > self._limits.replay_bytes:
+            self._make_room(used)
+
+    def _append(self, used: _Used, event: StoredEvent) -> None:
+        at = (used.key, event.stream)
+        row = self._connection.execute("SELECT last, over FROM streams WHERE session = ? AND stream = ?", at).fetchone()
+        if row is None:
+            raise LocalProtocolError(f"stream {event.stream} was not begun")
+        last, over = row
+        if event.number <= last:
+            return
+        if over:
+            raise LocalProtocolError(f"stream {event.stream} is over")
+        if event.number != last + 1:
+            raise LocalProtocolError(f"event {event.number} of stream {event.stream} cannot follow event {last}")
+        answers: str | None = None
+        if event.answers is not None:
+            answers = json.dumps(event.answers)
+            query = "DELETE FROM owed WHERE session = ? AND stream = ? AND id = ?"
+            if not self._connection.execute(query, (*at, answers)).rowcount:
+                raise LocalProtocolError(
+                    f"stream {event.stream} does not owe an answer to the request {event.answers!r}"
+                )
+        self._connection.execute("UPDATE streams SET last = ? WHERE session = ? AND stream = ?", (event.number, *at))
+        self._connection.execute(
+            "INSERT INTO events (session, stream, number, data, answers) VALUES (?, ?, ?, ?, ?)",
+            (*at, event.number, event.data, answers),
+        )
+        used.add(len(event.data), answers=answers is not None)
+        if event.notification is not None:
+            self._remove(used, event.notification)
+
+    def _make_room(self, used: _Used) -> None:
+        """Drops events until there is room for some more: to put them in their order each time would cost too much."""
+        dropped: list[tuple[int]] = []
+        for place, size in self._connection.execute(_EXPENDABLE, (used.key,)):
+            if used.events <= self._limits.replay_events * 7 // 8 and used.size <= self._limits.replay_bytes * 7 // 8:
+                break
+            dropped.append((place,))
+            used.events -= 1
+            used.size -= size
+        self._connection.executemany("DELETE FROM events WHERE place = ?", dropped)
+        self._connection.execute(_SWEEP, (used.key, -_LARGEST, self._newest(used) - 1))
+
+    def delivered(self, session: str, stream: int) -> None:
+        """See `SessionStore.delivered`."""
+        used = self._session(session)
+        if used is not None:
+            self._over(used, "stream = ?2 AND NOT over", stream)
+
+    def _over(self, used: _Used, which: str, *values: int) -> None:
+        """Ends the streams for which a condition holds, at most one."""
+        found = self._connection.execute(
+            f"SELECT stream FROM streams WHERE session = ?1 AND {which}",  # noqa: S608  # two constants
+            (used.key, *values),
+        ).fetchone()
+        if found is None:
+            return
+        at = (used.key, *found)
+        self._connection.execute("UPDATE streams SET over = 1 WHERE session = ? AND stream = ?", at)
+        self._connection.execute("DELETE FROM owed WHERE session = ? AND stream = ?", at)
+        answers, size = self._connection.execute(
+            "SELECT count(*), coalesce(sum(length(data)), 0) FROM events "
+            "WHERE session = ? AND stream = ? AND answers IS NOT NULL",
+            at,
+        ).fetchone()
+        used.answers -= answers
+        used.answers_size -= size
+        self._connection.execute(_SWEEP, (*at, min(at[1], self._newest(used) - 1)))
+
+    def streams(self, session: str) -> tuple[StoredStream, ...]:
+        """See `SessionStore.streams`."""
+        used = self._session(session)
+        if used is None:
+            return ()
+        query = "SELECT stream, last FROM streams WHERE session = ? ORDER BY stream"
+        rows = self._connection.execute(query, (used.key,)).fetchall()
+        owed: dict[int, list[RequestId]] = {stream: [] for stream, _ in rows}
+        query = "SELECT stream, id FROM owed WHERE session = ? ORDER BY stream, place"
+        for stream, id in self._connection.execute(query, (used.key,)):
+            owed[stream].append(json.loads(id))
+        return tuple(StoredStream(stream, last, tuple(owed[stream])) for stream, last in rows)
+
+    def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
+        """See `SessionStore.events`."""
+        used = self._session(session)
+        if used is None or stream > _LARGEST or after > _LARGEST:
+            return ()
+        rows = self._connection.execute(
+            "SELECT number, data, answers FROM events WHERE session = ? AND stream = ? AND number > ? ORDER BY number",
+            (used.key, stream, after),
+        )
+        return tuple(StoredEvent(stream, number, data, _id(answers)) for number, data, answers in rows)
+
+
+def _id(text: str | None) -> RequestId | None:
+    # Ids are kept as JSON: 1 and "1" are two.
+    id: RequestId | None = None if text is None else json.loads(text)
+    return id
+
+
+def _uri_bytes(uri: str) -> bytes:
+    # Clients may send half of a surrogate pair, which is no text for SQLite.
+    return uri.encode("utf-8", "surrogatepass")
+
+
+def _uri_text(uri: bytes) -> str:
+    return uri.decode("utf-8", "surrogatepass")

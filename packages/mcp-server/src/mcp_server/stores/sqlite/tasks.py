@@ -1,0 +1,147 @@
+"""Tasks in an SQLite file: they survive the process. The file is that of `mcp_server.stores.sqlite.sessions`, or another one."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_server.stores.memory.tasks import check_task_bounds
+from mcp_server.stores.sqlite.database import opened
+from mcp_server.stores.sqlite.sessions import SqliteStore
+from mcp_server.stores.sqlite.thread import StoreThread
+from mcp_server.stores.tasks import read_record, write_record
+
+if TYPE_CHECKING:
+    from mcp_server.stores.tasks import TaskPlace, TaskRecord
+
+__all__ = ["SqliteTaskStore"]
+
+
+class SqliteTaskStore:
+    """A `TaskStore` in a file, which only one process may have open at a time.
+
+    Args:
+        place: The file, which is made if it is not there, readable for its owner only; or the `SqliteStore` whose file it
+            shall be, and which then has to be closed last.
+        limits: The bounds for each owner: `tasks` and `task_bytes`.
+
+    Raises:
+        StoreError: The file cannot be opened, is in use, or is something else; the message says what to do.
+    """
+
+    def __init__(self, place: str | os.PathLike[str] | SqliteStore, *, limits: Limits = SERVER_LIMITS) -> None:
+        self._shared: Final = isinstance(place, SqliteStore)
+        if isinstance(place, SqliteStore):
+            self._thread = place.thread
+        else:
+            path = os.path.abspath(place)  # the process may change its directory
+            self._thread = StoreThread(path, opened(path))
+        self._limits: Final = limits
+        self._closed = False
+        self._newest = math.inf
+        """No task was made later, but for those whose end was looked at. What is in the file at first may be."""
+        self._thread.forget.append(self._forget)
+
+    def __repr__(self) -> str:
+        return f"<SqliteTaskStore {self._thread.path}>"
+
+    async def create(self, record: TaskRecord) -> None:
+        """See `TaskStore.create`."""
+        await self._thread.do(partial(self._create, record), closed=self._closed)
+
+    async def save(self, record: TaskRecord) -> None:
+        """See `TaskStore.save`."""
+        await self._thread.do(partial(self._save, record), closed=self._closed)
+
+    async def load(self, id: str) -> TaskRecord | None:
+        """See `TaskStore.load`."""
+        found = await self._thread.do(
+            partial(self._read, "SELECT record FROM tasks WHERE id = ?", id), closed=self._closed
+        )
+        return found[0] if found else None
+
+    async def delete(self, id: str) -> None:
+        """See `TaskStore.delete`."""
+        await self._thread.do(partial(self._execute, "DELETE FROM tasks WHERE id = ?", id), closed=self._closed)
+
+    async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
+        """See `TaskStore.listed`."""
+        begin, id = (0.0, "") if after is None else (after.created_at, after.id)
+        query = "SELECT record FROM tasks WHERE owner = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?"
+        return await self._thread.do(partial(self._read, query, owner, begin, id, count), closed=self._closed)
+
+    async def unfinished(self) -> tuple[TaskRecord, ...]:
+        """See `TaskStore.unfinished`."""
+        query = "SELECT record FROM tasks WHERE NOT over ORDER BY created_at, id"
+        return await self._thread.do(partial(self._read, query), closed=self._closed)
+
+    async def purge(self, expired_by: float, now: float) -> float | None:
+        """See `TaskStore.purge`."""
+        return await self._thread.do(partial(self._purge, expired_by, now), closed=self._closed)
+
+    async def aclose(self) -> None:
+        """See `TaskStore.aclose`. A shared file stays open."""
+        self._closed = True
+        if not self._shared:
+            await self._thread.aclose()
+
+    # --- in the thread ---------------------------------------------------------------------------------------------
+
+    def _create(self, record: TaskRecord) -> None:
+        state, text = record.state, write_record(record)
+        self._newest = max(self._newest, state.created_at)
+        self._check(record.owner, len(text), 1)
+        self._execute(
+            "INSERT INTO tasks (id, owner, created_at, expires_at, over, size, record) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            state.id,
+            record.owner,
+            state.created_at,
+            state.expires_at,
+            state.terminal,
+            len(text),
+            text,
+        )
+
+    def _save(self, record: TaskRecord) -> None:
+        state, text = record.state, write_record(record)
+        known = self._thread.connection.execute("SELECT size FROM tasks WHERE id = ?", (state.id,)).fetchone()
+        if known is None:
+            return
+        if len(text) > known[0]:
+            self._check(record.owner, len(text) - known[0], 0)
+        query = "UPDATE tasks SET over = ?, size = ?, record = ? WHERE id = ?"
+        self._execute(query, state.terminal, len(text), text, state.id)
+
+    def _forget(self) -> None:
+        """A transaction was rolled back: what was looked at may have to be looked at again."""
+        self._newest = math.inf
+
+    def _bring_forward(self, now: float) -> None:
+        """Let the tasks that were made after `now` end when their time to live has passed from `now` on."""
+        query = "SELECT id, record FROM tasks WHERE created_at > ? AND expires_at IS NOT NULL"
+        found = self._thread.connection.execute(query, (now,)).fetchall()
+        for id, text in found:
+            end = now + (read_record(text).state.ttl or 0) / 1000
+            self._execute("UPDATE tasks SET expires_at = ?1 WHERE id = ?2 AND expires_at > ?1", end, id)
+
+    def _check(self, owner: str | None, more: int, tasks: int) -> None:
+        query = "SELECT count(*), coalesce(sum(size), 0) FROM tasks WHERE owner IS ?"
+        count, size = self._thread.connection.execute(query, (owner,)).fetchone()
+        check_task_bounds(self._limits, count + tasks, size + more)
+
+    def _read(self, query: str, *values: str | float) -> tuple[TaskRecord, ...]:
+        return tuple([read_record(text) for (text,) in self._thread.connection.execute(query, values)])
+
+    def _execute(self, query: str, *values: str | float | None) -> None:
+        self._thread.connection.execute(query, values)
+
+    def _purge(self, expired_by: float, now: float) -> float | None:
+        if self._newest > now:
+            self._bring_forward(now)
+            self._newest = now
+        self._execute("DELETE FROM tasks WHERE expires_at <= ?", expired_by)
+        found: tuple[float | None] = self._thread.connection.execute("SELECT min(expires_at) FROM tasks").fetchone()
+        return found[0]

@@ -1,0 +1,1 @@
+"""The transports: stdio, byte streams, and HTTP."""

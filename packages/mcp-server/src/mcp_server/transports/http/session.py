@@ -1,0 +1,507 @@
+"""One session of legacy HTTP: what its requests share, whatever connections they come by.
+
+There is no task of the session. A handler runs in the task of the HTTP request that brought its call, also when the
+client has left it meanwhile, which is no cancellation: what it sends is put down, and a client that comes back has it.
+The answers to its questions come by other requests.
+
+Spec: basic/transports#streamable-http (2025-03-26 to 2025-11-25)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import attrs
+import trio
+
+from mcp_core.engine.events import (
+    AnswerReceived,
+    CancelReceived,
+    ClientPeer,
+    FailureReceived,
+    Ignored,
+    LogLevelSet,
+    NotificationReceived,
+    Opened,
+    RequestReceived,
+)
+from mcp_core.engine.subscriptions import subscription_bytes
+from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
+from mcp_core.excerpts import shown
+from mcp_core.jsonrpc.batch import BatchReply
+from mcp_core.jsonrpc.codec import encode
+from mcp_core.jsonrpc.messages import Batch
+from mcp_core.jsonrpc.text import write
+from mcp_core.limits.memory_budget import parsed_size
+from mcp_core.methods import (
+    NOTIFICATIONS_PROGRESS,
+    NOTIFICATIONS_TASKS_STATUS,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+)
+from mcp_core.revisions import Era
+from mcp_core.types import ResourceUpdatedNotificationParams, SubscribeRequestParams
+from mcp_server.connection.channel import Call, ClientLeft, Line, Questions
+from mcp_server.connection.pending_changes import bounded_change
+from mcp_server.connection.request_queue import Places
+from mcp_server.transports.http.disconnect import Attendance, accompanied
+from mcp_server.transports.http.event_stream import EventStream
+from mcp_server.transports.http.replay import RECORDED, pending_notification
+from mcp_server.transports.http.standalone import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_core.engine.events import Outgoing
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.http.endpoint_policy import EndpointPolicy
+    from mcp_core.http.responses import Post, Refusal
+    from mcp_core.jsonrpc.messages import Message, RequestId
+    from mcp_core.jsonrpc.messages import Response as Answer
+    from mcp_core.limits.memory_budget import MemoryCharge
+    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.revisions import Revision
+    from mcp_core.types import SubscriptionFilter
+    from mcp_server.connection.channel import Audience, Service
+    from mcp_server.stores.sessions import PendingNotification
+    from mcp_server.transports.http.replay import Log
+    from mcp_server.transports.http.response import Exchanged
+
+__all__ = ["Keeper", "Session"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_SUBSCRIBING: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
+"""The methods that change what a session watches, when they succeed."""
+
+_FLEETING: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
+"""What is told of tasks: it does not wait for a stream, since clients ask by themselves."""
+
+
+_SESSION_BYTES: Final = 4 * 1024
+"""Memory of a session beside what its client sent: engine, tables, record and standalone stream, in bytes."""
+
+
+def session_bytes(connection: ServerConnection) -> int:
+    """Return the memory of a session that is open on an engine, in bytes, as estimated."""
+    return _SESSION_BYTES + parsed_size(write(connection.handshake)) + connection.watched_bytes
+
+
+@attrs.define(eq=False)
+class _Begun:
+    """What one POST has begun."""
+
+    stream: EventStream
+    """Where its answers go."""
+    answers: list[Answer] = attrs.field(factory=list)
+    """What is answered at once."""
+    refused: bool = False
+    """The engine refused it."""
+    calls: list[Call] = attrs.field(factory=list)
+    """What handlers have to answer."""
+    refusal: Refusal | None = None
+    """Why one of its requests has no room."""
+
+
+class Keeper(Protocol):
+    """What keeps a session for another process. None of it fails: what cannot be kept is logged."""
+
+    async def save(self, session: Session) -> None:
+        """Keep what is to be known of a session."""
+
+    async def keep_subscription(self, session: Session, uri: str) -> None:
+        """Keep whether a session watches a resource."""
+
+    async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
+        """Remove pending changes of the session `id`, of which its client was notified, or never has to be."""
+
+
+class Session(Line):
+    """The trio side of one session.
+
+    Args:
+        service: Answers requests.
+        connection: Its engine, on which the session is open.
+        principal: Whom it belongs to; `None` where nobody is told apart.
+        id: The session id.
+        log: Where its streams keep their events; `None` where the revision has no resumption.
+        policy: The settings of the endpoint.
+        keeper: Keeps it for another process.
+        charge: Its memory; see `session_bytes`. It is released at the end of the session.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_keeper",
+        "_log",
+        "_places",
+        "_policy",
+        "_questions",
+        "changed",
+        "charge",
+        "ended",
+        "id",
+        "save_due",
+        "standing",
+    )
+
+    changed: bool
+    """Something that its record says is not so any more."""
+    ended: bool
+    """It is over."""
+    save_due: float
+    """When its record has to be kept anew, by trio's clock."""
+
+    def __init__(
+        self,
+        service: Service,
+        connection: ServerConnection,
+        *,
+        principal: str | None,
+        id: str,
+        log: Log | None,
+        policy: EndpointPolicy,
+        keeper: Keeper,
+        charge: MemoryCharge,
+    ) -> None:
+        super().__init__(service, connection, principal)
+        self.id: Final = id
+        """The session id."""
+        self.charge: Final = charge
+        """Its memory."""
+        self.changed = False
+        self.ended = False
+        self._log: Final = log
+        self.standing: Final = Standing(log, policy, partial(keeper.remove_notifications, id))
+        """Its standalone stream."""
+        self._policy: Final = policy
+        self._keeper: Final = keeper
+        self.save_due = math.inf
+        self._calls: dict[RequestId, tuple[Call, EventStream]] = {}
+        self._places: Final = Places(connection.limits)
+        # Most sessions never ask.
+        self._questions: Questions | None = None
+
+    @property
+    def peer(self) -> ClientPeer:
+        """The client, with what was agreed."""
+        return cast("ClientPeer", self.connection.session)  # it is open
+
+    @property
+    def revision(self) -> Revision:
+        """What was agreed."""
+        return self.peer.revision
+
+    async def recover(self) -> None:
+        """Takes up what an earlier process left. Raises `StoreError`."""
+        if self._log is not None:
+            await self._log.recover()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the store has all that another process has to know of it."""
+        return self.save_due != -math.inf
+
+    def stored(self, until: float) -> None:
+        """Note that the store has it. `until`: when it has to be kept anew, by trio's clock."""
+        self.save_due = until
+        if self._log is not None:
+            self._log.is_stored = self.is_stored
+
+    def not_stored(self) -> None:
+        """Note that something of it could not be kept. It is tried again with the next request."""
+        self.stored(-math.inf)
+
+    # --- POST ------------------------------------------------------------------------------------------------------
+
+    async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
+        """Takes what was posted, and answers it. Gives the refusal of a request for which there is no room."""
+        begun = self._begin(post, exchanged)
+        if self.changed:
+            await self._remember()
+        stream, calls = begun.stream, begun.calls
+        if begun.refusal is not None and not isinstance(post.message, Batch):
+            return begun.refusal
+        if not (begun.answers or calls):
+            await exchanged.response.complete(exchanged.exchange.empty_head())
+        if begun.answers:
+            await stream.give(begun.answers, refused=begun.refused)
+        if calls:
+            await accompanied(
+                exchanged.scope,
+                lambda: self._attend(stream, calls, exchanged),
+                lambda: self._serve_all(calls, stream, exchanged),
+            )
+        return None
+
+    def _begin(self, post: Post, exchanged: Exchanged) -> _Begun:
+        """Reads what came."""
+        message, size = post.message, post.size
+        batch = isinstance(message, Batch)
+        begun = _Begun(EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, batch=batch, log=self._log))
+        members: Sequence[Message]
+        if isinstance(message, Batch):
+            reply = BatchReply(message)
+            members = reply.messages
+            begun.answers += reply.refused
+            size //= len(message.members)
+        else:
+            members = (message,)
+        for member in members:
+            event, answer = self._take(member)
+            if isinstance(event, RequestReceived):
+                call = Call(event, self, http=exchanged.http, size=size, identity=exchanged.identity)
+                self._start(call, begun, exchanged)
+            elif answer is not None:
+                begun.answers.append(answer)
+                begun.refused = isinstance(event, Ignored)
+        return begun
+
+    def _start(self, call: Call, begun: _Begun, exchanged: Exchanged) -> None:
+        """A handler will answer a request, unless too many others wait."""
+        id = call.request.id
+        try:
+            self._reserve(call)
+        except LimitExceeded as full:
+            self.connection.withdraw(id)
+            own = full.setting != "Limits.total_bytes" or self.principal is not None
+            begun.refusal = exchanged.exchange.busy(full, id=id, own=own)
+            begun.answers.append(cast("Answer", begun.refusal.error))  # it has one
+        else:
+            begun.calls.append(call)
+            begun.stream.owe(id)
+            self._calls[id] = (call, begun.stream)
+
+    def _reserve(self, call: Call) -> None:
+        """Reserve the place in the queue that a call needs, and the memory of what it adds. Raises `LimitExceeded`."""
+        params = call.request.params
+        if isinstance(params, SubscribeRequestParams):
+            self.charge.resize(self.charge.size + subscription_bytes(params.uri))
+        full = self._places.claim(call.size)
+        if full is not None:
+            self._settle_memory(call)
+            raise full
+
+    def _settle_memory(self, call: Call) -> None:
+        """Charge what the session watches now that a call has ended, whether it added a subscription or not."""
+        if call.request.row in _SUBSCRIBING and not self.ended:
+            others = [each for each, _ in self._calls.values() if each.request.row is RESOURCES_SUBSCRIBE]
+            if not others:
+                self.charge.resize(session_bytes(self.connection))
+
+    def refuse(self, unreadable: Answer) -> None:
+        """An answer came that cannot be read: takes what stands for it."""
+        self._take(unreadable)
+
+    def _take(self, message: Message) -> tuple[object, Answer | None]:
+        """Takes one message. Gives the event, and what answers it at once."""
+        reaction = self.connection.receive(message)
+        event = reaction.event
+        if isinstance(event, (AnswerReceived, FailureReceived)):
+            cast("Questions", self._questions).settle(event)  # one was asked
+        elif isinstance(event, CancelReceived):
+            self._cancel(event)
+        elif isinstance(event, NotificationReceived):
+            self._service.notified(self, event)
+        elif isinstance(event, Opened):
+            self._service.opened(self)
+        elif isinstance(event, LogLevelSet):
+            self.changed = True
+        elif isinstance(event, Ignored):
+            _log.debug("message ignored: %s", event.reason)
+        for note in event.notes:
+            _log.debug("survived: %s", note)
+        reply = reaction.reply
+        return event, None if reply is None else cast("Answer", reply.message)  # nothing else replies to a message
+
+    def _cancel(self, event: CancelReceived) -> None:
+        entry = self._calls.get(event.id)
+        if entry is not None:
+            _log.debug("request %r was cancelled: %s", event.id, shown(event.reason or "no reason was given"))
+            entry[0].scope.cancel()
+
+    async def _attend(self, stream: EventStream, calls: list[Call], exchanged: Exchanged) -> None:
+        charge = exchanged.charge
+
+        def drop() -> None:
+            for call in calls:
+                call.dropped = charge.dropped
+                call.scope.cancel()
+
+        # The calls go on when the client leaves, until other clients need their memory.
+        await Attendance(
+            stream, exchanged.response, exchanged.receive, self._policy, gone=partial(charge.abandon, drop)
+        ).run()
+
+    async def _serve_all(self, calls: list[Call], stream: EventStream, exchanged: Exchanged) -> None:
+        if len(calls) == 1:
+            await self._serve(calls[0], stream, exchanged)
+            return
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                nursery.start_soon(self._serve, call, stream, exchanged)
+
+    async def _serve(self, call: Call, stream: EventStream, exchanged: Exchanged) -> None:
+        id = call.request.id
+        try:
+            outgoing = await self._run(call)
+        finally:
+            # Before it is answered: a client may use the id again once it has the answer.
+            del self._calls[id]
+            self.connection.withdraw(id)
+            self._settle_memory(call)
+        # See `Exchange.serve`.
+        call.asking = None
+        if outgoing is not None:
+            if call.request.row is RESOURCES_UNSUBSCRIBE:
+                self.standing.unsubscribed(self.connection.watched)
+            if call.request.row in _SUBSCRIBING:
+                # As the client wrote it, whatever middleware made of it: so the engine has it. And before the client gets
+                # its answer, so that it can rely on it.
+                await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
+            await stream.answer(cast("Answer", outgoing.message))  # the engine gives an answer
+        else:
+            gone = exchanged.exchange.unknown_session() if self.ended else None
+            await stream.drop(id, gone)
+
+    async def _remember(self) -> None:
+        """Has the record kept anew, before the client is told that it has changed."""
+        self.changed = False
+        await self._keeper.save(self)
+
+    async def _outcome(self, call: Call) -> object:
+        await self._places.enter(call.size)
+        try:
+            return await super()._outcome(call)
+        finally:
+            self._places.leave()
+
+    # --- for handlers ----------------------------------------------------------------------------------------------
+
+    async def send(self, outgoing: Outgoing | None) -> None:
+        """See `Line.send`."""
+        if outgoing is not None and outgoing.for_request is not None and outgoing.for_request in self._calls:
+            await self._calls[outgoing.for_request][1].send(encode(outgoing.message, null_id=False))
+
+    async def release_stream(self, call: Call) -> None:
+        """See `Line.release_stream`."""
+        await self._calls[call.request.id][1].release(self._policy.retry)
+        await trio.lowlevel.checkpoint()
+
+    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
+        """See `Line.ask`.
+
+        The question goes out on the stream of the call, or, where that cannot be, on the standalone one. The place of the
+        call is free meanwhile.
+        """
+        if self._questions is None:
+            self._questions = Questions(self.connection, self._give_up)
+        call.questions += 1
+        if call.questions == 1:
+            self._places.leave()
+        try:
+            return await self._questions.ask(row, params, call, self._send_question, self._patience)
+        finally:
+            call.questions -= 1
+            if not call.questions:
+                self._places.resume()
+
+    async def _send_question(self, outgoing: Outgoing) -> None:
+        stream = self._way_to(outgoing.for_request)
+        if stream is None:
+            entry = self._calls.get(cast("RequestId", outgoing.for_request))  # it is about a call
+            left = entry is None or not entry[1].connected
+            raise (ClientLeft if left else ConnectionEnded)("the client has no stream open on which it could be asked")
+        await stream.send(encode(outgoing.message, null_id=False))
+
+    def _way_to(self, request: RequestId | None) -> EventStream | None:
+        """The stream by which the client is reached."""
+        entry = None if request is None else self._calls.get(request)
+        if entry is not None and entry[1].reaches:
+            return entry[1]
+        return self.standing.stream
+
+    async def _patience(self, answered: trio.Event, call: Call) -> None:
+        """Waits for an answer as long as there is somebody to give it, or may be again."""
+        while True:
+            with trio.move_on_after(self._policy.session_idle):
+                await answered.wait()
+                return
+            entry = self._calls.get(call.request.id)
+            if self.standing.stream is None and not (entry is not None and entry[1].connected):
+                return
+
+    def _give_up(self, cancellation: Outgoing, call: Call) -> None:
+        stream = self._way_to(call.request.id)
+        if stream is not None:
+            stream.leave(encode(cancellation.message, null_id=False))
+
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+        """There are no subscriptions by request in this era: raises `LocalProtocolError`."""
+        raise LocalProtocolError(f"{call.request.method} does not exist in revision {self.revision}")
+
+    @property
+    def session_audience(self) -> Audience:
+        """See `Line.session_audience`."""
+        return self
+
+    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+        """See `Line.publish`. Notices wait until there is a standalone stream."""
+        if row in _FLEETING and self.standing.stream is None:
+            return
+        waiting = self.standing.waiting
+        if row.name in RECORDED and (row.name, key) in waiting:
+            # A notification says that something changed, not how often.
+            return
+        params, key = bounded_change(self.connection, params, key, len(waiting))
+        self._publish(row, params, key, pending_notification(row, params))
+
+    def _publish(
+        self, row: NotificationRow[object], params: object, key: str, pending: PendingNotification | None
+    ) -> bool:
+        """Have the client notified, if it wants to know. Returns whether it does."""
+        try:
+            outgoing = self.connection.publish(row, params)
+        except LocalProtocolError as error:
+            _log.debug("not published: %s", error)
+            return False
+        for each in outgoing:
+            self.standing.tell((row.name, key if pending is None else pending.uri), each.message, pending)
+        return bool(outgoing)
+
+    async def take_up(self, notifications: Sequence[PendingNotification]) -> None:
+        """Have the client notified of what was announced when no process had the session."""
+        unwanted: list[PendingNotification] = []
+        for each in notifications:
+            row = RECORDED.get(each.method)
+            params = ResourceUpdatedNotificationParams(uri=each.uri) if each.is_update else None
+            if row is None or not self._publish(row, row.params() if params is None else params, each.uri, each):
+                unwanted.append(each)
+        if unwanted:
+            # The server may not offer any more what changed.
+            await self._keeper.remove_notifications(self.id, unwanted)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    async def release(self) -> None:
+        """The server stops: the client is told to come back later for what belongs to no request."""
+        await self.standing.end(self._policy.retry)
+
+    def stop(self) -> None:
+        """The server stops: no handler goes on."""
+        for call, stream in self._calls.values():
+            call.scope.cancel()
+            if stream.response is not None:
+                stream.response.abort()
+
+    async def end(self) -> None:
+        """It is over: handlers are cancelled, with what they wait for, and streams end."""
+        self.ended = True
+        self.charge.release()
+        self._service.disconnected(self)
+        self.connection.end()
+        self.stop()
+        await self.standing.end()

@@ -1,0 +1,146 @@
+"""Serving one client over a byte stream of newline-delimited messages.
+
+Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
+from mcp_core.framing.lines import LineFramer
+from mcp_core.jsonrpc.codec import decode, encode
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
+from mcp_server.connection.stream_channel import Link
+from mcp_server.connection.writer import JoiningWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.jsonrpc.messages import Batch, Message, RequestId
+    from mcp_server.connection.stream_channel import Service
+
+__all__ = ["ByteStream", "serve_stream"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_AT_ONCE: Final = 64
+"""Messages of one read that are taken without letting other tasks run. A read of 64 KiB may hold 20,000 of them."""
+
+_END_GRACE: Final = 1.0
+"""Seconds that running handlers have to finish after the end of input: `printf ... | server` gets its answers, and a
+client that closes stdin to end the server does not wait long (the usual patience before SIGTERM is two seconds)."""
+
+
+class ByteStream(Protocol):
+    """Bytes in both directions, as trio's streams have them."""
+
+    async def receive_some(self) -> bytes | bytearray:
+        """The next bytes; empty at the end."""
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        """Writes all of `data`."""
+
+
+class _StreamOutlet:
+    """One pipe for all messages of a connection."""
+
+    def __init__(self, connection: ServerConnection, writer: JoiningWriter) -> None:
+        self._connection: Final = connection
+        self._writer: Final = writer
+
+    # One pipe for all: it does not matter which request a message belongs to.
+    async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002
+        await self._writer.put(self._line(message), more=more)
+
+    def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:  # noqa: ARG002
+        self._writer.put_nowait(self._line(message))
+
+    def _line(self, message: Message | Batch) -> bytes:
+        return encode(message, null_id=self._connection.error_ids_are_null, line=True)
+
+
+async def serve_stream(
+    service: Service,
+    connection: ServerConnection,
+    stream: ByteStream,
+    *,
+    write_now: Callable[[bytes], int] | None = None,
+    on_link: Callable[[Link], None] | None = None,
+) -> Exception | None:
+    """Serves one client until it ends its output, or a write fails.
+
+    The first write that fails ends everything at once: what the client can no longer be answered must not be done. Its
+    handlers are cancelled, and no further one begins.
+
+    Args:
+        service: Answers the requests.
+        connection: A new engine.
+        stream: The bytes. It is not closed here.
+        write_now: See `JoiningWriter`.
+        on_link: Is given the link once it is alive.
+
+    Returns:
+        Why the write failed; `None` when none did.
+    """
+    async with trio.open_nursery() as nursery:
+
+        def stop() -> None:
+            _log.info("connection ended: a write failed")
+            link.end()
+            nursery.cancel_scope.cancel()
+
+        writer = JoiningWriter(stream.send_all, connection.limits.outgoing_bytes, write_now, stop)
+        link = Link(service, connection, _StreamOutlet(connection, writer), nursery)
+        nursery.start_soon(writer.run)
+        if on_link is not None:
+            on_link(link)
+        try:
+            await _read(link, stream, writer)
+            await link.drain(_END_GRACE)
+        finally:
+            link.end()
+        writer.close()
+        # A reader that does not read on must not keep us alive.
+        nursery.cancel_scope.deadline = trio.current_time() + _END_GRACE
+    return writer.failure
+
+
+async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
+    limits = link.connection.limits
+    framer = LineFramer(limits)
+    while True:
+        try:
+            data = await stream.receive_some()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+        lines = framer.receive_data(bytes(data)) if data else framer.receive_eof()
+        for number, line in enumerate(lines, 1):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if isinstance(line, LimitExceeded):
+                _log.warning("skipped: %s", line)
+                link.refuse(_too_long(line))
+                continue
+            try:
+                message = decode(line, limits)
+            except MalformedMessage as malformed:
+                link.refuse(malformed)
+                continue
+            link.deliver(message, len(line))
+            if link.crowded:
+                await link.wait_for_room()
+            if writer.overdue:
+                await writer.wait_while_overdue()
+        if not data:
+            return
+
+
+def _too_long(limit: LimitExceeded) -> MalformedMessage:
+    # The code that the codec gives for the same limit: it was not read, so nobody knows what it is.
+    error = ErrorObject(int(ErrorCode.PARSE_ERROR), limit.message)
+    return MalformedMessage(limit.message, reply=ErrorResponse(None, error))

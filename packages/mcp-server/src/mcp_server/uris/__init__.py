@@ -1,0 +1,1 @@
+"""URI templates of RFC 6570, and bounds on URIs."""

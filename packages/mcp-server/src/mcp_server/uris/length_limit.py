@@ -1,0 +1,66 @@
+"""The URIs that a client names in a request, and the bound on their length.
+
+A URI is matched against all templates, so a longer one is refused before anything looks at it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
+from mcp_core.types import (
+    CompleteRequestParams,
+    ReadResourceRequestParams,
+    ResourceTemplateReference,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+from mcp_core.types.skills import GetSkillRequestParams, ReadResourceDirectoryRequestParams
+from mcp_server.uris.matcher import check_length
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check_uris"]
+
+_ONE_URI: Final = (
+    ReadResourceRequestParams,
+    SubscribeRequestParams,
+    UnsubscribeRequestParams,
+    GetSkillRequestParams,
+    ReadResourceDirectoryRequestParams,
+)
+
+_WITH_URIS: Final = frozenset({*_ONE_URI, CompleteRequestParams, SubscriptionsListenRequestParams})
+"""The parameters in which a client names URIs."""
+
+
+def check_uris(params: object) -> None:
+    """Refuse a request that names a URI longer than any that is matched.
+
+    Args:
+        params: The parameters of any request.
+
+    Raises:
+        RequestFailed: A URI is too long; the error (-32602) names the bound.
+    """
+    if type(params) not in _WITH_URIS:
+        return
+    for uri in _uris(params):
+        try:
+            check_length(uri)
+        except LimitExceeded as limit:
+            raise RequestFailed(f"invalid params: {limit.message}", code=ErrorCode.INVALID_PARAMS) from limit
+
+
+def _uris(params: object) -> Sequence[str]:
+    match params:
+        case SubscriptionsListenRequestParams():
+            return params.notifications.resource_subscriptions or ()
+        case CompleteRequestParams(ref=ResourceTemplateReference() as ref):
+            return (ref.uri,)
+        case _ if isinstance(params, _ONE_URI):
+            return (params.uri,)
+        case _:
+            return ()
