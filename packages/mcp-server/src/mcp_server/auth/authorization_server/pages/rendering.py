@@ -29,7 +29,7 @@ OURSELVES: Final = ("'self'",)
 """Forms of most pages lead to us."""
 
 _FOLDER: Final = "templates"
-_STYLE: Final = (files("mcp_server.auth.authorization_server") / _FOLDER / "style.css").read_bytes()
+_STYLE: Final = (files("mcp_server.auth.authorization_server.pages") / _FOLDER / "style.css").read_bytes()
 _STYLE_NAME: Final = f"style-{hashlib.sha256(_STYLE).hexdigest()[:16]}.css"
 _YEAR: Final = 365 * 24 * 3600
 
@@ -93,7 +93,7 @@ class Templates:
         self.style_path: Final = f"{prefix}/assets/{_STYLE_NAME}"
         """Where the stylesheet is. Its name changes with its content."""
         self._environment: Final = jinja2.Environment(
-            loader=jinja2.PackageLoader("mcp_server.auth.authorization_server", _FOLDER),
+            loader=jinja2.PackageLoader("mcp_server.auth.authorization_server.pages", _FOLDER),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
