@@ -287,6 +287,7 @@ class ServerService:
         return Context(call, self._server, call.asking)
 
     def changed(self, row: NotificationRow[object], params: object) -> None:
+        """Notify clients of this server, and of those it is mounted on, that a list has changed."""
         self.registered += 1
         self.publish(row, params)
         for other in self.mounted_on:

@@ -57,11 +57,13 @@ def same(observed: object, expected: object, what: str) -> None:
 
 
 def true(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as a sentence
+    """Raise unless a condition holds."""
     if not holds:
         raise AssertionError(what)
 
 
 async def refused(error: type[Exception], call: Awaitable[object], what: str) -> None:
+    """Raise unless a call raises `error`."""
     try:
         await call
     except error:
@@ -71,6 +73,7 @@ async def refused(error: type[Exception], call: Awaitable[object], what: str) ->
 
 @asynccontextmanager
 async def opened(open_store: OpenStore, limits: Limits = ROOMY, *sessions: str) -> AsyncIterator[SessionStore]:
+    """Open a store that has the sessions, and close it at the end of the block."""
     store = await open_store(limits)
     try:
         for id in sessions:
@@ -81,8 +84,10 @@ async def opened(open_store: OpenStore, limits: Limits = ROOMY, *sessions: str) 
 
 
 def events(stream: int, first: int, last: int) -> tuple[StoredEvent, ...]:
+    """Return the events of a stream with the numbers from `first` to `last`."""
     return tuple(StoredEvent(stream, number, b"%d of %d" % (number, stream)) for number in range(first, last + 1))
 
 
 def numbers(events: tuple[StoredEvent, ...]) -> tuple[int, ...]:
+    """Return the numbers of events."""
     return tuple(event.number for event in events)

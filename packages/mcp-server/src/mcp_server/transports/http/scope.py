@@ -86,5 +86,6 @@ async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  # as all routes
+    """Respond with 404 to a request for a path that is not served."""
     headers = Headers((("content-type", "text/plain; charset=utf-8"),))
     await Response(send).complete(HttpHead(status=404, headers=headers), b"there is no MCP endpoint here\n")
