@@ -7,7 +7,7 @@ documented  Each name in `__all__` of a public module has its heading or anchor 
             qualified (`mcp_core.errors.McpError`), or plain, on a page whose headings or anchors name the module. A name that
             one public module takes from another needs one of the two places.
 
-`MODULES` says which modules are public. The sources are read, not imported.
+`MODULES` says which packages are looked at, `PUBLIC` which of their modules are public. The sources are read, not imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["MODULES", "Face", "check_documented", "check_exported", "load", "main", "marks"]
+__all__ = ["MODULES", "PUBLIC", "Face", "check_documented", "check_exported", "is_public", "load", "main", "marks"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REFERENCE: Final = "docs/reference"
@@ -34,12 +34,41 @@ MODULES: Final = {
     "mcp_server": "packages/mcp-server/src/mcp_server",
     "mcp_conformance": "conformance/src/mcp_conformance",
 }
-"""The packages. Public in each: the package itself, and modules with no leading underscore anywhere in their names."""
+"""The packages, with their folders."""
+
+PUBLIC: Final[Mapping[str, frozenset[str]]] = {
+    "mcp_server": frozenset(
+        {
+            "mcp_server",
+            "mcp_server.apps",
+            "mcp_server.auth",
+            "mcp_server.auth.authorization_server",
+            "mcp_server.auth.resource_server",
+            "mcp_server.guards",
+            "mcp_server.skills",
+            "mcp_server.stores.contract",
+            "mcp_server.telemetry",
+        }
+    ),
+}
+"""The public modules of a package. In a package that is not listed: those with no leading underscore in their names."""
 
 _HEADING: Final = re.compile(r"^ {0,3}#{1,6}\s+(.*)$", re.MULTILINE)
 _ANCHOR: Final = re.compile(r"""<[^>]*\b(?:id|name)\s*=\s*["']([^"']+)["']|\{#([^}\s]+)""")
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z_][\w.]*\w|[A-Za-z_]")
+
+
+def is_public(module: str) -> bool:
+    """Whether a module is public.
+
+    Args:
+        module: Its dotted name.
+    """
+    listed = PUBLIC.get(module.partition(".")[0])
+    if listed is None:
+        return not any(part.startswith("_") for part in module.split("."))
+    return module in listed
 
 
 @attrs.frozen
@@ -73,7 +102,7 @@ def load(packages: Mapping[str, Path], root: Path) -> list[Face]:
             parts = [package, *path.relative_to(folder).with_suffix("").parts]
             if parts[-1] == "__init__":
                 parts.pop()
-            if not any(part.startswith("_") for part in parts):
+            if is_public(".".join(parts)):
                 faces.append(_face(".".join(parts), path, root))
     return faces
 
@@ -91,9 +120,20 @@ def _face(module: str, path: Path, root: Path) -> Face:
         elif not isinstance(node, ast.Import):
             defined |= names
     if path.name == "__init__.py":
-        defined |= {name for name, source in sources.items() if source.startswith(f"{module}._")}
+        defined |= {name for name, source in sources.items() if _is_private_part(source, module)}
     public = frozenset(name for name in defined if not name.startswith("_"))
     return Face(module, path.relative_to(root).as_posix(), exported, public, frozenset(defined | set(sources)), sources)
+
+
+def _is_private_part(source: str, package: str) -> bool:
+    """Whether a module is in a package, and neither public nor in a public module of that package."""
+    if not source.startswith(f"{package}."):
+        return False
+    while source != package:
+        if is_public(source):
+            return False
+        source = source.rpartition(".")[0]
+    return True
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from check_exports import is_public
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -44,7 +46,7 @@ class Source:
     tree: ast.Module
     """The source, parsed."""
     public: bool
-    """Whether there is no underscore at the beginning of any part of its name."""
+    """Whether the module is public: see `check_exports.PUBLIC`."""
 
     @property
     def document(self) -> str:
@@ -87,7 +89,7 @@ def sources(packages: Mapping[str, Path]) -> dict[str, Source]:
                 parts.pop()
             text = path.read_text()
             name = ".".join(parts)
-            found[name] = Source(name, text, ast.parse(text), not any(part.startswith("_") for part in parts))
+            found[name] = Source(name, text, ast.parse(text), is_public(name))
     return found
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.exports import MODULES, ROOT, Face, check_documented, check_exported, load, marks
+from checks.exports import MODULES, PUBLIC, ROOT, Face, check_documented, check_exported, load, marks
 
 
 def faces(tmp_path: Path, files: dict[str, str]) -> list[Face]:
@@ -157,3 +157,21 @@ def test_all_packages_are_looked_at() -> None:
     found = load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)
     assert {face.module.partition(".")[0] for face in found} == set(MODULES)
     assert not [face.module for face in found if "._" in face.module]
+
+
+def test_all_listed_modules_are_found() -> None:
+    found = {face.module for face in load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)}
+    assert not {module for listed in PUBLIC.values() for module in listed} - found
+
+
+def test_a_package_exports_what_it_takes_from_modules_that_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PUBLIC, "p", frozenset({"p", "p.errors"}))
+    tree = {
+        "p/__init__.py": "from p.client import Client, Link\nfrom p.errors import McpError\n__all__ = ['Client']\n",
+        "p/client.py": "class Client: ...\nclass Link: ...\n",
+        "p/errors.py": "__all__ = ['McpError']\nclass McpError: ...\n",
+    }
+    expected = ["p/__init__.py: Link is public and not in __all__; add it, or begin its name with an underscore"]
+    assert check_exported(faces(tmp_path, tree)) == expected

@@ -7,10 +7,10 @@ import pytest
 PACKAGES = Path(__file__).parents[2] / "packages"
 
 
-@pytest.mark.parametrize("name", ["_front_matter.py", "_nursery.py", "_writer.py"])
+@pytest.mark.parametrize("name", ["front_matter.py", "nursery.py", "writer.py"])
 def test_modules_that_client_and_server_both_need_are_the_same(name: str) -> None:
-    client = PACKAGES / "mcp-client" / "src" / "mcp_client" / name
-    server = PACKAGES / "mcp-server" / "src" / "mcp_server" / name
+    (client,) = (PACKAGES / "mcp-client" / "src").rglob(f"*{name}")
+    (server,) = (PACKAGES / "mcp-server" / "src").rglob(f"*{name}")
     assert client.read_text() == server.read_text()
 
 
