@@ -36,7 +36,43 @@ MODULES: Final = {
 }
 """The packages, with their folders."""
 
+
+def _modules(package: str, *lines: str) -> frozenset[str]:
+    """The package itself, and modules of it."""
+    return frozenset([package, *(f"{package}.{name}" for line in lines for name in line.split())])
+
+
 PUBLIC: Final[Mapping[str, frozenset[str]]] = {
+    "mcp_core": _modules(
+        "mcp_core",
+        "errors excerpts file_signatures json_schema middleware revisions telemetry",
+        "conversion conversion.compatibility conversion.converter conversion.wire_types",
+        "engine engine.capabilities engine.client engine.connection engine.events engine.handshake engine.in_flight",
+        "engine.initialize_params engine.lifecycle engine.mrtr engine.negotiation engine.receiver engine.request_meta",
+        "engine.results engine.server engine.server_receiver engine.subscriptions",
+        "features features.apps features.meta features.sampling features.skills features.tasks",
+        "framing framing.lines framing.sse",
+        "http http.client http.endpoint_policy http.event_log http.event_reader http.failures http.fallback",
+        "http.header_parameters http.media_types http.messages http.origin http.pending_responses",
+        "http.request_headers http.response_type http.responses http.routing_headers http.server http.sessions",
+        "http.sse_2024 http.statuses",
+        "jsonrpc jsonrpc.batch jsonrpc.codec jsonrpc.messages jsonrpc.text",
+        "limits limits.memory_budget limits.rates",
+        "methods",
+        "oauth oauth.access_token oauth.addresses oauth.assertions oauth.authorization_endpoint oauth.challenge",
+        "oauth.client_metadata oauth.discovery oauth.dpop oauth.dpop_verification oauth.flow oauth.grants oauth.jws",
+        "oauth.metadata oauth.pkce oauth.principal oauth.protected_resource oauth.records oauth.registration",
+        "oauth.scopes oauth.settings oauth.signatures oauth.steps oauth.token_endpoint oauth.token_presentation",
+        "oauth.tokens oauth.urls",
+        "types types.apps types.completion types.content types.elicitation types.input_required types.lifecycle",
+        "types.logging types.meta types.notifications types.prompts types.resources types.roots types.sampling",
+        "types.skills types.subscriptions types.tasks types.tools",
+    ),
+    "mcp_client": _modules(
+        "mcp_client",
+        "apps auth auth.keys auth.stores auth.stores.contract auth.user_agents guards skills telemetry testing",
+        "testing.transport_contract",
+    ),
     "mcp_server": frozenset(
         {
             "mcp_server",
