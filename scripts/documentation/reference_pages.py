@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from check_exports import is_public
+from checks.exports import is_public
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ class Source:
     tree: ast.Module
     """The source, parsed."""
     public: bool
-    """Whether the module is public: see `check_exports.PUBLIC`."""
+    """Whether the module is public: see `checks.exports.PUBLIC`."""
 
     @property
     def document(self) -> str:
