@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -45,18 +46,39 @@ def test_charge_released_frees_the_memory_and_forgets_the_owner() -> None:
     assert (budget.used, budget.held_by("a"), budget.owners) == (0, 0, 0)
 
 
-def test_kept_charge_over_three_quarters_is_refused_and_names_the_setting() -> None:
+def test_kept_charge_over_five_eighths_is_refused_and_names_the_setting() -> None:
     budget = MemoryBudget(1_000)
-    held = budget.charge("a", 700)
+    held = budget.charge("a", 600)
     with pytest.raises(LimitExceeded, match=r"Limits\.total_bytes") as refused:
-        held.resize(800)
-    assert (refused.value.observed, refused.value.allowed) == (800, 750)
-    assert (held.size, budget.used, budget.refused) == (700, 700, 1)
+        held.resize(700)
+    assert (refused.value.observed, refused.value.allowed) == (700, 625)
+    assert (held.size, budget.used, budget.refused) == (600, 600, 1)
+
+
+def test_moderate_owners_share_an_eighth_that_is_never_taken_whole() -> None:
+    budget = MemoryBudget(256 * 1024 * KIB)
+    budget.charge("large", 160 * 1024 * KIB)
+    with pytest.raises(LimitExceeded):
+        budget.charge("demanding", 300 * KIB)
+    budget.charge("ordinary", 200 * KIB)
+    # However many come, what each may hold becomes smaller, down to what a small owner may always hold.
+    for number in range(3_000):
+        with contextlib.suppress(LimitExceeded):
+            budget.charge(number, 100 * KIB)
+    assert budget.used < 192 * 1024 * KIB - 128 * 99 * KIB
+    for number in range(3_000, 6_000):
+        with contextlib.suppress(LimitExceeded):
+            budget.charge(number, 17 * KIB)
+    assert budget.used < 192 * 1024 * KIB
+    for number in range(SMALL_OWNERS):
+        budget.charge(("small", number), 16 * KIB)
 
 
 def test_small_owner_is_served_while_a_large_one_holds_all_it_can() -> None:
     budget = MemoryBudget(4 * SMALL_OWNERS * KIB)
-    budget.charge("large", 3 * SMALL_OWNERS * KIB)
+    budget.charge("large", 5 * SMALL_OWNERS * KIB // 2)
+    for number in range(SMALL_OWNERS // 2):
+        budget.charge(("first", number), KIB)
     with pytest.raises(LimitExceeded):
         budget.charge("other", 2 * KIB)
     charges = [budget.charge(number, KIB) for number in range(SMALL_OWNERS)]
@@ -97,25 +119,25 @@ def test_largest_owner_asking_for_more_is_refused_instead_of_others() -> None:
 
 def test_kept_work_is_never_dropped_for_others() -> None:
     budget = MemoryBudget(1_000)
-    kept = budget.charge("large", 700)
+    kept = budget.charge("large", 600)
     body = budget.droppable("small")
-    body.resize(300)
+    body.resize(400)
     with pytest.raises(LimitExceeded):
-        body.resize(301)
-    assert (kept.size, body.size) == (700, 300)
+        body.resize(401)
+    assert (kept.size, body.size) == (600, 400)
 
 
 def test_body_that_is_complete_becomes_kept_or_is_released() -> None:
     budget = MemoryBudget(1_000)
     body = budget.droppable("a")
     body.resize(400)
-    body.keep(700)
-    assert (budget.used, body.kept) == (700, True)
+    body.keep(600)
+    assert (budget.used, body.kept) == (600, True)
     other = budget.droppable("b")
     other.resize(200)
     with pytest.raises(LimitExceeded):
         other.keep(100)
-    assert (budget.used, other.size) == (700, 0)
+    assert (budget.used, other.size) == (600, 0)
 
 
 def test_memory_that_recedes_is_reported_once() -> None:
@@ -147,7 +169,7 @@ def test_memory_that_comes_and_goes_is_reported_once_for_each_budget() -> None:
 def test_request_whose_client_left_is_dropped_for_a_smaller_owner() -> None:
     budget = MemoryBudget(1_000)
     dropped: list[str] = []
-    left, other = budget.charge("large", 700), budget.charge("other", 40)
+    left, other = budget.charge("large", 580), budget.charge("other", 40)
     with pytest.raises(LimitExceeded):
         budget.charge("small", 500)
     left.abandon(lambda: dropped.append("left"))

@@ -177,8 +177,8 @@ async def test_every_route_with_a_body_is_refused_when_the_budget_is_exhausted(
         await stream.until(lambda: bool(stream.reader.events))
         names = session if route != "HTTP+SSE" else stream.reader.events[0].data.decode()
         data = BODIES[route](names)
-        hoard = place.budget.charge("hoard", TOTAL * 3 // 4 - place.budget.used)
-        rest = [place.budget.charge(number, TOTAL // 4 // 4096) for number in range(4_096)]
+        hoard = place.budget.charge("hoard", TOTAL * 5 // 8 - place.budget.used)
+        rest = [place.budget.charge(number, TOTAL // 4 // 4096) for number in range(6_144)]
         answer = await wire.ask(data)
         assert answer.status == 503, answer.body
         assert answer.headers["retry-after"]
@@ -195,7 +195,7 @@ async def test_client_that_holds_little_is_served_while_established_work_fills_i
     autojump_clock: Clock,
 ) -> None:
     async with place_of(Limits(total_bytes=4 * TOTAL)) as place:
-        place.budget.charge("hoard", 3 * TOTAL)
+        place.budget.charge("hoard", 5 * TOTAL // 2)
         await place.friend_is_served()
         wire = place.wire()
         session = await place.session(wire)
@@ -241,12 +241,12 @@ async def test_call_whose_client_left_is_ended_by_an_error_when_others_need_its_
         await wire.aclose()
         await trio.sleep(1)
         assert place.gate.running == [name]
-        hoard = [place.budget.charge(number, 3 * MIB) for number in range(15)]
-        bodies = [place.budget.droppable(f"body {number}") for number in range(5)]
-        for body in bodies[:4]:
+        hoard = [place.budget.charge(number, 3 * MIB) for number in range(9)]
+        bodies = [place.budget.droppable(f"body {number}") for number in range(10)]
+        for body in bodies[:9]:
             body.resize(3 * MIB)
         assert place.gate.running == [name]
-        bodies[4].resize(2 * MIB)
+        bodies[9].resize(2 * MIB)
         await trio.testing.wait_all_tasks_blocked()
         assert place.gate.cancelled == [name]
         for charge in (*hoard, *bodies):
@@ -280,7 +280,7 @@ async def test_initialize_with_large_capabilities_is_refused_and_nothing_is_kept
 
 
 async def test_session_keeps_the_known_part_of_initialize_only(autojump_clock: Clock) -> None:
-    async with place_of() as place:
+    async with place_of(Limits(total_bytes=2 * TOTAL)) as place:
         wire = place.wire()
         message = initialize(R2025_11_25)
         params = message["params"]
@@ -325,7 +325,9 @@ async def test_subscriptions_are_charged_and_bounded_by_length_and_number(autoju
         for name in ("a" * 8_185, "b", "c", "never"):
             await subscribe(f"memo://{name}", "resources/unsubscribe")
         assert place.budget.held_by(owner) == idle
-        hoard = place.budget.charge("hoard", TOTAL * 3 // 4 - place.budget.used)
+        hoard = place.budget.charge("hoard", TOTAL * 5 // 8 - place.budget.used)
+        for number in range(2_048):
+            place.budget.charge(number, TOTAL // 4 // 4096)
         refused = await wire.ask(
             legacy(session, R2025_11_25, asking("resources/subscribe", {"uri": "memo://" + "e" * 5_000}))
         )
@@ -385,7 +387,7 @@ async def test_task_is_charged_while_it_runs_and_while_it_is_kept(autojump_clock
             release.set()
             await trio.testing.wait_all_tasks_blocked()
             assert 2_000_000 < place.budget.held_by("tasks") < 4_000_000
-            hoard = place.budget.charge("hoard", TOTAL * 3 // 4 - place.budget.used)
+            hoard = place.budget.charge("hoard", TOTAL * 5 // 8 - place.budget.used)
             refused = (await wire.ask(legacy(session, R2025_11_25, message))).body
             assert b"Limits.total_bytes" in refused
             hoard.release()

@@ -12,9 +12,11 @@ run, sessions, subscriptions, events for replay) is established, and is kept unt
 the largest one, its own request is the newest work, and `LimitExceeded` is raised. Otherwise the newest droppable work
 of the largest owner is dropped, until the new charge fits.
 
-*What is kept cannot lock others out.* Kept work may fill three quarters of the budget. The last quarter belongs to
-droppable work, and to owners that hold little: `SMALL_OWNERS` of them fit into it. A client with ordinary requests is
-therefore served while others hold all that they can get.
+*What is kept cannot lock others out.* Kept work of any owner may fill five eighths of the budget. The next eighth is for
+owners that hold a small part of what is left of it (`_MODERATE_SHARE`): the more of it is taken, the less an owner gets,
+so that it is never taken whole. The last quarter belongs to droppable work and to owners that hold little:
+`SMALL_OWNERS` of them fit into it. A client with ordinary requests is therefore served while others hold all that they
+can get.
 
 The charges are estimates, high enough that the memory of the process stays below the budget.
 """
@@ -33,11 +35,8 @@ __all__ = ["SMALL_OWNERS", "MemoryBudget", "MemoryCharge", "parsed_size"]
 SMALL_OWNERS: Final = 4_096
 """How many owners the last quarter of the budget has room for: the default of `Limits.connections`."""
 
-_BRIEF_BYTES: Final = 256
-"""Up to this size a message is not counted but taken for the densest one there can be."""
-
-_DENSEST: Final = 40
-"""Bytes of memory for one byte of JSON, with what parsing needs: `[[[[` takes 36, `{"a":1},` takes 32."""
+_MODERATE_SHARE: Final = 128
+"""An owner may hold one part in so many of what is left of the eighth: 256 KiB of 32 MiB, by default."""
 
 _LONG_BYTES: Final = 16 * 1024
 _FEW: Final = 256
@@ -73,8 +72,6 @@ def parsed_size(data: bytes) -> int:
         data: JSON, in UTF-8. It need not be valid.
     """
     size = len(data)
-    if size <= _BRIEF_BYTES:
-        return _DENSEST * size
     commas = _count(data, b",")
     opening = _count(data, b"{"), _count(data, b"[")
     # Without many commas there are not many empty containers whose commas were counted twice.
@@ -190,7 +187,18 @@ class MemoryBudget:
         total: What they may occupy, in bytes: `Limits.total_bytes`.
     """
 
-    __slots__ = ("_kept", "_kept_allowed", "_owners", "_peak", "_released", "_small", "_total", "refused", "used")
+    __slots__ = (
+        "_kept",
+        "_kept_allowed",
+        "_moderate_allowed",
+        "_owners",
+        "_peak",
+        "_released",
+        "_small",
+        "_total",
+        "refused",
+        "used",
+    )
 
     used: int
     """What is charged now, in bytes."""
@@ -204,8 +212,9 @@ class MemoryBudget:
         self._peak = 0
         self._released = 0
         self._total: Final = total
-        self._kept_allowed: Final = total * 3 // 4
-        self._small: Final = (total - self._kept_allowed) // SMALL_OWNERS
+        self._kept_allowed: Final = total * 5 // 8
+        self._moderate_allowed: Final = total * 3 // 4
+        self._small: Final = (total - self._moderate_allowed) // SMALL_OWNERS
         self._owners: Final[dict[Hashable, _Owner]] = {}
 
     def has_receded(self) -> bool:
@@ -257,7 +266,7 @@ class MemoryBudget:
         held = self._owners.get(charge.owner)
         if more > 0:
             total = more if held is None else held.size + more
-            if charge.kept and self._kept + more > self._kept_allowed and total > self._small:
+            if charge.kept and not self._may_keep(self._kept + more, total):
                 self.refused += 1
                 raise _exceeded("keeps", self._kept + more, self._kept_allowed)
             if self.used + more > self._total:
@@ -279,6 +288,12 @@ class MemoryBudget:
             held.droppable.pop(charge, None)
         if not held.size:
             del self._owners[charge.owner]
+
+    def _may_keep(self, kept: int, held: int) -> bool:
+        """Return whether all owners together may keep `kept` bytes when the one that asks would hold `held` of them."""
+        if kept <= self._kept_allowed or held <= self._small:
+            return True
+        return held * _MODERATE_SHARE <= self._moderate_allowed - kept
 
     def _abandon(self, charge: MemoryCharge) -> None:
         if charge.kept and charge.size:
