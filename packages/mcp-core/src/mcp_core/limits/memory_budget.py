@@ -23,6 +23,7 @@ The charges are estimates, high enough that the memory of the process stays belo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.errors import LimitExceeded
@@ -72,30 +73,30 @@ def parsed_size(data: bytes) -> int:
         data: JSON, in UTF-8. It need not be valid.
     """
     size = len(data)
-    commas = _count(data, b",")
-    opening = _count(data, b"{"), _count(data, b"[")
+    count = data.count if size <= _LONG_BYTES else partial(_count, data)
+    commas = count(b",")
+    opening = count(b"{") + count(b"[")
     # Without many commas there are not many empty containers whose commas were counted twice.
-    empty = data.count(b"{}") + data.count(b"[]") if commas >= _FEW <= sum(opening) else 0
+    empty = data.count(b"{}") + data.count(b"[]") if commas >= _FEW <= opening else 0
     estimate = (
         _SLACK
         + (size if data.isascii() else _WIDEST * size)
         + size
-        + _CONTAINER * sum(opening)
+        + _CONTAINER * opening
         + _LEAF * max(0, commas - empty)
-        + _MEMBER * _count(data, b":")
-        + _QUOTE * _count(data, b'"')
+        + _MEMBER * count(b":")
+        + _QUOTE * count(b'"')
     )
     return estimate + estimate // _PARSING
 
 
 def _count(data: bytes, byte: bytes) -> int:
-    """Return how often a byte occurs. A rare one in a long text is found ten times as fast as it is counted."""
-    if len(data) > _LONG_BYTES:
-        at = data.find(byte)
-        for found in range(_FEW):
-            if at < 0:
-                return found
-            at = data.find(byte, at + 1)
+    """Return how often a byte occurs in a long text. A rare byte is found ten times as fast as it is counted."""
+    at = data.find(byte)
+    for found in range(_FEW):
+        if at < 0:
+            return found
+        at = data.find(byte, at + 1)
     return data.count(byte)
 
 
@@ -143,7 +144,7 @@ class MemoryCharge:
         Raises:
             LimitExceeded: The budget is exhausted. The charge is as it was.
         """
-        self._budget._resize(self, size)  # noqa: SLF001  # one class in two parts
+        self._budget.resize(self, size)
 
     def keep(self, size: int) -> bool:
         """Make a droppable charge a kept one: a body is complete, and becomes a request.
@@ -250,7 +251,7 @@ class MemoryBudget:
             LimitExceeded: The budget is exhausted.
         """
         charge = MemoryCharge(self, owner, kept=True)
-        self._resize(charge, size)
+        self.resize(charge, size)
         return charge
 
     def droppable(self, owner: Hashable) -> MemoryCharge:
@@ -261,12 +262,13 @@ class MemoryBudget:
         """
         return MemoryCharge(self, owner, kept=False)
 
-    def _resize(self, charge: MemoryCharge, size: int) -> None:
+    def resize(self, charge: MemoryCharge, size: int) -> None:
+        """Change a charge of this budget. See `MemoryCharge.resize`."""
         more = size - charge.size
         held = self._owners.get(charge.owner)
         if more > 0:
             total = more if held is None else held.size + more
-            if charge.kept and not self._may_keep(self._kept + more, total):
+            if charge.kept and self._kept + more > self._kept_allowed and not self._may_keep(self._kept + more, total):
                 self.refused += 1
                 raise _exceeded("keeps", self._kept + more, self._kept_allowed)
             if self.used + more > self._total:
@@ -290,10 +292,8 @@ class MemoryBudget:
             del self._owners[charge.owner]
 
     def _may_keep(self, kept: int, held: int) -> bool:
-        """Return whether all owners together may keep `kept` bytes when the one that asks would hold `held` of them."""
-        if kept <= self._kept_allowed or held <= self._small:
-            return True
-        return held * _MODERATE_SHARE <= self._moderate_allowed - kept
+        """Return whether more may be kept beyond five eighths, by an owner that would then hold `held` of `kept` bytes."""
+        return held <= self._small or held * _MODERATE_SHARE <= self._moderate_allowed - kept
 
     def _abandon(self, charge: MemoryCharge) -> None:
         if charge.kept and charge.size:

@@ -114,7 +114,7 @@ class MemoryStore:
         kept = self._find(session)
         if kept is None:
             return
-        self._reserve(kept, sum(len(event.data) + _EVENT_BYTES for event in events))
+        self._reserve(kept, sum([len(event.data) + _EVENT_BYTES for event in events]))
         before = 0 if kept.log is None else kept.log.size
         try:
             self._add(kept, events)
@@ -142,7 +142,10 @@ class MemoryStore:
         log = kept.log
         if log is not None:
             self._bytes += log.size - before
-            kept.charge.resize(log.size + _EVENT_BYTES * len(log))
+            size = log.size + _EVENT_BYTES * len(log)
+            # Most events stay as they were reserved.
+            if size != kept.charge.size:
+                kept.charge.resize(size)
 
     @staticmethod
     def _add(kept: _Kept, events: Sequence[StoredEvent]) -> None:
