@@ -293,14 +293,14 @@ async def test_an_issuer_on_an_inner_network_may_name_what_is_beside_it(internet
 # --- every place that can make a connection --------------------------------------------------------------------------
 
 REACHING: Final = {
-    "auth/_fetch.py": {"fetch": 1, "getaddrinfo": 1, "connect_tcp": 1, "AsyncConnectionPool": 1, "TrioBackend": 1},
-    "auth/_introspection.py": {"fetch_json": 1},
-    "auth/_jwt.py": {"fetch_json": 2},
-    "auth/authorization_server/_delegation.py": {"fetch": 2},
-    "auth/authorization_server/_documents.py": {"fetch": 1},
-    "_bind.py": {"getaddrinfo": 1, "open_tcp_listeners": 1},
+    "auth/fetch.py": {"fetch": 1, "getaddrinfo": 1, "connect_tcp": 1, "AsyncConnectionPool": 1, "TrioBackend": 1},
+    "auth/introspection.py": {"fetch_json": 1},
+    "auth/jwt.py": {"fetch_json": 2},
+    "auth/authorization_server/pages/delegation.py": {"fetch": 2},
+    "auth/authorization_server/clients/documents.py": {"fetch": 1},
+    "host/listeners.py": {"getaddrinfo": 1, "open_tcp_listeners": 1},
 }
-"""By module, the calls that resolve a name, listen, or make a connection. `_fetch` makes all connections; a call that is new here
+"""By module, the calls that resolve a name, listen, or make a connection. `auth.fetch` makes all connections; a call that is new here
 needs a row in `NAMED_BY_PEERS`, unless the author of the server gives the URL."""
 
 NETWORK_CALLS: Final = frozenset({
