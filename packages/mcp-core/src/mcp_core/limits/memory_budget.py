@@ -21,6 +21,8 @@ can get.
 The charges are estimates, high enough that the memory of the process stays below the budget.
 """
 
+# ruff: noqa: SLF001  # a budget and its charges are one class in two parts
+
 from __future__ import annotations
 
 from functools import partial
@@ -144,7 +146,35 @@ class MemoryCharge:
         Raises:
             LimitExceeded: The budget is exhausted. The charge is as it was.
         """
-        self._budget.resize(self, size)
+        # Called several times for each request: written out here, so that it is one call.
+        budget, owner = self._budget, self.owner
+        more = size - self.size
+        held = budget._owners.get(owner)
+        if more > 0:
+            total = more if held is None else held.size + more
+            kept = budget._kept + more
+            if self.kept and kept > budget._kept_allowed and not budget._may_keep(kept, total):
+                budget.refused += 1
+                raise _exceeded("keeps", kept, budget._kept_allowed)
+            if budget.used + more > budget._total:
+                budget._make_room(total, more)
+        if held is None:
+            held = budget._owners[owner] = _Owner()
+        held.size += more
+        budget.used += more
+        if more > 0:
+            budget._peak = max(budget._peak, budget.used)
+        else:
+            budget._released -= more
+        self.size = size
+        if self.kept:
+            budget._kept += more
+        elif size:
+            held.droppable[self] = None
+        else:
+            held.droppable.pop(self, None)
+        if not held.size:
+            del budget._owners[owner]
 
     def keep(self, size: int) -> bool:
         """Make a droppable charge a kept one: a body is complete, and becomes a request.
@@ -171,7 +201,7 @@ class MemoryCharge:
             on_drop: See `MemoryCharge.on_drop`.
         """
         self.on_drop = on_drop
-        self._budget._abandon(self)  # noqa: SLF001  # one class in two parts
+        self._budget._abandon(self)
 
     def release(self) -> None:
         """Give the memory back. Calling it twice is harmless."""
@@ -251,7 +281,7 @@ class MemoryBudget:
             LimitExceeded: The budget is exhausted.
         """
         charge = MemoryCharge(self, owner, kept=True)
-        self.resize(charge, size)
+        charge.resize(size)
         return charge
 
     def droppable(self, owner: Hashable) -> MemoryCharge:
@@ -261,35 +291,6 @@ class MemoryBudget:
             owner: Who is charged.
         """
         return MemoryCharge(self, owner, kept=False)
-
-    def resize(self, charge: MemoryCharge, size: int) -> None:
-        """Change a charge of this budget. See `MemoryCharge.resize`."""
-        more = size - charge.size
-        held = self._owners.get(charge.owner)
-        if more > 0:
-            total = more if held is None else held.size + more
-            if charge.kept and self._kept + more > self._kept_allowed and not self._may_keep(self._kept + more, total):
-                self.refused += 1
-                raise _exceeded("keeps", self._kept + more, self._kept_allowed)
-            if self.used + more > self._total:
-                self._make_room(total, more)
-        if held is None:
-            held = self._owners[charge.owner] = _Owner()
-        held.size += more
-        self.used += more
-        if more > 0:
-            self._peak = max(self._peak, self.used)
-        else:
-            self._released -= more
-        charge.size = size
-        if charge.kept:
-            self._kept += more
-        elif size:
-            held.droppable[charge] = None
-        else:
-            held.droppable.pop(charge, None)
-        if not held.size:
-            del self._owners[charge.owner]
 
     def _may_keep(self, kept: int, held: int) -> bool:
         """Return whether more may be kept beyond five eighths, by an owner that would then hold `held` of `kept` bytes."""

@@ -24,10 +24,11 @@ small."""
 class StoreFailures:
     """The failures of the session store of one endpoint."""
 
-    __slots__ = ("_count", "_due", "_failed_at")
+    __slots__ = ("_due", "_failed_at", "count")
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
+        """How many there were since the store worked; `worked` need not be called while there are none."""
         self._due = -math.inf
         self._failed_at = -math.inf
 
@@ -38,7 +39,7 @@ class StoreFailures:
             what: What did not happen.
             error: What the store raised; it names the store.
         """
-        self._count += 1
+        self.count += 1
         now = self._failed_at = trio.current_time()
         if now < self._due:
             _log.debug("session store failed again: %s: %s", what, error)
@@ -49,7 +50,7 @@ class StoreFailures:
             "resumed",
             what,
             error,
-            self._count,
+            self.count,
             exc_info=error,
         )
 
@@ -58,7 +59,7 @@ class StoreFailures:
 
         What needs no more space can be written to a full disk.
         """
-        if self._count and trio.current_time() >= self._failed_at + _PAUSE:
-            _log.warning("session store works again; failures: %d", self._count)
-            self._count = 0
+        if self.count and trio.current_time() >= self._failed_at + _PAUSE:
+            _log.warning("session store works again; failures: %d", self.count)
+            self.count = 0
             self._due = -math.inf

@@ -141,8 +141,9 @@ class MemoryStore:
         """Account for what a log has become, which had so many bytes before."""
         log = kept.log
         if log is not None:
-            self._bytes += log.size - before
-            size = log.size + _EVENT_BYTES * len(log)
+            now = log.size
+            self._bytes += now - before
+            size = now + _EVENT_BYTES * len(log)
             # Most events stay as they were reserved.
             if size != kept.charge.size:
                 kept.charge.resize(size)

@@ -142,7 +142,8 @@ class Log:
         except StoreError as error:
             self._failures.failed("a stream cannot be resumed", error)
             return False
-        self._failures.worked()
+        if self._failures.count:
+            self._failures.worked()
         return True
 
     async def append(self, stream: int, last: int, items: Sequence[Item]) -> bool:
@@ -162,7 +163,8 @@ class Log:
         except (StoreError, LocalProtocolError) as error:
             self._failures.failed("events of a stream are not kept", error)
             return False
-        self._failures.worked()
+        if self._failures.count:
+            self._failures.worked()
         return True
 
     async def delivered(self, stream: int) -> None:

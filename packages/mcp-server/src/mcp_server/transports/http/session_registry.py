@@ -306,7 +306,8 @@ class Sessions:
             session.not_stored()
             self.failures.failed("a session is not kept", error)
             return
-        self.failures.worked()
+        if self.failures.count:
+            self.failures.worked()
         for uri in stored.symmetric_difference(session.connection.watched):
             await self.keep_subscription(session, uri)
 
