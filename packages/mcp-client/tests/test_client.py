@@ -586,7 +586,7 @@ async def test_a_server_that_never_has_enough_input_is_given_up(autojump_clock: 
         await peer.answer(await peer.receive("tools/call"), {"resultType": "input_required"})
 
     async with open_in_memory(scripted(script)) as client:
-        with pytest.raises(LimitExceeded, match="input rounds"):
+        with pytest.raises(LimitExceeded, match="round trips"):
             await client.call_tool("a")
         with pytest.raises(RemoteProtocolError, match="inputRequests"):
             await client.call_tool("a")

@@ -388,7 +388,7 @@ def test_a_client_that_did_not_declare_it_says_nothing_of_its_roots() -> None:
     event = both.server.receive(Notification("notifications/roots/list_changed")).event
     assert isinstance(event, NotificationReceived)
     assert event.notes == (
-        "notifications/roots/list_changed needs the capability roots.listChanged, which was not declared",
+        "notifications/roots/list_changed requires the capability roots.listChanged, which was not declared",
     )
 
 
@@ -494,7 +494,7 @@ def test_log_trace_of_first_draft_becomes_log_message(
     assert str(event.params.data).startswith(data)
     assert event.params.extra == {}
     assert event.raw == params
-    assert "$/logTrace was taken for notifications/message" in event.notes
+    assert "$/logTrace was treated as notifications/message" in event.notes
 
 
 def test_resources_changed_of_first_draft_becomes_resource_update() -> None:

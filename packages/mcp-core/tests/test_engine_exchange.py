@@ -105,7 +105,7 @@ def test_a_session_cannot_be_reopened_twice_nor_in_another_era() -> None:
     with pytest.raises(LocalProtocolError, match="2026-07-28"):
         connection.reopen(CLIENT, R2026_07_28)
     connection.reopen(CLIENT, R2025_11_25)
-    with pytest.raises(LocalProtocolError, match="no session can be reopened"):
+    with pytest.raises(LocalProtocolError, match="cannot restore a session"):
         connection.reopen(CLIENT, R2025_11_25)
 
 

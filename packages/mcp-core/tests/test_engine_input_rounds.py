@@ -133,7 +133,7 @@ def test_a_question_may_have_a_key_of_the_handlers_choice() -> None:
 def test_two_questions_cannot_have_the_same_key() -> None:
     ledger = Ledger(State(), {"user_name": {"action": "accept"}})
     ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name")
-    with pytest.raises(LocalProtocolError, match="have the key 'user_name': give each its own"):
+    with pytest.raises(LocalProtocolError, match="have the key 'user_name': use different keys"):
         ledger.ask(ASK_ROOTS, wire(ASK_ROOTS), "user_name")
 
 

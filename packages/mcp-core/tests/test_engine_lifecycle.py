@@ -162,7 +162,7 @@ def test_a_client_that_does_not_wait_after_initialize_is_served_with_a_note() ->
     server.receive(initialize)
     event = server.receive(Request(1, "tools/list")).event
     assert isinstance(event, RequestReceived)
-    assert any("awaiting initialized" in note for note in event.notes)
+    assert any("awaiting notifications/initialized" in note for note in event.notes)
     server.receive(Notification("notifications/initialized"))
     event = server.receive(Request(2, "tools/list")).event
     assert isinstance(event, RequestReceived)
@@ -198,7 +198,7 @@ def test_before_initialized_a_server_sends_pings_and_logs_only() -> None:
     server.receive(
         Request(0, "initialize", {**(initialize.params or {}), "capabilities": {"roots": {"listChanged": True}}})
     )
-    with pytest.raises(LocalProtocolError, match="a request of the server"):
+    with pytest.raises(LocalProtocolError, match="a request from the server"):
         server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=None)
     assert server.log("error", "early") is not None
     ping = server.ask(m.PING, t.PingRequestParams(), for_request=None)
@@ -213,9 +213,9 @@ def test_before_initialized_a_server_sends_pings_and_logs_only() -> None:
 def test_before_the_answer_to_initialize_a_client_sends_nothing_else() -> None:
     client = make_client(R2025_11_25)
     client.open()
-    with pytest.raises(LocalProtocolError, match="before era and revision"):
+    with pytest.raises(LocalProtocolError, match="before the revision"):
         client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
-    with pytest.raises(LocalProtocolError, match="before era and revision"):
+    with pytest.raises(LocalProtocolError, match="before the revision"):
         client.notify(m.NOTIFICATIONS_ROOTS_LIST_CHANGED, t.RootsListChangedNotificationParams())
 
 
@@ -271,7 +271,7 @@ def test_after_the_end_nothing_happens_any_more(revision: Revision) -> None:
     for end in (both.client, both.server):
         reaction = end.receive(Request(9, "ping"))
         assert isinstance(reaction.event, Ignored)
-        assert reaction.event.reason == "the connection is over"
+        assert reaction.event.reason == "the connection has closed"
         assert reaction.reply is None
     with pytest.raises(LocalProtocolError):
         both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())

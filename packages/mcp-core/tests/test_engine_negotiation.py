@@ -293,7 +293,7 @@ def test_silence_is_the_end_for_a_modern_client() -> None:
     reaction = client.probe_unanswered()
     assert reaction is not None
     assert isinstance(reaction.event, NegotiationEnded)
-    assert "did not answer" in reaction.event.error.message
+    assert "did not respond" in reaction.event.error.message
     assert reaction.reply is None
 
 
@@ -611,6 +611,6 @@ def test_a_revision_that_was_not_tried_is_probed_before_one_that_was_refused() -
 def test_a_log_level_that_does_not_exist_is_refused_where_it_is_set() -> None:
     connection = ClientConnection(t.Implementation(name="c", version="1"), NOTHING_DECLARED, log_level="warning")
     assert connection.log_level == "warning"
-    with pytest.raises(LocalProtocolError, match="no log level 'loud'"):
+    with pytest.raises(LocalProtocolError, match="unknown log level 'loud'"):
         connection.log_level = "loud"  # type: ignore[assignment]  # what is tested
     assert connection.log_level == "warning"

@@ -312,7 +312,7 @@ def test_an_id_that_is_abandoned_is_free_but_only_once() -> None:
     assert owed_by(both.client) == (asked.id,)
     repeated = both.client.receive(received({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list"}))
     assert isinstance(repeated.event, Ignored)
-    assert "is in use" in repeated.event.reason
+    assert "is already in use" in repeated.event.reason
 
 
 def test_what_the_server_offers_may_have_changed() -> None:

@@ -151,7 +151,7 @@ def test_an_answer_is_owed_once() -> None:
         lambda: both.server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id),
         lambda: both.server.respond("never", DONE),
     ):
-        with pytest.raises(LocalProtocolError, match="no answer is owed"):
+        with pytest.raises(LocalProtocolError, match="no pending inbound request"):
             command()
     both.server.withdraw(id)
 
@@ -186,7 +186,7 @@ def test_an_answer_with_the_id_as_a_string_is_taken_with_a_note() -> None:
     event = both.client.receive(ResultResponse("2", {"tools": []})).event
     assert isinstance(event, AnswerReceived)
     assert event.id == 2
-    assert event.notes == ("the answer's id is '2' where 2 was sent",)
+    assert event.notes == ("the response has the id '2', but 2 was sent",)
 
 
 @pytest.mark.spec("jsonrpc.error-response-id")
@@ -450,7 +450,7 @@ def test_an_answer_that_crosses_the_cancellation_is_dropped_by_both(revision: Re
     both.send(Role.CLIENT, both.client.cancel(id))
     late = both.deliver(Role.CLIENT)
     assert isinstance(late.event, Ignored)
-    assert "crossed our cancellation" in late.event.reason
+    assert "crossed the cancellation" in late.event.reason
     early = both.deliver(Role.SERVER)
     assert isinstance(early.event, Ignored)
     assert late.reply is early.reply is None

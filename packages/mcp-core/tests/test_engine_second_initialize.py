@@ -194,7 +194,7 @@ def test_answer_to_a_request_of_an_ended_session_is_ignored_with_the_reason() ->
     for id in (old.id, str(old.id)):
         event = server.receive(ResultResponse(id, {})).event
         assert isinstance(event, Ignored)
-        assert "session that ended" in event.reason
+        assert "session that has ended" in event.reason
     assert isinstance(server.receive(ResultResponse(new.id, {})).event, AnswerReceived)
 
 

@@ -112,7 +112,7 @@ def test_the_acknowledgment_comes_first() -> None:
     assert outgoing is not None
     assert outgoing.for_request == id
     assert list(both.server.subscriptions) == [id]
-    with pytest.raises(LocalProtocolError, match="no subscription that waits"):
+    with pytest.raises(LocalProtocolError, match="not a subscription that awaits"):
         both.server.acknowledge(id)
 
 
@@ -301,9 +301,9 @@ def test_the_stream_of_a_subscription_has_notices_only() -> None:
 def test_other_requests_are_no_subscriptions() -> None:
     both = opened(R2026_07_28)
     id = both.call(m.TOOLS_CALL).id
-    with pytest.raises(LocalProtocolError, match="no subscription"):
+    with pytest.raises(LocalProtocolError, match="not a subscription"):
         both.server.acknowledge(id)
-    with pytest.raises(LocalProtocolError, match="no subscription"):
+    with pytest.raises(LocalProtocolError, match="not a subscription"):
         both.server.finish(id)
     assert both.server.respond(id, RESULTS[m.TOOLS_CALL]) is not None
 
@@ -336,7 +336,7 @@ def test_what_is_no_change_is_not_published() -> None:
     for revision in (R2025_11_25, R2026_07_28):
         both = opened(revision)
         for row in (m.NOTIFICATIONS_MESSAGE, m.NOTIFICATIONS_ELICITATION_COMPLETE, m.NOTIFICATIONS_CANCELLED):
-            with pytest.raises(LocalProtocolError, match="no change"):
+            with pytest.raises(LocalProtocolError, match="not a change notification"):
                 both.server.publish(row, NOTICES[row])
 
 

@@ -66,7 +66,7 @@ def test_a_session_that_is_not_open_is_told_nothing() -> None:
 
 @pytest.mark.spec("tasks.related-task-meta")
 def test_progress_that_belongs_to_no_task_is_told_with_its_request_only() -> None:
-    with pytest.raises(LocalProtocolError, match="says which one it is of"):
+    with pytest.raises(LocalProtocolError, match="must name the task"):
         opened(R2025_11_25).server.publish(
             m.NOTIFICATIONS_PROGRESS, t.ProgressNotificationParams(progress_token=7, progress=1)
         )

@@ -169,7 +169,7 @@ async def test_pending_client_request_when_session_is_replaced_ends_and_its_late
         with caplog.at_level(logging.DEBUG, "mcp_server"):
             await client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///old"}]}})
             await trio.testing.wait_all_tasks_blocked()
-        assert any("session that ended" in record.message for record in caplog.records)
+        assert any("session that has ended" in record.message for record in caplog.records)
         await client.send({"jsonrpc": "2.0", "id": again["id"], "result": {"roots": []}})
         assert text_of(as_object((await client.response(looking))["result"])) == "0"
         # Its client is gone: nothing is withdrawn.

@@ -1,5 +1,5 @@
-"""The protocol engine: what may be said, by whom, when; and who still waits for what.
+"""Protocol engine: lifecycle, negotiation, capabilities, and requests in flight, for client and server.
 
-`ServerConnection` and `ClientConnection` are its two faces. Both take decoded messages (`receive`) and commands, and
-return what is to be sent. Nothing is queued, nothing is hidden: what a call does is in what it returns.
+`ServerConnection` and `ClientConnection` are its public classes. Both accept decoded messages (`receive`) and commands,
+and return the messages to send. The engine does not queue messages and does no I/O.
 """

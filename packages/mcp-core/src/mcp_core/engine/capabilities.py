@@ -1,8 +1,8 @@
-"""May this side use this with that peer? Capabilities, read from the tables.
+"""Capability checks: whether this side may use a method or notification with the peer.
 
-What a method or notification needs stands in its row (`mcp_core.methods`); what depends on the parameters stands in
-`CLIENT_NEEDS`. The same rows bind both directions: we never use what was not declared, and what the peer uses without
-declaration is refused or noted.
+The definition of a method or notification names the capability that it requires (`mcp_core.methods`). Requirements that
+depend on the parameters are in `CLIENT_NEEDS`. The same definitions bind both directions. This side never uses an
+undeclared capability. A peer's use of an undeclared capability is rejected, or recorded as a deviation.
 
 Spec: basic/lifecycle#capability-negotiation; basic/versioning (2026-07-28).
 """
@@ -34,7 +34,7 @@ __all__ = ["CLIENT_NEEDS", "Need", "as_object", "declared", "missing_client_capa
 
 @attrs.frozen
 class Need:
-    """Parameters of `params` need the capability `path` of the client, where `when` holds."""
+    """A rule that parameters of the class `params` require the client capability `path` if `when` returns true."""
 
     params: type
     path: CapabilityPath
@@ -52,14 +52,14 @@ CLIENT_NEEDS: Final = (
     Need(ElicitRequestURLParams, ("elicitation", "url")),
     Need(CreateMessageRequestParams, ("sampling", "tools"), _has_tools),
 )
-"""What the client has to declare besides what the method's row says."""
+"""The client capabilities that requests require in addition to those in the method's definition."""
 
 
 def declared(capabilities: ClientCapabilities | ServerCapabilities, path: CapabilityPath) -> bool:
-    """Whether `path` is declared in `capabilities`.
+    """Return whether `path` is declared in `capabilities`.
 
-    An `elicitation` that names no mode stands for the form mode (2025-11-25, 2026-07-28), which is also what the
-    revisions before had.
+    An `elicitation` capability that names no mode means form mode (2025-11-25, 2026-07-28). Form mode is also the only
+    mode of earlier revisions.
     """
     value: object = capabilities
     for name in path:
@@ -74,15 +74,15 @@ def declared(capabilities: ClientCapabilities | ServerCapabilities, path: Capabi
 def missing_client_capability(
     capabilities: ClientCapabilities, needed: CapabilityPath | None, params: object
 ) -> CapabilityPath | None:
-    """The first capability that the client lacks for a request with these `params`.
+    """Return the first capability that the client lacks for a request with these `params`.
 
     Args:
-        capabilities: What the client declared.
-        needed: What the method's row asks for.
+        capabilities: The capabilities that the client declared.
+        needed: The client capability in the method's definition; `None` if there is no such requirement.
         params: The parameters of the request.
 
     Returns:
-        The path that is not declared, or `None` when all is.
+        The path of the undeclared capability, or `None` if all are declared.
     """
     if needed is not None and not declared(capabilities, needed):
         return needed
@@ -95,15 +95,15 @@ def missing_client_capability(
 def undeclared(
     row: NotificationRow[object], server: ServerCapabilities, client: ClientCapabilities | None
 ) -> CapabilityPath | None:
-    """The first capability that a notification needs and that was not declared.
+    """Return the first capability that a notification requires and that is not declared.
 
     Args:
-        row: The notification.
-        server: What the server declared.
-        client: What the client declared; `None` when it does not matter here.
+        row: The definition of the notification.
+        server: The capabilities that the server declared.
+        client: The capabilities that the client declared; `None` to skip the check of the client.
 
     Returns:
-        The path, or `None` when the notification may be used.
+        The path of the undeclared capability, or `None` if the notification may be used.
     """
     if row.server_capability is not None and not declared(server, row.server_capability):
         return row.server_capability
@@ -114,12 +114,12 @@ def undeclared(
 
 @cache
 def _attribute(name: str) -> str:
-    """The attribute that has a member: `list_changed` for `listChanged`."""
+    """Return the attribute name of a wire member: `list_changed` for `listChanged`."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def as_object(path: CapabilityPath) -> JsonObject:
-    """The wire form of one capability: `("elicitation", "url")` becomes `{"elicitation": {"url": {}}}`."""
+    """Return the wire form of one capability: `("elicitation", "url")` becomes `{"elicitation": {"url": {}}}`."""
     result: JsonObject = {}
     for name in reversed(path):
         result = {name: result}

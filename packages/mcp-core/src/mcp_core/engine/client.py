@@ -1,8 +1,9 @@
-"""The client's end of a connection.
+"""Client end of a connection.
 
-`open` begins the negotiation; feed what comes to `receive` and send what it returns, until it gives `Opened` or
-`NegotiationEnded`. Then `call`. On a modern connection every request is given the envelope that the revision wants;
-on a legacy one the session knows.
+Call `open` to start the negotiation. Then pass each received message to `receive` and send the reply that it returns,
+until an event is `Opened` or `NegotiationEnded`. After `Opened`, send requests with `call`. Each request of a modern
+connection carries the request metadata (`_meta`) that its revision requires. In a legacy session, the handshake carries
+these facts.
 
 Spec: basic/versioning, basic/patterns (2026-07-28); basic/lifecycle (legacy).
 """
@@ -66,20 +67,23 @@ __all__ = ["ClientConnection"]
 P = TypeVar("P")
 
 _OWN_COMMAND: Final = frozenset({NOTIFICATIONS_CANCELLED, NOTIFICATIONS_INITIALIZED, NOTIFICATIONS_PROGRESS})
-"""Notifications with rules of their own; `notify` does not know them."""
+"""Notifications that have their own commands; `notify` rejects them."""
 
 
 class ClientConnection(Opening):
-    """The client's end of one connection.
+    """The client end of one connection.
 
     Args:
-        info: Who the client is.
-        capabilities: What it offers to the server. Requests for anything else are refused.
-        revisions: The revisions that it is willing to speak.
-        log_level: The least level of log message that is wanted of modern servers, where each request says so;
-            `None` for no messages. Legacy servers are told by `logging/setLevel`.
-        limits: The bounds that hold here.
+        info: The name and version of the client.
+        capabilities: The capabilities that the client declares. Requests that need other capabilities are rejected.
+        revisions: The revisions that the client supports.
+        log_level: The minimum level of log messages from modern servers, sent with each request; `None` requests no log
+            messages. For legacy servers, send `logging/setLevel` instead.
+        limits: The limits of this connection.
         extensions: Methods and notifications beyond the specification.
+
+    Raises:
+        LocalProtocolError: `log_level` is not a log level.
     """
 
     role = Role.CLIENT
@@ -102,27 +106,27 @@ class ClientConnection(Opening):
 
     @property
     def log_level(self) -> LoggingLevel | None:
-        """The least level of log message that is wanted of modern servers. Raises `LocalProtocolError` for others."""
+        """The minimum level of log messages from modern servers. An unknown level raises `LocalProtocolError`."""
         return self._log_level
 
     @log_level.setter
     def log_level(self, level: LoggingLevel | None) -> None:
         if level is not None and level not in LOGGING_LEVELS:
-            raise LocalProtocolError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
+            raise LocalProtocolError(f"unknown log level {level!r}: use one of {', '.join(LOGGING_LEVELS)}")
         self._log_level: LoggingLevel | None = level
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
     def _read_result(self, asked: Asked, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
         if asked.id == self._probe and not looks_like_discovery(raw):
-            raise RemoteProtocolError("the server answered server/discover with something else")
+            raise RemoteProtocolError("the result of server/discover is not a discover result")
         if not asked.revision.result_type:
             return super()._read_result(asked, raw)
         kind = raw.get("resultType", "complete")
         results = allowed_results(asked.row, asked.revision, tasks=self._tasks)
         if not isinstance(kind, str) or kind not in results:
             raise RemoteProtocolError(
-                f"{asked.row.name} was answered with the unknown resultType {quoted(kind)}; "
+                f"the result of {asked.row.name} has the unknown resultType {quoted(kind)}; "
                 f"expected one of {', '.join(results)}",
                 anchor="basic#results",
             )
@@ -130,7 +134,7 @@ class ClientConnection(Opening):
         missing = undeclared_need(result, asked.revision, self.capabilities)
         if missing is not None:
             raise RemoteProtocolError(
-                f"{asked.row.name} was answered with a question that needs {'.'.join(missing)}, "
+                f"the result of {asked.row.name} has an input request that requires {'.'.join(missing)}, "
                 "which this client did not declare",
                 anchor="basic/patterns/mrtr",
             )
@@ -138,7 +142,7 @@ class ClientConnection(Opening):
 
     def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
         if isinstance(result, InitializeResult):
-            # What may be asked depends on what this server offers.
+            # The allowed methods depend on the capabilities of the server.
             self._callable.clear()
         return super()._answered(asked, result, raw, notes)
 
@@ -151,7 +155,7 @@ class ClientConnection(Opening):
         spoken = self.revisions if self._server is None else (self._server.revision,)
         if not any(revision.responses_from_client for revision in spoken):
             # A modern client writes no responses, not even errors (2026-07-28, basic/transports).
-            return Reaction(Ignored(reason="a request of a modern server, which may send none", message=message))
+            return Reaction(Ignored(reason="a request from a modern server, which must not send any", message=message))
         if message.method == PING.name:
             return self._pong(message)
         peer, tolerated = self._session_peer(Kind.SERVER_REQUEST)
@@ -171,7 +175,7 @@ class ClientConnection(Opening):
         return Reaction(event)
 
     def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
-        # A modern server ends a subscription by cancelling our listen request.
+        # A modern server ends a subscription by cancelling the client's listen request.
         asked = None if params.request_id is None else self._outbound.find(params.request_id)[0]
         if asked is not None and asked.row is SUBSCRIPTIONS_LISTEN:
             self._outbound.settle(asked)
@@ -196,19 +200,19 @@ class ClientConnection(Opening):
     # --- commands --------------------------------------------------------------------------------------------------
 
     def call(self, row: Method[P, object], params: P, *, progress: bool = False) -> Outgoing:
-        """Sends the server a request.
+        """Return a request to send to the server.
 
         Args:
-            row: The method.
-            params: Its parameters.
-            progress: Whether to ask for progress notifications.
+            row: The definition of the method.
+            params: The parameters of the request.
+            progress: Whether to request progress notifications.
 
         Returns:
-            What to send; the answer comes out of `receive` under the id of its message.
+            The message to send. `receive` reports the response under the id of this request.
 
         Raises:
-            LocalProtocolError: The connection is not open, or the revision, the state or the server's capabilities
-                forbid it.
+            LocalProtocolError: The connection is not open, or the revision, the state of the session or the
+                capabilities forbid the request.
         """
         server = self._open_server(row.name)
         if row not in self._callable:
@@ -223,21 +227,21 @@ class ClientConnection(Opening):
         return Outgoing(self._ask(row, params, server.revision, meta=meta, progress=progress))
 
     def notify(self, row: NotificationRow[P], params: P) -> Outgoing:
-        """Sends the server a notification.
+        """Return a notification to send to the server.
 
         Args:
-            row: The notification.
-            params: Its parameters.
+            row: The definition of the notification.
+            params: The parameters of the notification.
 
         Returns:
-            What to send.
+            The message to send.
 
         Raises:
-            LocalProtocolError: The connection is not open, or the revision or our capabilities forbid it, or it has a
-                command of its own.
+            LocalProtocolError: The connection is not open, the notification has its own command, or the revision or the
+                client's capabilities forbid it.
         """
         if row in _OWN_COMMAND:
-            raise LocalProtocolError(f"{row.name} has a command of its own")
+            raise LocalProtocolError(f"notify cannot send {row.name}: it has its own command")
         server = self._open_server(row.name)
         if self._notification(row.name, server.revision) is not row or Role.CLIENT not in row.sender_in(
             server.revision
@@ -245,29 +249,29 @@ class ClientConnection(Opening):
             raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
         if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
             path = ".".join(row.client_capability)
-            raise LocalProtocolError(f"{row.name} needs the capability {path}, which was not declared")
+            raise LocalProtocolError(f"{row.name} requires the capability {path}, which was not declared")
         if server.revision.era is Era.LEGACY:
             self._lifecycle.send(Kind.NOTIFICATION)
         return Outgoing(Notification(row.name, self._wire(params, row.params, server.revision)))
 
     def _open_server(self, what: str) -> ServerPeer:
-        """Raises `LocalProtocolError` when there is nobody to send something to."""
+        """Return the negotiated server. Raises `LocalProtocolError` if the connection is not open."""
         if self._server is None or self.state is State.CLOSED:
-            raise LocalProtocolError(f"{what} before era and revision are agreed, or after the end of the connection")
+            raise LocalProtocolError(f"{what} before the revision is negotiated, or after the connection has closed")
         return self._server
 
     def _check_callable(self, row: Method[object, object], server: ServerPeer) -> None:
-        """Raises `LocalProtocolError` when the revision or the capabilities forbid a request; looked up once."""
+        """Check that revision and capabilities allow a request, once per method. Raises `LocalProtocolError`."""
         if self._method(row.name, server.revision) is not row or Role.CLIENT not in row.sender or row is INITIALIZE:
             raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
         _check_offered(row, row.server_capability if server.revision in row.capability_revisions else None, server)
         own = row.client_capability if row.extension is not None else None
         if own is not None and not declared(self.capabilities, own):
-            raise LocalProtocolError(f"{row.name} needs {'.'.join(own)}, which this client did not declare")
+            raise LocalProtocolError(f"{row.name} requires {'.'.join(own)}, which this client did not declare")
         self._callable.add(row)
 
     def _envelope(self, revision: Revision) -> JsonObject:
-        """What each modern request says of the client."""
+        """Return the request metadata (`_meta`) of each modern request."""
         envelope = self._envelopes.get(revision)
         if envelope is None:
             envelope = self._envelopes[revision] = write_envelope(revision, self.info, self.capabilities)
@@ -275,8 +279,8 @@ class ClientConnection(Opening):
 
 
 def _check_offered(row: Method[object, object], needed: CapabilityPath | None, server: ServerPeer) -> None:
-    """Raises `LocalProtocolError` when the server did not declare what a request needs."""
+    """Check that the server declared the capability of a request. Raises `LocalProtocolError`."""
     if needed is not None and not declared(server.capabilities, needed):
         raise LocalProtocolError(
-            f"the server does not offer {'.'.join(needed)}, which {row.name} needs", code=ErrorCode.METHOD_NOT_FOUND
+            f"the server does not offer {'.'.join(needed)}, which {row.name} requires", code=ErrorCode.METHOD_NOT_FOUND
         )

@@ -1,11 +1,11 @@
-"""What both sides of a connection share: receiving, answering, notifying, cancelling, ending.
+"""Commands of both sides of a connection: respond, report progress, cancel, close.
 
-A connection is one process over stdio, one session over legacy HTTP, one exchange over modern HTTP. It takes decoded
-messages one by one (`receive`) and says for each what the application should know and what has to be sent. Commands
-return what has to be sent. Nothing is kept back, so there is nothing to drain or to lose.
+A connection is one process over stdio, one session over legacy HTTP, or one HTTP request with its response over modern
+HTTP. `receive` accepts decoded messages one by one. It returns an event for the application and a reply to send.
+Commands return the messages to send. The connection does not buffer messages, so it has no queue to drain.
 
-Illegal things are refused where they come from. What the peer does wrong leads to an answer with the right error code,
-or is noted and survived; what the caller does wrong raises `LocalProtocolError`, and nothing is sent.
+An invalid message from the peer leads to an error response with the matching code, or to a recorded deviation. An
+invalid command of the caller raises `LocalProtocolError`, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ __all__ = ["Connection", "Extensions"]
 
 
 class Connection(Receiving):
-    """One end of a connection. Use `ServerConnection` or `ClientConnection`."""
+    """One end of a connection: the base of `ServerConnection` and `ClientConnection`."""
 
     # --- commands --------------------------------------------------------------------------------------------------
 
     def respond(self, request: RequestId, result: object) -> Outgoing | None:
-        """Answers a request of the peer.
+        """Return the result response to a request of the peer.
 
         Args:
-            request: Its id.
-            result: An instance of the method's result class, or the result in its wire form, which is sent as it is.
+            request: The id of the request.
+            result: An instance of the method's result class, or the result in wire form, which is sent unchanged.
 
         Returns:
-            The answer, or `None` when the request was cancelled or the peer is gone: nothing is to be sent.
+            The response, or `None` if the peer cancelled the request or the connection is closed.
 
         Raises:
-            LocalProtocolError: No answer is owed to that id, or the result is not one of the method's, or cannot be
-                said in the peer's revision; the request is then still open.
-            MissingRequiredClientCapability: It asks the client for what it did not declare; the request is still open.
-            LimitExceeded: It was a subscription, and there are too many; the request is then still open.
+            LocalProtocolError: There is no pending inbound request with this id, the result has the wrong class, or the
+                peer's revision cannot express the result. In the last two cases, the request is still pending.
+            MissingRequiredClientCapability: The result requires a capability that the client did not declare. The
+                request is still pending.
+            LimitExceeded: The request is `resources/subscribe`, and the subscriptions of the connection exceed
+                `Limits.watched_resources`. The request is still pending.
         """
         owed = self._inbound.get(request)
         if owed.cancelled:
@@ -66,17 +68,17 @@ class Connection(Receiving):
         return Outgoing(ResultResponse(request, self._stamp(owed, wire)), request)
 
     def fail(self, request: RequestId, error: RequestFailed) -> Outgoing | None:
-        """Answers a request of the peer with an error. Code and form follow the peer's revision.
+        """Return an error response to a request of the peer. The code and form follow the peer's revision.
 
         Args:
-            request: Its id.
-            error: What went wrong; its code, message and data go on the wire.
+            request: The id of the request.
+            error: The error. Its code, message and data are sent to the peer.
 
         Returns:
-            The answer, or `None` when the request was cancelled or the peer is gone.
+            The response, or `None` if the peer cancelled the request or the connection is closed.
 
         Raises:
-            LocalProtocolError: No answer is owed to that id.
+            LocalProtocolError: There is no pending inbound request with this id.
         """
         owed = self._inbound.settle(request)
         self._over(request)
@@ -86,56 +88,59 @@ class Connection(Receiving):
         return Outgoing(ErrorResponse(request, ErrorObject(code, error.message, error.data)), request)
 
     def withdraw(self, request: RequestId) -> None:
-        """Nothing will be sent for a request any more, its handler has ended; an answered one is none."""
+        """Remove an inbound request whose handler has ended without a response. An unknown id is ignored."""
         self._inbound.open.pop(request, None)
         self._over(request)
 
     def progress(
         self, request: RequestId, progress: float, total: float | None = None, message: str | None = None
     ) -> Outgoing | None:
-        """Tells how far a request of the peer got.
+        """Return a progress notification for a request of the peer.
 
         Args:
-            request: Its id.
-            progress: How far; more than the last time.
-            total: How far it has to go, if known.
-            message: What is being done, for a person.
+            request: The id of the request.
+            progress: The progress so far. The value must increase with each notification.
+            total: The total amount of work, if known.
+            message: A description of the current work, for the user.
 
         Returns:
-            What to send, or `None`: the peer asked for no progress, cancelled the request or is gone.
+            The message to send, or `None` if the peer did not request progress, cancelled the request or is
+            disconnected.
 
         Raises:
-            LocalProtocolError: No answer is owed to that id any more, `progress` does not increase or is no number, or
-                the request is a subscription, whose stream has nothing but its notices.
+            LocalProtocolError: There is no pending inbound request with this id, `progress` does not increase or is not
+                finite, or the request is a subscription, whose stream carries only change notifications.
         """
         owed = self._inbound.get(request)
         if owed.row is SUBSCRIPTIONS_LISTEN:
-            raise LocalProtocolError("a subscription has no progress", anchor="basic/utilities/subscriptions")
+            raise LocalProtocolError(
+                "a subscription has no progress notifications", anchor="basic/utilities/subscriptions"
+            )
         if owed.cancelled or owed.token is None:
             return None
         if not math.isfinite(progress):
-            raise LocalProtocolError(f"progress has to be a finite number, not {progress}")
+            raise LocalProtocolError(f"progress is {progress}: it must be a finite number")
         params = ProgressNotificationParams(progress_token=owed.token, progress=progress, total=total, message=message)
         wire = converter(owed.peer.revision).unstructure(params)
         if not advance(owed, progress):
             raise LocalProtocolError(
-                f"progress {progress:g} after {owed.progress:g}: it has to increase", anchor="basic/utilities/progress"
+                f"progress {progress:g} after {owed.progress:g}: it must increase", anchor="basic/utilities/progress"
             )
         return Outgoing(Notification(NOTIFICATIONS_PROGRESS.name, wire), request)
 
     def cancel(self, request: RequestId, reason: str | None = None) -> Outgoing | None:
-        """Gives up a request of ours.
+        """Cancel an outbound request.
 
         Args:
-            request: Its id.
-            reason: For the peer's log.
+            request: The id of the request.
+            reason: The reason, for the peer's log.
 
         Returns:
-            What tells the peer, or `None` when there is nothing to tell: it is answered already, or it shall run as a
-            task, which is cancelled by `tasks/cancel` only.
+            The cancel notification, or `None` if no notification is needed: the response has arrived already, or the
+            request is task-augmented, and only `tasks/cancel` cancels it.
 
         Raises:
-            LocalProtocolError: It is `initialize`, which must not be cancelled.
+            LocalProtocolError: The request is `initialize`, which must not be cancelled.
         """
         asked = self._outbound.open.get(request)
         if asked is None:
@@ -149,11 +154,14 @@ class Connection(Receiving):
         return Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, converter(asked.revision).unstructure(params)))
 
     def forget(self, request: RequestId) -> None:
-        """Gives up a request of ours without telling the peer (its stream is closed, or it never went out)."""
+        """Abandon an outbound request without a cancel notification.
+
+        Use it when the stream of the request is closed, or the request was never sent.
+        """
         self._outbound.cancel(request)
 
     def end(self) -> Abandoned:
-        """The peer is gone. Everything that was open ends here, once; what handlers answer later is not sent."""
+        """Close the connection and abandon all pending requests. Later responses of handlers are not sent."""
         abandoned = Abandoned(asked=dict(self.asked), owed=self.owed)
         self._outbound.open.clear()
         for request, owed in self._inbound.open.items():
@@ -162,7 +170,7 @@ class Connection(Receiving):
         self._lifecycle.close()
         return abandoned
 
-    # --- for the two sides -----------------------------------------------------------------------------------------
+    # --- for the subclasses ----------------------------------------------------------------------------------------
 
     def _ask(
         self,
@@ -173,9 +181,9 @@ class Connection(Receiving):
         meta: JsonObject | None = None,
         progress: bool = False,
     ) -> Request:
-        """Puts a request together and takes it down as open."""
+        """Build an outbound request and record it as pending."""
         wire = self._wire(params, row.params, revision)
-        # A request augmented with a task is answered by the task; the result itself is fetched later.
+        # The response to a task-augmented request is the task; the client fetches the result later.
         augmented = revision.core_tasks and getattr(params, "task", None) is not None
         result = row.task_results[revision] if augmented else row.result
         asked = self._outbound.ask(row, revision, result, progress=progress, augmented=augmented)
@@ -188,7 +196,7 @@ class Connection(Receiving):
         return Request(asked.id, row.name, wire)
 
     def _wire(self, value: object, expected: type, revision: Revision) -> JsonObject:
-        """The wire form of something to be sent. Raises `LocalProtocolError`."""
+        """Return the wire form of a value to send. Raises `LocalProtocolError` if its class is wrong."""
         if not isinstance(value, WireObject) or not isinstance(value, expected):
             named = getattr(expected, "__name__", expected)
             raise LocalProtocolError(f"expected {named}, got {type(value).__name__}")
@@ -197,7 +205,7 @@ class Connection(Receiving):
     def _result_wire(self, owed: Owed, result: object) -> JsonObject:
         peer = owed.peer
         asks_for_task = peer.revision.core_tasks and getattr(owed.params, "task", None) is not None
-        # Who does not offer tasks answers as if none had been asked for.
+        # A side that does not offer tasks responds as if the request had no task parameter.
         as_task = asks_for_task and declared(self.capabilities, owed.row.task_capability or ())
         check_result(owed.row, peer.revision, result, as_task=as_task)
         if isinstance(result, InputRequiredResult) and not result.input_requests and result.request_state is None:
@@ -205,15 +213,15 @@ class Connection(Receiving):
         if isinstance(peer, ClientPeer):
             missing = undeclared_need(result, peer.revision, peer.capabilities)
             if missing is not None:
-                raise MissingRequiredClientCapability.of(as_object(missing), f"the answer to {owed.row.name}")
+                raise MissingRequiredClientCapability.of(as_object(missing), f"the result of {owed.row.name}")
         return self._wire(result, WireObject, peer.revision)
 
     def _succeeded(self, owed: Owed) -> None:
-        """A request of the peer is about to be answered with success."""
+        """Update the subscriptions before a result response to an inbound request is sent."""
 
     def _over(self, request: RequestId) -> None:
-        """A request of the peer ended, in whatever way."""
+        """Release the state of an inbound request that has ended."""
 
     def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
-        """Adds to a result what the revision wants in each."""
+        """Add the members that the revision requires in each result."""
         return wire

@@ -1,7 +1,7 @@
-"""What the peer did, as values for the application.
+"""Events: the actions of the peer, as values for the application.
 
-Each event has `notes`: deviations from the specification that were survived, one sentence each. A tolerant receiver
-reads past them, and a log or a test shows them.
+Each event has `notes`: the deviations from the specification that the receiver tolerated, one sentence each, for logs
+and tests.
 """
 
 from __future__ import annotations
@@ -52,212 +52,213 @@ __all__ = [
 
 @attrs.frozen(kw_only=True, eq=False)
 class ClientPeer:
-    """A client, as the server knows it: from the handshake, or from the request itself."""
+    """A client, as described by the handshake or by the metadata of the request."""
 
     revision: Revision
-    """The revision that is spoken with it."""
+    """The negotiated revision."""
     capabilities: ClientCapabilities
-    """What it declared to offer."""
+    """The capabilities that the client declared."""
     implementation: Implementation | None = None
-    """Who it says it is. Not to be relied on."""
+    """The name and version that the client states: untrusted text."""
     log_level: LoggingLevel | None = None
-    """The least level of log message that it wants; `None` when it did not say."""
+    """The minimum level of log messages that the client requested; `None` if it requested no level."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ServerPeer:
-    """A server, as the client knows it: from the handshake, or from `server/discover`."""
+    """A server, as described by the handshake or by `server/discover`."""
 
     revision: Revision
-    """The revision that is spoken with it."""
+    """The negotiated revision."""
     capabilities: ServerCapabilities
-    """What it declared to offer."""
+    """The capabilities that the server declared."""
     implementation: Implementation | None = None
-    """Who it says it is. Not to be relied on."""
+    """The name and version that the server states: untrusted text."""
     instructions: str | None = None
-    """How to use it, for a model. Written by the server: untrusted text."""
+    """Instructions for a model on how to use the server: untrusted text."""
 
 
 Peer: TypeAlias = ClientPeer | ServerPeer
-"""Whoever is at the other end."""
+"""The peer of a connection, as described by its handshake or request."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class RequestReceived:
-    """The peer asks for something. Exactly one `respond` or `fail` is owed, unless it is cancelled."""
+    """The peer sent a request. Respond once with `respond` or `fail`, unless the peer cancels the request."""
 
     id: RequestId
-    """Its id; answer with it."""
+    """The id of the request, to use in the response."""
     method: str
-    """Its method."""
+    """The name of the method."""
     row: Method[object, object]
-    """What is known of the method."""
+    """The definition of the method."""
     params: object
     """The parameters, an instance of `row.params`."""
     raw: JsonObject
-    """The parameters as they came, without loss."""
+    """The parameters as received, with all unknown members."""
     peer: Peer
-    """Who asks, in what revision, with what capabilities."""
+    """The sender of the request, with its revision and capabilities."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class NotificationReceived:
-    """The peer tells something."""
+    """The peer sent a notification."""
 
     method: str
-    """Its method, under the name that the specification gives it."""
+    """The name of the method in the specification; an alias is already replaced."""
     row: NotificationRow[object]
-    """What is known of the notification."""
+    """The definition of the notification."""
     params: object
     """The parameters, an instance of `row.params`."""
     raw: JsonObject
-    """The parameters as they came, without loss."""
+    """The parameters as received, with all unknown members."""
     subscription: RequestId | None = None
-    """The `subscriptions/listen` request that it answers to; `None` when it names none."""
+    """The id of the `subscriptions/listen` request that the notification belongs to; `None` if it names none."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class CancelReceived:
-    """The peer no longer wants the answer to its request. None is sent from here on."""
+    """The peer cancelled its request. Nothing may be sent for it after this event."""
 
     id: RequestId
     """The id of the request."""
     reason: str | None
-    """What it says why, for the log."""
+    """The reason that the peer states, for the log."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ProgressReceived:
-    """The peer got on with a request of ours."""
+    """The peer reported progress of an outbound request."""
 
     id: RequestId
     """The id of the request."""
     params: ProgressNotificationParams
-    """How far it got."""
+    """The parameters of the notification: progress, total and message."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class AnswerReceived:
-    """A request of ours succeeded."""
+    """An outbound request succeeded."""
 
     id: RequestId
-    """The id of the request, as we sent it."""
+    """The id of the request, as sent."""
     method: str
-    """Its method."""
+    """The name of the method."""
     result: object
-    """What came out: an instance of the method's result class, or `InputRequiredResult`, or a task."""
+    """The result: an instance of the method's result class, an `InputRequiredResult`, or a task."""
     raw: JsonObject
-    """The result as it came, without loss."""
+    """The result as received, with all unknown members."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class FailureReceived:
-    """A request of ours failed: the peer says so, or its answer cannot be understood."""
+    """An outbound request failed: the response is an error, or an invalid result."""
 
     id: RequestId
-    """The id of the request, as we sent it."""
+    """The id of the request, as sent."""
     method: str
-    """Its method."""
+    """The name of the method."""
     error: McpError
-    """`RequestFailed` for an error of the peer, `RemoteProtocolError` for an answer that breaks the rules."""
+    """`RequestFailed` for an error response, `RemoteProtocolError` for an invalid result."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Opened:
-    """The two sides have agreed on an era and a revision: by the handshake, or by `server/discover` (client)."""
+    """Both sides agreed on an era and a revision, by the handshake or by `server/discover` (client)."""
 
     peer: Peer
-    """Who is at the other end."""
+    """The peer, with the negotiated revision."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Negotiating:
-    """Era and revision are not agreed yet; what to send next is in `Reaction.reply` (client)."""
+    """The negotiation continues; `Reaction.reply` holds the next request (client)."""
 
     method: str
-    """What is sent next: `server/discover` or `initialize`."""
+    """The method of the next request: `server/discover` or `initialize`."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class NegotiationEnded:
-    """There is no way to talk to this server; the connection should be closed (client)."""
+    """The negotiation failed; the caller should close the connection (client)."""
 
     error: McpError
-    """Why."""
+    """The cause of the failure."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Served:
-    """A request that the engine answered by itself: `initialize`, `ping`, `server/discover`."""
+    """A request that the engine handled: `initialize`, `ping`, `server/discover`."""
 
     id: RequestId
-    """Its id."""
+    """The id of the request."""
     method: str
-    """Its method."""
+    """The name of the method."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class SessionReplaced:
-    """A second `initialize` ended the legacy session of this connection and began another one; it has been answered.
+    """A second `initialize` replaced the legacy session of this connection; the response is in `Reaction.reply`.
 
-    Bridges that reuse one pipe for several clients send it. Cancel the handlers of the requests in `abandoned.owed`, fail
-    what waits for the requests in `abandoned.asked`, and let handlers that still run use `ended` from here on.
+    Bridges that reuse one pipe for several clients send a second `initialize`. The caller must cancel the handlers of
+    the requests in `abandoned.owed` and fail the tasks that wait for the requests in `abandoned.asked`. Handlers that
+    still run must use `ended` from then on.
     """
 
     id: RequestId
     """The id of the second `initialize`."""
     abandoned: Abandoned
-    """What was open in the session that ended."""
+    """The requests that were pending in the session that ended."""
     ended: ServerConnection
     """A closed connection that holds the requests of the session that ended.
 
-    Ids of requests may be used again in the new session. So a handler of the old one has its own connection, whose
-    commands send nothing.
+    Request ids can be reused in the new session. For this reason, handlers of the old session have a connection of
+    their own, whose commands send nothing.
     """
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class LogLevelSet:
-    """The client chose the least level of log messages for the session; it has been answered."""
+    """The client set the minimum level of log messages for the session; the response is in `Reaction.reply`."""
 
     level: LoggingLevel
-    """The level."""
+    """The minimum level."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Ignored:
-    """A message that had no effect here. It did no harm, or was refused in `Reaction.reply`."""
+    """A message without effect: it was harmless, or `Reaction.reply` holds the error response."""
 
     reason: str
-    """Why."""
+    """The reason for ignoring the message."""
     message: Message
     """The message."""
     notes: tuple[str, ...] = ()
-    """Survived deviations."""
+    """Deviations from the specification that were tolerated."""
 
 
 Event: TypeAlias = (
@@ -275,34 +276,34 @@ Event: TypeAlias = (
     | LogLevelSet
     | Ignored
 )
-"""Anything that `receive` can tell."""
+"""Any event that `receive` returns."""
 
 
 @attrs.frozen(eq=False)
 class Outgoing:
-    """A message to be sent."""
+    """A message to send."""
 
     message: Message
     """The message."""
     for_request: RequestId | None = None
-    """The received request whose stream it belongs to; `None` for no request's. One pipe for all may ignore it."""
+    """The id of the inbound request whose stream carries the message; `None` for no request. Pipes ignore it."""
 
 
 @attrs.frozen(eq=False)
 class Reaction:
-    """What one received message led to."""
+    """The result of receiving one message: an event for the application, and a reply to send."""
 
     event: Event
-    """For the application."""
+    """The event for the application."""
     reply: Outgoing | None = None
-    """Must be sent: the answer to a ping, a refusal, the end of a handshake, ..."""
+    """The message to send: a ping response, an error response, the next message of the handshake; `None` if none."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Abandoned:
-    """What still waited when the connection ended."""
+    """The requests that were pending when the connection closed or the session ended."""
 
     asked: Mapping[RequestId, str]
-    """Requests of ours without an answer: id and method. Each failed now."""
+    """Pending outbound requests: method by id. Each of them has failed."""
     owed: tuple[RequestId, ...]
-    """Requests of the peer that were not answered. Nothing can be sent for them any more."""
+    """Ids of the pending inbound requests. Nothing can be sent for them."""

@@ -1,11 +1,12 @@
-"""How the client's end of a connection comes to be open, and open again.
+"""Opening and reopening of a client connection.
 
-`open` begins the negotiation; what comes is given to `receive`, which says what to send next, until there is `Opened`
-or `NegotiationEnded`. What comes is not always a message: silence (`probe_unanswered`) and an answer of HTTP that is
-none of the protocol (`opening_refused`) lead on as well. `adopt` takes over what another connection found out.
+`open` starts the negotiation. Pass each received message to `receive` and send its reply, until there is `Opened` or
+`NegotiationEnded`. Two other outcomes continue the negotiation: a timeout of the probe (`probe_unanswered`), and an
+HTTP response that is not an MCP message (`opening_refused`). `adopt` reuses the server description of another
+connection.
 
-A session of a legacy server may be lost without the connection: an HTTP server forgets it, and says so. `reopen` makes
-a new one, on the same connection; what was asked stays asked, and no id is used twice.
+An HTTP server can drop a legacy session and report it as unknown, while the connection stays open. `reopen` opens a new
+session on the same connection. Pending outbound requests stay pending, and no request id is used twice.
 
 Spec: basic/versioning (2026-07-28); basic/lifecycle, basic/transports#session-management (legacy).
 """
@@ -39,7 +40,7 @@ __all__ = ["Opening"]
 
 
 class Opening(Connection):
-    """The part of the client's end that opens it. Use `ClientConnection`."""
+    """The part of a client connection that opens the connection. Use `ClientConnection`."""
 
     capabilities: ClientCapabilities
 
@@ -54,7 +55,7 @@ class Opening(Connection):
     ) -> None:
         super().__init__(revisions=revisions, limits=limits or Limits(), extensions=extensions)
         self.info: Final = info
-        """Who the client is."""
+        """The name and version of the client."""
         self.capabilities = capabilities
         self._negotiation = Negotiation(revisions)
         self._probe: RequestId | None = None
@@ -63,7 +64,7 @@ class Opening(Connection):
 
     @property
     def server(self) -> ServerPeer | None:
-        """Who the server is, once that is known."""
+        """The server, or `None` before the negotiation has succeeded."""
         return self._server
 
     @property
@@ -74,51 +75,52 @@ class Opening(Connection):
 
     @property
     def initialize_refusal(self) -> McpError | None:
-        """How the server refused `initialize`, while a probe that followed is not answered; else `None`."""
+        """The error response to `initialize`, while the probe that followed is pending; otherwise `None`."""
         return self._negotiation.first_refusal
 
     # --- commands --------------------------------------------------------------------------------------------------
 
     def open(self, *, era: Era | None = None) -> Outgoing:
-        """Begins the negotiation.
+        """Start the negotiation.
 
         Args:
-            era: What the server is known to speak from earlier; a hint, which may be wrong. `LEGACY` saves the probe:
-                it is sent only if `initialize` is refused.
+            era: The era of the server, if known from an earlier connection. This is a hint and may be wrong. `LEGACY`
+                sends `initialize` first, and the probe only if the server rejects `initialize`.
 
         Returns:
-            What to send first: `server/discover`, or `initialize` when only legacy revisions are spoken.
+            The first request: `server/discover`, or `initialize` if the client supports legacy revisions only.
 
         Raises:
-            LocalProtocolError: It was opened already, or is over, or has no revision to speak.
+            LocalProtocolError: The connection was opened already or has closed, or the client supports no revision.
         """
         self._check_new()
         reaction = self._take(self._negotiation.start(era), ())
         if reaction.reply is None:
-            raise LocalProtocolError("this client was given no revision to speak")
+            raise LocalProtocolError("no revision to negotiate: give the client at least one in revisions")
         return reaction.reply
 
     def probe_unanswered(self) -> Reaction | None:
-        """The caller waited long enough for the answer to `server/discover`; the server is taken for a legacy one.
+        """Handle a timeout of `server/discover`: treat the server as legacy.
+
+        A late response to the probe is still accepted until the response to `initialize` arrives.
 
         Returns:
-            What to send, or why there is nothing more to try; `None` when no probe is open. An answer to the probe
-            that comes late is still taken, as long as `initialize` is not answered.
+            The next request or the failure of the negotiation; `None` if no probe is pending.
         """
         if self._negotiation.progress is not Progress.PROBING or self.state is State.CLOSED:
             return None
         return self._take(self._negotiation.silent(), ())
 
     def opening_refused(self, error: McpError, request: RequestId) -> Reaction | None:
-        """The answer to `server/discover` or `initialize` was none of the protocol, and nothing else will come.
+        """Handle a response to `server/discover` or `initialize` that is not an MCP message.
 
         Args:
-            error: What came instead, as `HttpFailure`.
+            error: The error that describes the response, such as `HttpFailure`.
             request: The id of the request.
 
         Returns:
-            What to send, or why there is nothing more to try; `None` when the outcome of that request does not matter:
-            it was answered, or is a probe that was given up waiting for.
+            The next request or the failure of the negotiation; `None` if the outcome of this request has no effect: the
+            response has arrived already, or the request is a probe that has timed out.
         """
         asked = self._outbound.open.get(request)
         if asked is None or request not in (self._probe, self._handshake):
@@ -129,38 +131,42 @@ class Opening(Connection):
         return self._refused(asked, error)
 
     def adopt(self, server: ServerPeer) -> None:
-        """Takes over what is known of a modern server from another connection, instead of opening.
+        """Adopt the description of a modern server from another connection, instead of opening this one.
 
         Args:
-            server: What was agreed there.
+            server: The server as negotiated on the other connection.
 
         Raises:
-            LocalProtocolError: It is a legacy server: their sessions have to be opened; or the connection was opened.
+            LocalProtocolError: The server is a legacy server, whose sessions need `initialize`; or this connection was
+                opened already or has closed.
         """
         self._check_new()
         if server.revision.era is Era.LEGACY:
-            raise LocalProtocolError("a legacy session has to be opened by initialize", anchor="basic/lifecycle")
+            raise LocalProtocolError(
+                "cannot adopt a legacy server: its session must be opened by initialize; call open",
+                anchor="basic/lifecycle",
+            )
         self._negotiation.progress = Progress.DONE
         self._server = server
 
     def reopen(self) -> Outgoing:
-        """The server forgot the session, and a new one is opened in its place.
+        """Open a new session in place of a legacy session that the server dropped.
 
-        Until there is `Opened` again, nothing may be asked. The revision that was agreed on is proposed; who the server
-        is, and what it offers, may have changed. Our requests that are open stay open: say `forget` for those that the
-        server forgot as well. Its own requests are gone: cancel the handlers of `owed` before; what they answer later
-        is not sent.
+        The client proposes the revision of the old session. The server's implementation and capabilities may have
+        changed. The application must not send requests until the next `Opened`. Pending outbound requests stay pending:
+        call `forget` for those that the server dropped with the session. Inbound requests are abandoned, and later
+        responses of their handlers are not sent: cancel the handlers of the requests in `owed` before this call.
 
-        It may be called again when it came to nothing.
+        If the attempt fails, this method can be called again.
 
         Returns:
-            What to send, without the id of the old session.
+            The `initialize` request. Send it without the id of the old session.
 
         Raises:
-            LocalProtocolError: There was no legacy session, or the connection is over.
+            LocalProtocolError: There was no legacy session, or the connection has closed.
         """
         if self._session is None or self._handshake is None or self.state is State.CLOSED:
-            raise LocalProtocolError("there is no legacy session that could be opened again", anchor="basic/lifecycle")
+            raise LocalProtocolError("there is no legacy session to reopen", anchor="basic/lifecycle")
         self.forget(self._handshake)
         self._inbound.abandon()
         self._lifecycle.reopen()
@@ -168,12 +174,12 @@ class Opening(Connection):
 
     def _check_new(self) -> None:
         if self._negotiation.progress is not Progress.NEW or self.state is State.CLOSED:
-            raise LocalProtocolError("the connection was opened already, or is over")
+            raise LocalProtocolError("the connection was opened already, or has closed")
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
     def _take(self, step: Attempt, notes: tuple[str, ...]) -> Reaction:
-        """Does what the negotiation wants next."""
+        """Execute the next step of the negotiation."""
         if isinstance(step, Failed):
             return Reaction(NegotiationEnded(error=step.error, notes=notes))
         outgoing = self._send(step)
@@ -199,7 +205,7 @@ class Opening(Connection):
 
     @abstractmethod
     def _envelope(self, revision: Revision) -> JsonObject:
-        """What each modern request says of the client."""
+        """Return the request metadata (`_meta`) of each modern request."""
 
     def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
         if isinstance(result, DiscoverResult) and asked.id == self._probe:
@@ -213,12 +219,12 @@ class Opening(Connection):
     def _discovered(self, asked: Asked, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
         step = self._negotiation.discovered(result.supported_versions)
         if step is None:
-            # The handshake is under way, and there is nothing better to do.
+            # The handshake is in progress, and the discover result offers no better revision.
             return super()._answered(asked, result, raw, notes)
         if not isinstance(step, Agreed):
             return self._take(step, notes)
         if self._handshake is not None:
-            # The answer to the probe came after we had given up waiting for it; the handshake is not needed.
+            # The response to the probe arrived after its timeout; the handshake is not needed.
             self.forget(self._handshake)
         self._server = ServerPeer(
             revision=step.revision,
@@ -250,17 +256,17 @@ class Opening(Connection):
         return super()._failed(asked, error, notes)
 
     def _refused(self, asked: Asked, error: McpError, notes: tuple[str, ...] = ()) -> Reaction:
-        """The request that the negotiation waits for came to nothing."""
+        """Handle the failure of the request that the negotiation waits for."""
         if asked.id == self._handshake:
             self._lifecycle.receive(Kind.INITIALIZE_ERROR)
         return self._take(self._negotiation.refused(error), notes)
 
 
 def _with_extensions(capabilities: ClientCapabilities) -> ClientCapabilities:
-    """The capabilities as a legacy server gets them: with the extensions among what its revision does not define.
+    """Return the capabilities in their form for a legacy server: with the extensions as unknown members.
 
-    Capabilities are an open set in all revisions, and MCP Apps are announced so to servers of any. That of tasks is not:
-    legacy revisions have them in another form, or not at all.
+    Capabilities are an open set in all revisions, so MCP Apps are declared to servers of any revision. The tasks
+    extension is left out: legacy revisions have tasks in another form, or not at all.
     """
     told = {name: settings for name, settings in (capabilities.extensions or {}).items() if name != TASKS_EXTENSION}
     if not told:

@@ -1,13 +1,14 @@
-"""Who waits for what: request ids in both directions, progress tokens, cancellation.
+"""Requests in flight: request ids in both directions, progress tokens, cancellation.
 
-`Asked` are our requests that the peer owes an answer, `Owed` the peer's that we owe one. The invariants:
+`Asked` is an outbound request without a response, `Owed` an inbound request without a response. The invariants:
 
-- each of our requests ends exactly once: answered, failed, cancelled or abandoned;
-- nothing is sent for a request of the peer after it was cancelled;
-- progress goes only to live tokens, and only upwards.
+- each outbound request ends exactly once: with a result, with an error, by cancellation or by being abandoned;
+- nothing is sent for an inbound request after its cancellation;
+- progress is accepted only for tokens of pending requests, and only if it increases.
 
-The races of a cancellation are settled here: an answer that crosses our cancellation is dropped and noted, a
-cancellation that crosses our answer is dropped without a word, as the specification wants it.
+This module also resolves the races of a cancellation. A response that crosses this side's cancellation is dropped and
+recorded as a deviation. A cancellation that crosses this side's response is dropped without a record, as the
+specification requires.
 
 Spec: basic/utilities/cancellation, basic/utilities/progress.
 """
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Inbound", "Outbound", "Owed", "advance"]
 
 _CANCELLED_REMEMBERED: Final = 256
-"""How many cancelled ids are remembered, to tell a late answer (expected) from an unknown id (a deviation)."""
+"""The number of remembered cancelled ids: a late response is expected, a response with an unknown id is a deviation."""
 
 
 @attrs.define(eq=False)
 class Asked:
-    """A request of ours that was sent and not answered."""
+    """An outbound request without a response."""
 
     id: RequestId
     row: Method[object, object]
@@ -44,79 +45,82 @@ class Asked:
     result: type
     """The class of the expected result."""
     token: RequestId | None = None
-    """Its progress token, where progress was asked for."""
+    """The progress token, if progress was requested."""
     augmented: bool = False
-    """It shall run as a task (2025-11-25), so it is cancelled by `tasks/cancel`."""
+    """Whether the request is task-augmented (2025-11-25), so that `tasks/cancel` cancels it."""
     progress: float | None = None
-    """The last progress that was received."""
+    """The last progress value received."""
 
 
 @attrs.define(eq=False)
 class Owed:
-    """A request of the peer that was received and not answered."""
+    """An inbound request without a response."""
 
     id: RequestId
     row: Method[object, object]
     params: object
     peer: Peer
     token: RequestId | None = None
-    """Its progress token, where progress was asked for."""
+    """The progress token, if progress was requested."""
     progress: float | None = None
-    """The last progress that was sent."""
+    """The last progress value sent."""
     cancelled: bool = False
-    """The peer no longer wants it, and nothing may be sent for it."""
+    """Whether the peer cancelled the request. Nothing may be sent for a cancelled request."""
     acknowledged: bool = False
-    """A `subscriptions/listen` that was acknowledged."""
+    """Whether the request is a `subscriptions/listen` that was acknowledged."""
     abandoned: bool = False
-    """It belonged to a session that is no more, so that its id is free."""
+    """Whether the session of the request has ended. The id of an abandoned request may be reused."""
 
 
 @attrs.define(eq=False)
 class Outbound:
-    """Our requests."""
+    """The outbound requests of a connection."""
 
     open: dict[RequestId, Asked] = attrs.field(factory=dict)
     _last: int = 0
     _cancelled: dict[RequestId, None] = attrs.field(factory=dict)
     _last_ended: int = 0
-    """The last id that was given out before the running session began."""
+    """The last id that was assigned before the current session started."""
 
     def ask(
         self, row: Method[object, object], revision: Revision, result: type, *, progress: bool, augmented: bool
     ) -> Asked:
-        """A new request. Its id was never used on this connection; its token is the same number."""
+        """Add a request with an id that was never used on this connection. Its progress token is the same number."""
         self._last += 1
         asked = Asked(self._last, row, revision, result, self._last if progress else None, augmented)
         self.open[asked.id] = asked
         return asked
 
     def find(self, id: RequestId | None) -> tuple[Asked | None, str | None]:
-        """The request that an answer with `id` belongs to, and a note when it was not found straight away.
+        """Find the request that a response with `id` belongs to.
 
-        Deployed peers return `"1"` for 1 or the reverse, and errors with `id: null`: the first is matched by its
-        canonical form, the second when it can only mean one request.
+        Deployed peers return `"1"` for 1 or the reverse, and errors with `id: null`. The first is matched by the other
+        form of the id. The second is matched if exactly one request is pending.
+
+        Returns:
+            The request, or `None` if there is no match; and the deviation, or `None` if the id matched exactly.
         """
         if id is None:
             if len(self.open) == 1:
-                return next(iter(self.open.values())), "the error has no id; it was taken for the only open request"
-            return None, "an error without id belongs to no known request"
+                return next(iter(self.open.values())), "the error has no id: matched to the only pending request"
+            return None, "an error without an id matches no pending request"
         if (asked := self.open.get(id)) is not None:
             return asked, None
         other = _other_form(id)
         if other is not None and (asked := self.open.get(other)) is not None:
-            return asked, f"the answer's id is {quoted(id)} where {other!r} was sent"
+            return asked, f"the response has the id {quoted(id)}, but {other!r} was sent"
         if id in self._cancelled or (other is not None and other in self._cancelled):
-            return None, "the answer crossed our cancellation"
+            return None, "the response crossed the cancellation of its request"
         if any(isinstance(form, int) and 0 < form <= self._last_ended for form in (id, other)):
-            return None, "an answer to a request of a session that ended"
-        return None, f"an answer with the unknown id {quoted(id)}"
+            return None, "a response to a request of a session that has ended"
+        return None, f"a response with the unknown id {quoted(id)}"
 
     def settle(self, asked: Asked) -> None:
-        """It was answered."""
+        """Remove the request from the table: the peer has responded."""
         del self.open[asked.id]
 
     def cancel(self, id: RequestId) -> Asked | None:
-        """We no longer want it: it is forgotten, and a late answer is expected. `None` when it is not open."""
+        """Remove the request and remember its id, so that a late response is expected. Return `None` if unknown."""
         asked = self.open.pop(id, None)
         if asked is not None:
             self._cancelled[id] = None
@@ -125,7 +129,7 @@ class Outbound:
         return asked
 
     def split(self) -> Outbound:
-        """Move the open requests to a new table, since their session ended. Ids go on where they were."""
+        """Move the pending requests to a new table, because their session has ended. New ids continue the sequence."""
         ended = Outbound(self.open)
         self.open = {}
         self._cancelled.clear()
@@ -133,45 +137,45 @@ class Outbound:
         return ended
 
     def with_token(self, token: RequestId) -> tuple[Asked | None, str | None]:
-        """The open request with a progress token; deployed peers return `"2"` for 2."""
+        """Find the pending request with a progress token, and the deviation. Deployed peers return `"2"` for 2."""
         for form in (token, _other_form(token)):
             asked = self.open.get(form) if form is not None else None
             if asked is not None and asked.token is not None:
                 return (
                     asked,
-                    None if form == token else f"the progress token is {quoted(token)} where {form!r} was sent",
+                    None if form == token else f"the progress token is {quoted(token)}, but {form!r} was sent",
                 )
         return None, None
 
 
 @attrs.define(eq=False)
 class Inbound:
-    """The peer's requests."""
+    """The inbound requests of a connection."""
 
     open: dict[RequestId, Owed] = attrs.field(factory=dict)
 
     def accept(self, owed: Owed) -> None:
-        """A request came. Raises `Violation` when its id is in use."""
+        """Add a request. Raises `Violation` if its id is in use."""
         known = self.open.get(owed.id)
         if known is not None and not known.abandoned:
-            raise Violation(f"the request id {quoted(owed.id)} is in use", anchor="basic#requests")
+            raise Violation(f"the request id {quoted(owed.id)} is already in use", anchor="basic#requests")
         self.open[owed.id] = owed
 
     def get(self, id: RequestId) -> Owed:
-        """The request that we owe an answer. Raises `LocalProtocolError` when there is none."""
+        """Return the pending request with this id. Raises `LocalProtocolError` for an unknown id."""
         owed = self.open.get(id)
         if owed is None:
-            raise LocalProtocolError(f"no answer is owed to a request with the id {id!r}", anchor="basic#responses")
+            raise LocalProtocolError(f"no pending inbound request has the id {id!r}", anchor="basic#responses")
         return owed
 
     def settle(self, id: RequestId) -> Owed:
-        """It is answered, or its handler has ended after a cancellation."""
+        """Remove the request: the response is ready, or its handler has ended after a cancellation."""
         owed = self.get(id)
         del self.open[id]
         return owed
 
     def cancel(self, id: RequestId) -> Owed | None:
-        """The peer no longer wants it. `None` when it is unknown, answered or cancelled already."""
+        """Mark the request as cancelled by the peer. Return `None` if it is unknown, completed or already cancelled."""
         owed = self.open.get(id)
         if owed is None:
             other = _other_form(id)
@@ -182,20 +186,20 @@ class Inbound:
         return owed
 
     def split(self, era: Era) -> Inbound:
-        """Move the requests of an era to a new table. Their ids may come again."""
+        """Move the requests of an era to a new table. Their ids may be reused."""
         ended = Inbound({id: owed for id, owed in self.open.items() if owed.peer.revision.era is era})
         for id in ended.open:
             del self.open[id]
         return ended
 
     def abandon(self) -> None:
-        """The session that they came in is no more: nothing is sent for them, and their ids may come again."""
+        """Abandon all requests: their session has ended. Nothing is sent for them, and their ids may be reused."""
         for owed in self.open.values():
             owed.cancelled = owed.abandoned = True
 
 
 def advance(request: Asked | Owed, progress: float) -> bool:
-    """Takes down a progress value. False when it does not increase; then nothing is changed."""
+    """Record a progress value. Return `False` and change nothing if the value does not increase."""
     if request.progress is not None and progress <= request.progress:
         return False
     request.progress = progress
@@ -203,8 +207,9 @@ def advance(request: Asked | Owed, progress: float) -> bool:
 
 
 def _other_form(id: RequestId) -> RequestId | None:
-    """The same id in the other JSON type, where there is one: `"1"` for 1, 1 for `"1"`."""
+    """Return the same id in the other JSON type, or `None`: `"1"` for 1, 1 for `"1"`."""
     if isinstance(id, int):
         return str(id)
-    # Ids of ours are short: a longer text cannot be one of them, and `int` refuses texts beyond some thousand digits.
+    # This side's ids are short, so a longer text matches none. `int` raises for texts of more than a few thousand
+    # digits.
     return int(id) if id.isascii() and id.isdigit() and len(id) < 20 and str(int(id)) == id else None

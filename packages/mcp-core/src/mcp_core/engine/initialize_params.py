@@ -1,7 +1,7 @@
-"""What a server keeps of a client's `initialize` for as long as the session lasts.
+"""The part of a client's `initialize` parameters that a server stores for the lifetime of the session.
 
-A client may send megabytes in members that have no meaning here. Only the members that a server uses are kept, and
-their JSON is bounded by `Limits.handshake_bytes`.
+A client may send megabytes in members that have no meaning for the server. The server stores only the members that it
+uses. Their JSON is limited to `Limits.handshake_bytes`.
 
 Spec: basic/lifecycle#initialization (until 2025-11-25)
 """
@@ -23,21 +23,21 @@ __all__ = ["kept_handshake"]
 _KEPT: Final[Mapping[str, frozenset[str] | None]] = {
     "protocolVersion": None,
     "capabilities": frozenset({"roots", "sampling", "elicitation", "tasks", "experimental", "extensions"}),
-    # Icons may be images of a hundred kilobytes, which a server shows nowhere.
+    # Icons can be images of a hundred kilobytes, and a server does not display them.
     "clientInfo": frozenset({"name", "version", "title", "description", "websiteUrl"}),
 }
-"""The members that are kept, and which of their members; `None`: the whole value."""
+"""The members to store, each with the names of its stored members; `None` stores the whole value."""
 
 
 def kept_handshake(params: JsonObject, allowed: int) -> JsonObject:
-    """Return the part of the parameters of `initialize` that is kept.
+    """Return the part of the parameters of `initialize` to store.
 
     Args:
-        params: The parameters as they came. Values of a wrong type are kept, for the caller to reject.
+        params: The parameters as received. Values of a wrong type are retained, for the caller to reject.
         allowed: `Limits.handshake_bytes`.
 
     Raises:
-        LimitExceeded: The part is too large.
+        LimitExceeded: The JSON of the part has more than `allowed` bytes.
     """
     kept: JsonObject = {}
     for name, members in _KEPT.items():

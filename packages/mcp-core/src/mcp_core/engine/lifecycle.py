@@ -1,10 +1,11 @@
-"""The legacy session: its states, and what may be said in each.
+"""Lifecycle of a legacy session: its states, and the messages that are allowed in each state.
 
-Everything that decides whether a message fits the state of a session stands in `RULES`. The table does not know which
-side it serves: a row binds us when we send and the peer when it sends; only the blame differs.
+`RULES` holds all rules that relate messages to the state of a session. The table is the same for both sides: a rule
+binds this side when it sends, and the peer when the peer sends. Only the blame differs.
 
-A MUST of the specification is refused in both directions. A SHOULD is refused only when *we* would send it: peers that
-take a liberty are served. Requests that carry the modern envelope are no part of a session and are not looked up here.
+A message that breaks a MUST of the specification is rejected in both directions. A message that breaks a SHOULD is
+rejected only when this side sends it; from the peer it is tolerated. Requests with modern request metadata belong to no
+session, and their kinds are not looked up here.
 
 Spec: basic/lifecycle (2024-11-05 to 2025-11-25).
 """
@@ -27,36 +28,36 @@ _ANCHOR = "basic/lifecycle"
 
 
 class State(enum.Enum):
-    """How far a session has come."""
+    """The state of a legacy session."""
 
     AWAITING = "awaiting initialize"
-    """Nothing was agreed yet."""
+    """No revision is negotiated yet."""
     INITIALIZING = "initializing"
-    """`initialize` is asked and not answered."""
-    ANSWERED = "answered, awaiting initialized"
-    """The revision is agreed; the client has still to say `notifications/initialized`."""
+    """`initialize` has no response yet."""
+    ANSWERED = "awaiting notifications/initialized"
+    """The revision is negotiated; the client has not sent `notifications/initialized` yet."""
     OPERATING = "operating"
-    """Normal exchange."""
+    """The session is open for requests in both directions."""
     CLOSED = "closed"
-    """The connection is over."""
+    """The connection has closed."""
 
 
 class Kind(enum.Enum):
-    """What a message is, as far as the session's state is concerned."""
+    """The kind of a message, as the rules of the lifecycle distinguish it."""
 
     INITIALIZE = "initialize"
-    INITIALIZE_RESULT = "the answer to initialize"
-    INITIALIZE_ERROR = "an error in answer to initialize"
+    INITIALIZE_RESULT = "the result of initialize"
+    INITIALIZE_ERROR = "an error response to initialize"
     INITIALIZED = "notifications/initialized"
     PING = "ping"
     LOG = "a log message"
-    CLIENT_REQUEST = "a request of the client"
-    SERVER_REQUEST = "a request of the server"
+    CLIENT_REQUEST = "a request from the client"
+    SERVER_REQUEST = "a request from the server"
     NOTIFICATION = "a notification"
 
 
 class Strength(enum.Enum):
-    """How strongly the specification speaks against it."""
+    """The level of the requirement against sending a message in a state."""
 
     ALLOWED = "allowed"
     SHOULD_NOT = "should not"
@@ -64,12 +65,12 @@ class Strength(enum.Enum):
 
 @attrs.frozen
 class Rule:
-    """What a kind of message does in a state. A kind without a rule must not be sent in that state."""
+    """The effect of a kind of message in a state. A kind without a rule must not be sent in that state."""
 
     then: State
-    """The state after it."""
+    """The state after the message."""
     strength: Strength = Strength.ALLOWED
-    """Whether it is fine, or only tolerated."""
+    """Whether the message is allowed, or only tolerated."""
 
 
 def _stay(state: State, *kinds: Kind, strength: Strength = Strength.ALLOWED) -> dict[Kind, Rule]:
@@ -81,8 +82,8 @@ _REQUESTS = (Kind.CLIENT_REQUEST, Kind.SERVER_REQUEST)
 RULES: Final[Mapping[State, Mapping[Kind, Rule]]] = {
     State.AWAITING: {
         Kind.INITIALIZE: Rule(State.INITIALIZING),
-        # Pings are excepted from "initialization is the first interaction"; notifications without a session have no
-        # effect, and no error can be sent for them.
+        # Pings are an exception to "initialization is the first interaction". Notifications without a session have no
+        # effect, and an error response to a notification does not exist.
         **_stay(State.AWAITING, Kind.PING),
         **_stay(State.AWAITING, Kind.NOTIFICATION, strength=Strength.SHOULD_NOT),
     },
@@ -93,11 +94,11 @@ RULES: Final[Mapping[State, Mapping[Kind, Rule]]] = {
         **_stay(State.INITIALIZING, Kind.NOTIFICATION, strength=Strength.SHOULD_NOT),
     },
     State.ANSWERED: {
-        # A bridge that reuses one pipe sends the handshake of its next client: the session ends, and another one begins.
+        # A bridge that reuses one pipe sends the handshake of its next client: the session ends and a new one starts.
         Kind.INITIALIZE: Rule(State.INITIALIZING, Strength.SHOULD_NOT),
         Kind.INITIALIZED: Rule(State.OPERATING),
         **_stay(State.ANSWERED, Kind.PING, Kind.LOG, Kind.NOTIFICATION),
-        # Deployed clients send their first request without waiting for their own notification to be read.
+        # Deployed clients send their first request before the server has read their notification.
         **_stay(State.ANSWERED, *_REQUESTS, strength=Strength.SHOULD_NOT),
     },
     State.OPERATING: {
@@ -107,11 +108,11 @@ RULES: Final[Mapping[State, Mapping[Kind, Rule]]] = {
     },
     State.CLOSED: {},
 }
-"""The states of a legacy session: state, kind of message, state after it. What is absent is forbidden."""
+"""The transitions of a legacy session: the rule for each kind of message in each state. Missing kinds are forbidden."""
 
 
 class Violation(Exception):
-    """A message does not fit. Whoever catches it knows whom to blame."""
+    """A message that breaks a rule of the protocol. The code that catches it assigns the blame."""
 
     def __init__(self, message: str, *, code: int = ErrorCode.INVALID_REQUEST, anchor: str = _ANCHOR) -> None:
         super().__init__(message)
@@ -120,7 +121,7 @@ class Violation(Exception):
         self.anchor = anchor
 
     def as_local(self) -> LocalProtocolError:
-        """The error for a caller who asked for it."""
+        """Return the error that blames the caller on this side."""
         return LocalProtocolError(self.message, code=self.code, anchor=self.anchor)
 
 
@@ -129,23 +130,23 @@ class Lifecycle:
     """The state of one legacy session."""
 
     state: State = State.AWAITING
-    """Where it stands."""
+    """The current state."""
 
     def send(self, kind: Kind) -> None:
-        """We send a message of this kind. Raises `LocalProtocolError` when the state forbids it or advises against."""
+        """Record an outbound message of this kind. Raises `LocalProtocolError` unless the state allows it."""
         rule = RULES[self.state].get(kind)
         if rule is None or rule.strength is Strength.SHOULD_NOT:
             raise _refused(self.state, kind).as_local()
         self.state = rule.then
 
     def receive(self, kind: Kind) -> str | None:
-        """The peer sends a message of this kind.
+        """Record an inbound message of this kind.
 
         Returns:
-            A note when it is only tolerated.
+            The deviation if the message is only tolerated, otherwise `None`.
 
         Raises:
-            Violation: The state forbids it.
+            Violation: The state forbids the message.
         """
         rule = RULES[self.state].get(kind)
         if rule is None:
@@ -155,11 +156,11 @@ class Lifecycle:
         return tolerated
 
     def reopen(self) -> None:
-        """The peer forgot the session, and another one takes its place: it begins with `initialize` again."""
+        """Return to the initial state: the server dropped the session, and a new `initialize` follows."""
         self.state = State.AWAITING
 
     def close(self) -> None:
-        """The connection is over."""
+        """Enter the final state: the connection has closed."""
         self.state = State.CLOSED
 
 

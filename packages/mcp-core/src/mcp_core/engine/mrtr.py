@@ -1,23 +1,24 @@
-"""Multi round-trip requests: how a handler asks the user without a request of its own (2026-07-28).
+"""Multi round-trip requests (MRTR): client input for a request, without requests from the server (2026-07-28).
 
-A server that needs input answers `input_required`, with its questions and a `requestState`. The client answers the
-questions and sends the same request again, with the answers and the state. The handler then runs *again from its top*:
-what was answered in an earlier round is in a `Ledger` and comes back at once; the first question without an answer
-ends the round.
+A server that needs input responds with `input_required`, which carries input requests and a `requestState`. The client
+sends the same request again with the input responses and the state. The handler then runs again from its start. Input
+responses of earlier round trips are in a `Ledger` and return at once. The first input request without a response ends
+the round trip.
 
-    round 1   handler asks A              -> input_required {A}, state {}
-    round 2   A is answered, asks B       -> input_required {B}, state {A: ...}
-    round 3   A and B are answered        -> the result
+    round trip 1   handler requests A           -> input_required {A}, state {}
+    round trip 2   A has a response, requests B -> input_required {B}, state {A: ...}
+    round trip 3   A and B have responses       -> the result
 
-A question is known by its content: its key is derived from its method, its parameters and how often the same question
-was asked before. So a handler may ask in any order, several at once too, and a question that changed between rounds is
-a new one. A handler may also name a key itself, which clients that know it may answer before they were asked.
+An input request is identified by its content. Its key is derived from its method, its parameters and the number of
+identical input requests before it. A handler can therefore send input requests in any order, and several at once. An
+input request that changed between round trips is a new one. A handler can also choose a key. A client that knows this
+key can send the input response in advance.
 
-The state travels through the client, which is not to be trusted with it. `Sealer` makes it unreadable and unchangeable;
-what is sealed is bound to the principal and to the request (`binding`), and expires. Without those checks a state could
-be replayed for other arguments or by another user.
+The state travels through the client, which is not trusted with it. `Sealer` encrypts and authenticates the state.
+The sealed state is bound to the principal and to the request (`binding`), and expires. Without these checks, a state
+could be replayed for other arguments or by another user.
 
-The core has no cryptography, no clock and no randomness: the caller brings a `Sealer` and the time.
+The core has no cryptography, no clock and no randomness: the caller supplies a `Sealer` and the time.
 
 Spec: basic/patterns/mrtr (2026-07-28).
 """
@@ -42,56 +43,56 @@ if TYPE_CHECKING:
 __all__ = ["Ledger", "Rounds", "Sealer", "State", "binding", "open_state", "seal_state"]
 
 _NOT_PART_OF_THE_REQUEST: Final = frozenset({"_meta", "inputResponses", "requestState"})
-"""Members of the parameters that change from round to round."""
+"""Members of the parameters that change between round trips."""
 
 P = TypeVar("P", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams)
 
 
 class Sealer(Protocol):
-    """Turns bytes into a text that only the same key ring can turn back."""
+    """Authenticated encryption of request state: only the same key ring can open a sealed text."""
 
     def seal(self, plain: bytes, bound_to: bytes) -> str:
-        """The sealed text; it opens only together with `bound_to`."""
+        """Return the sealed text. It can be unsealed only together with `bound_to`."""
 
     def unseal(self, sealed: str, bound_to: bytes) -> bytes | None:
-        """The bytes that were sealed; `None` when the text was changed, or sealed by another key or for another use."""
+        """Return the sealed bytes, or `None` if the text was changed or was sealed with another key or binding."""
 
 
 @attrs.define
 class State:
-    """What is carried from round to round."""
+    """The request state that is carried between round trips."""
 
     round: int = 0
-    """How many rounds there were."""
+    """The number of completed round trips."""
     answers: dict[str, JsonObject] = attrs.field(factory=dict)
-    """The answers, by the key of their question."""
+    """Input responses, by the key of their input request."""
     once: dict[str, JsonValue] = attrs.field(factory=dict)
-    """Results of side effects that must not happen again, by the key that the handler gave them."""
+    """Results of side effects that must not be repeated, by the key that the handler chose."""
 
 
 def binding(principal: str | None, method: str, params: Mapping[str, JsonValue]) -> bytes:
-    """What a state is bound to: who asks, and what for.
+    """Return the binding of a request state: a digest of the principal and the request.
 
     Args:
-        principal: Who is asking; `None` where nobody is told apart (stdio).
+        principal: The principal of the request; `None` without authentication (stdio).
         method: The method of the request.
-        params: Its parameters as they came.
+        params: The parameters as received.
 
     Returns:
-        A digest. Two requests have the same one when only the members that change between rounds differ.
+        The digest. It is equal for two requests that differ only in the members that change between round trips.
     """
     kept = {name: value for name, value in params.items() if name not in _NOT_PART_OF_THE_REQUEST}
     return _digest([principal, method, kept])
 
 
 def seal_state(sealer: Sealer, state: State, *, bound_to: bytes, expires: float) -> str:
-    """The `requestState` for the next round.
+    """Return the `requestState` for the next round trip.
 
     Args:
-        sealer: Seals it.
-        state: What to carry.
-        bound_to: From `binding`.
-        expires: When it ceases to be valid, in seconds since the epoch.
+        sealer: The sealer to use.
+        state: The state to carry.
+        bound_to: The binding of the request, from `binding`.
+        expires: The expiry time, in seconds since the epoch.
 
     Returns:
         The opaque text.
@@ -100,20 +101,20 @@ def seal_state(sealer: Sealer, state: State, *, bound_to: bytes, expires: float)
 
 
 def open_state(sealer: Sealer, sealed: str, *, bound_to: bytes, now: float) -> State:
-    """The state that came back.
+    """Return the state from a `requestState` that the client sent back.
 
     Args:
-        sealer: Opens it.
+        sealer: The sealer to use.
         sealed: The `requestState` of the request.
-        bound_to: From `binding`, for the request that it came with.
-        now: The time in seconds since the epoch.
+        bound_to: The binding of the request that carries the state, from `binding`.
+        now: The current time, in seconds since the epoch.
 
     Returns:
-        What was carried.
+        The state.
 
     Raises:
-        RequestFailed: It was changed, made for another request, user or key ring, or is too old. The error on the wire
-            is the same for each of these, so that it teaches an attacker nothing.
+        RequestFailed: The text was changed, or was made for another request, user or key ring, or has expired. The
+            error on the wire is the same in each case, to give an attacker no information.
     """
     plain = sealer.unseal(sealed, bound_to)
     if plain is None:
@@ -126,50 +127,50 @@ def open_state(sealer: Sealer, sealed: str, *, bound_to: bytes, now: float) -> S
 
 def _not_valid() -> RequestFailed:
     return RequestFailed(
-        "requestState is not valid for this request, or no longer; send the request again without it",
+        "requestState is invalid or expired for this request; send the request again without it",
         code=ErrorCode.INVALID_PARAMS,
     )
 
 
 @attrs.define(eq=False)
 class Ledger:
-    """What one run of a handler asks, and what earlier rounds brought (server)."""
+    """The input requests of one run of a handler, and the input responses of its round trips (server)."""
 
     state: State = attrs.field(factory=State)
     responses: Mapping[str, JsonObject] = attrs.field(factory=dict)
-    """The `inputResponses` of this request. Keys that were not asked for are ignored, as the specification wants."""
+    """The `inputResponses` of this request. Unexpected keys are ignored, as the specification requires."""
     pending: dict[str, InputRequest] = attrs.field(factory=dict)
-    """The questions of this run that have no answer yet."""
+    """The input requests of this run that have no response yet."""
     _times: dict[str, int] = attrs.field(factory=dict)
     _named: dict[str, str] = attrs.field(factory=dict)
 
     def ask(self, question: InputRequest, wire: JsonObject, key: str | None = None) -> JsonObject | None:
-        """Asks the client.
+        """Return the response to an input request, or record the input request as pending.
 
         Args:
-            question: What to ask.
-            wire: The same in its wire form, from which the key is derived.
-            key: The key, when the handler names it.
+            question: The input request.
+            wire: Its wire form, from which the key is derived.
+            key: The key, if the handler chose one.
 
         Returns:
-            The answer, as it came, when an earlier round brought it; else `None`, and the question is pending.
+            The input response as received in this or an earlier round trip; `None` if the input request is pending.
 
         Raises:
-            LocalProtocolError: The handler has asked something else under this key.
+            LocalProtocolError: The handler used this key for a different input request.
         """
         text = _digest(wire).hex()[:16]
         if key is None:
             times = self._times[text] = self._times.get(text, 0) + 1
             key = f"{text}-{times}"
         elif self._named.setdefault(key, text) != text:
-            raise LocalProtocolError(f"two questions of one handler have the key {key!r}: give each its own")
+            raise LocalProtocolError(f"two input requests of one handler have the key {key!r}: use different keys")
         answer = self.answered(key)
         if answer is None:
             self.pending[key] = question
         return answer
 
     def answered(self, key: str) -> JsonObject | None:
-        """The answer that this round or an earlier one brought to the question with a key; `None`: there is none."""
+        """Return the input response with a key, from this or an earlier round trip, or `None`."""
         if (known := self.state.answers.get(key)) is not None:
             return known
         answer = self.responses.get(key)
@@ -178,18 +179,18 @@ class Ledger:
         return answer
 
     def recall(self, key: str) -> tuple[bool, JsonValue]:
-        """Whether a side effect has happened, and what it gave."""
+        """Return whether a side effect has happened, and its result."""
         return key in self.state.once, self.state.once.get(key)
 
     def remember(self, key: str, value: JsonValue) -> None:
-        """A side effect has happened."""
+        """Record the result of a side effect."""
         self.state.once[key] = value
 
     def next_round(self, limit: int) -> State:
-        """The state for the next round. Raises `LimitExceeded` when there were too many."""
+        """Return the state for the next round trip. Raises `LimitExceeded` after `limit` round trips."""
         if self.state.round >= limit:
             raise LimitExceeded(
-                "input rounds of one request",
+                "input-required round trips of one request",
                 observed=self.state.round + 1,
                 allowed=limit,
                 setting="InputPolicy.rounds",
@@ -200,36 +201,36 @@ class Ledger:
 
 @attrs.define(eq=False)
 class Rounds:
-    """The client's side: how often one request was sent again."""
+    """A counter of the input-required retries of one request (client)."""
 
     limit: int
-    """How many rounds are played before the request is given up."""
+    """The maximum number of retries."""
     played: int = 0
-    """How many there were."""
+    """The number of retries so far."""
 
     def again(self, params: P, asked: InputRequiredResult, answers: Mapping[str, InputResponse]) -> P:
-        """The parameters of the next attempt: the same request with the answers and the latest state, untouched.
+        """Return the parameters of the next retry: the same request with the input responses and the latest state.
 
         Args:
             params: The parameters of the request.
-            asked: What the server wants to know.
-            answers: The answers, one for each question.
+            asked: The result of the server, with its input requests.
+            answers: The input responses, one for each input request.
 
         Returns:
             The parameters to send, under a new request id.
 
         Raises:
-            RemoteProtocolError: The server asks for neither input nor a retry.
-            LimitExceeded: There were too many rounds.
+            RemoteProtocolError: The server sent neither input requests nor a request state.
+            LimitExceeded: The request had `limit` retries already.
         """
         if not asked.input_requests and asked.request_state is None:
             raise RemoteProtocolError(
-                "the server answered input_required with neither inputRequests nor requestState",
+                "the input_required result of the server has neither inputRequests nor requestState",
                 anchor="basic/patterns/mrtr",
             )
         if self.played >= self.limit:
             raise LimitExceeded(
-                "input rounds of one request",
+                "input-required round trips of one request",
                 observed=self.played + 1,
                 allowed=self.limit,
                 setting="Limits.input_rounds",
@@ -239,7 +240,7 @@ class Rounds:
 
 
 def _plain(value: JsonValue) -> bytes:
-    # Not orjson: it refuses integers beyond 64 bits, and reads them back as floats.
+    # Not orjson: orjson rejects integers beyond 64 bits when it writes, and reads them as floats.
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -1,17 +1,17 @@
-"""Which era and which revision: the client's probe and choice, as a machine.
+"""Negotiation of era and revision: the client's probe and choice, as a state machine.
 
-The client asks `server/discover` first, if it speaks a modern revision. What comes back decides:
+If the client supports a modern revision, it sends `server/discover` first. The response decides:
 
-- a discover result, or error -32022: the server is modern; the newest revision in common is used;
-- another of the modern error codes: the server is modern and refuses; that is reported;
-- anything else, or silence: the server is legacy; `initialize` follows, if the client speaks a legacy revision.
+- a discover result, or error -32022: the server is modern; the newest common revision is used;
+- another modern error code: the server is modern and rejects the request; the error is reported;
+- anything else, or a timeout: the server is legacy; `initialize` follows if the client supports a legacy revision.
 
-Who knows from earlier that the server is legacy may begin with `initialize`. If that is refused, the knowledge may have
-become wrong, and the probe follows.
+A client that knows the server as legacy can start with `initialize`. If the server rejects `initialize`, the server may
+have changed, and the probe follows.
 
-The machine takes what came (`discovered`, `refused`, `silent`, `initialized`) and returns the next step. It sends
-nothing and waits for nothing. Each revision is tried once, and once more where a server refuses the very revision that
-it names instead; so it ends.
+The state machine receives outcomes (`discovered`, `refused`, `silent`, `initialized`) and returns the next step. It
+does no I/O and has no timers. Each revision is tried once. A revision is tried a second time if the server rejects it
+and lists it as supported in the same error. The number of attempts is therefore limited.
 
 Spec: basic/versioning (2026-07-28), basic/lifecycle#version-negotiation (legacy).
 """
@@ -58,52 +58,52 @@ _MODERN_ERRORS: Final = frozenset(
         ErrorCode.UNSUPPORTED_PROTOCOL_VERSION,
     }
 )
-"""The codes by which a server shows itself to be modern."""
+"""The error codes that identify a modern server."""
 
 
 _NAMED: Final = 10
-"""Revisions of a server that an error lists; there are not as many."""
+"""The maximum number of server revisions that an error lists; there are fewer revisions than this."""
 
 
 @attrs.frozen
 class Probe:
-    """Send `server/discover` under this modern revision."""
+    """A step that sends `server/discover` with this modern revision."""
 
     revision: Revision
 
 
 @attrs.frozen
 class Initialize:
-    """Send `initialize`, proposing this legacy revision."""
+    """A step that sends `initialize` with a proposal of this legacy revision."""
 
     revision: Revision
 
 
 @attrs.frozen
 class Agreed:
-    """Both sides speak this revision."""
+    """The final step of a successful negotiation: the common revision."""
 
     revision: Revision
 
 
 @attrs.frozen
 class Failed:
-    """It cannot be done; the connection should be closed."""
+    """The final step of a failed negotiation. The caller should close the connection."""
 
     error: McpError
 
 
 Attempt: TypeAlias = Probe | Initialize | Failed
-"""What to do next, as long as nothing is agreed."""
+"""The next step while no revision is agreed."""
 
 Step: TypeAlias = Attempt | Agreed
-"""What to do next."""
+"""The next step of the negotiation."""
 
 
 class Progress(enum.Enum):
-    """How far the negotiation is."""
+    """The state of the negotiation."""
 
-    NEW = "not begun"
+    NEW = "not started"
     PROBING = "probing"
     INITIALIZING = "initializing"
     DONE = "done"
@@ -111,23 +111,24 @@ class Progress(enum.Enum):
 
 @attrs.define(eq=False)
 class Negotiation:
-    """The client's side of finding a common revision."""
+    """The negotiation of a common revision (client)."""
 
     ours: tuple[Revision, ...]
-    """The revisions that the client is willing to speak."""
+    """The revisions that the client supports."""
     progress: Progress = Progress.NEW
     _tried: set[Revision] = attrs.field(factory=set)
     _repeated: set[Revision] = attrs.field(factory=set)
     _untried_probe: Revision | None = None
-    """What to probe with if `initialize` is refused, where the probe was left out."""
+    """The revision to probe with if the server rejects `initialize`; set only if the probe was skipped."""
     first_refusal: McpError | None = None
-    """How `initialize` was refused then: what is reported when the probe comes to nothing, too."""
+    """The error response to that `initialize`. It is reported if the probe fails too."""
 
     def start(self, era: Era | None = None) -> Attempt:
-        """The first step: a probe when a modern revision is among ours, else `initialize`.
+        """Return the first step: a probe if the client supports a modern revision, otherwise `initialize`.
 
         Args:
-            era: What the server is thought to speak. `LEGACY`: `initialize` comes first, if a legacy revision is ours.
+            era: The expected era of the server. With `LEGACY`, `initialize` is first if the client supports a legacy
+                revision.
         """
         modern = preferred(self._of(Era.MODERN))
         if modern is None:
@@ -139,16 +140,17 @@ class Negotiation:
         return self._propose(legacy)
 
     def again(self, revision: Revision) -> Initialize:
-        """A session with the legacy `revision` that was agreed on is to be had again. There is no probe."""
+        """Restart with `initialize` and the agreed legacy `revision`, to open a new session. There is no probe."""
         self._tried.clear()
         self._untried_probe = self.first_refusal = None
         return self._propose(revision)
 
     def discovered(self, supported: Iterable[str]) -> Step | None:
-        """The server answered the probe with the names of the revisions that it supports.
+        """Handle a discover result, which lists the names of the revisions that the server supports.
 
         Returns:
-            The next step; `None` when the answer came too late and names nothing better than the handshake under way.
+            The next step; `None` if the result is late and lists no modern revision that the client supports. The
+            handshake in progress then continues.
         """
         names = tuple(supported)
         modern = preferred(revision for revision in self._common(names) if revision.era is Era.MODERN)
@@ -160,28 +162,28 @@ class Negotiation:
         return Agreed(modern)
 
     def refused(self, error: McpError) -> Attempt:
-        """The probe or `initialize` was answered by an error, or by something that makes no sense."""
+        """Handle an error response to the probe or to `initialize`, or an invalid response."""
         if self.progress is Progress.INITIALIZING:
             return self._initialize_refused(error)
         if isinstance(error, InvalidValue):
-            # It is a discover result, so the server is modern; but a broken one.
+            # The result is an invalid discover result, so the server is modern.
             return self._fail(error)
         if isinstance(error, UnsupportedProtocolVersion):
             return self._probe_again(error.supported)
         if isinstance(error, RequestFailed) and error.code in _MODERN_ERRORS:
             return self._fail(error)
-        return self._initialize(f"the server answered server/discover with: {error.message}")
+        return self._initialize(f"the server responded to server/discover with: {error.message}")
 
     def silent(self) -> Attempt:
-        """The probe was not answered within the time that the caller gives it."""
-        return self._initialize("the server did not answer server/discover")
+        """Handle a timeout of the probe. The caller decides how long to wait."""
+        return self._initialize("the server did not respond to server/discover")
 
     def initialized(self, version: str) -> Step:
-        """The server answered `initialize`, naming a version."""
+        """Handle the result of `initialize`, which names the version that the server chose."""
         chosen = REVISIONS.get(version)
         if chosen is None or chosen not in self._of(Era.LEGACY):
             error = NegotiationFailed(
-                f"the server chose protocol version {quoted(version)}, which this client does not speak",
+                f"the server chose protocol version {quoted(version)}, which this client does not support",
                 ours=self._names(),
                 theirs=(version,),
             )
@@ -190,11 +192,12 @@ class Negotiation:
         return Agreed(chosen)
 
     def _probe_again(self, supported: tuple[str, ...]) -> Attempt:
-        """The server is modern, and does not speak the revision of the probe."""
+        """Return the next step after a modern server rejected the revision of the probe."""
         named = [revision for revision in self._common(supported) if revision.era is Era.MODERN]
         modern = preferred(revision for revision in named if revision not in self._tried)
         if modern is None:
-            # It wants what it has just refused. What it says counts, and another of its instances may have refused.
+            # The server lists the revision that it has just rejected. Another instance of the server may have rejected
+            # it.
             modern = preferred(revision for revision in named if revision not in self._repeated)
             if modern is None:
                 return self._legacy_among(supported)
@@ -202,7 +205,7 @@ class Negotiation:
         return self._probe(modern)
 
     def _legacy_among(self, supported: tuple[str, ...]) -> Attempt:
-        """A modern server may list legacy revisions too; those are spoken after `initialize` only."""
+        """Return the next step if no listed modern revision is common: legacy revisions need `initialize`."""
         legacy = preferred(
             revision
             for revision in self._common(supported)
@@ -213,17 +216,17 @@ class Negotiation:
         return self._propose(legacy)
 
     def _initialize(self, why: str) -> Attempt:
-        """The server is taken for a legacy one."""
+        """Return the next step for a server that is treated as legacy."""
         if self.first_refusal is not None:
             return self._fail(self.first_refusal)
         legacy = preferred(self._of(Era.LEGACY))
         if legacy is None:
-            complaint = f"this client speaks modern revisions only ({', '.join(self._names())}) and {why}"
+            complaint = f"this client supports modern revisions only ({', '.join(self._names())}) and {why}"
             return self._fail(NegotiationFailed(complaint, ours=self._names()))
         return self._propose(legacy)
 
     def _initialize_refused(self, error: McpError) -> Attempt:
-        """Old servers answer a version that they do not support by an error naming others, not by a result."""
+        """Return the next step after a rejected `initialize`. Old servers list their versions in the error."""
         named = _supported_of(error)
         again = preferred(
             revision for revision in self._common(named) if revision.era is Era.LEGACY and revision not in self._tried
@@ -252,7 +255,7 @@ class Negotiation:
 
     def _nothing_in_common(self, theirs: tuple[str, ...]) -> NegotiationFailed:
         return NegotiationFailed(
-            f"no protocol version in common: this client speaks {', '.join(self._names())}, "
+            f"no protocol version in common: this client supports {', '.join(self._names())}, "
             f"the server {shown(', '.join(theirs[:_NAMED])) if theirs else 'named none'}",
             ours=self._names(),
             theirs=theirs,
@@ -269,16 +272,16 @@ class Negotiation:
 
 
 def looks_like_discovery(result: JsonObject) -> bool:
-    """Whether a result of the probe is a discover result at all.
+    """Return whether a result of the probe is a discover result.
 
-    Some legacy servers answer any method before `initialize` with a result of their own; a result without
-    `supportedVersions` says no more about the era than an error would.
+    Some legacy servers respond to any method before `initialize` with a result of their own. A result without
+    `supportedVersions` shows no more about the era than an error.
     """
     return isinstance(result.get("supportedVersions"), list)
 
 
 def _supported_of(error: McpError) -> tuple[str, ...]:
-    """The versions that an error names in `data.supported`, whatever its code."""
+    """Return the versions that an error lists in `data.supported`, for any error code."""
     data = error.data if isinstance(error, RequestFailed) else None
     listed = data.get("supported") if isinstance(data, dict) else None
     return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()

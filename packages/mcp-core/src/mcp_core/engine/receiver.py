@@ -1,7 +1,7 @@
-"""Receiving, for both sides: what a message of the peer leads to.
+"""Receiving of messages, for both sides: the effect of each message of the peer.
 
-Illegal messages are refused where they come from: a bad request is answered with the right error code, everything else
-that is wrong is noted and survived. Nothing that a peer sends makes `receive` raise.
+An invalid request is rejected with the matching error code. Other deviations are recorded and tolerated. No
+message from a peer makes `receive` raise an exception.
 """
 
 from __future__ import annotations
@@ -57,66 +57,66 @@ __all__ = ["Extensions", "Receiving"]
 
 _NO_PARAMS: Final[JsonObject] = {}
 _PEER: Final = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
-_OVER: Final = "the connection is over"
+_OVER: Final = "the connection has closed"
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Extensions:
-    """Methods and notifications beyond the specification, on the same tables as its own."""
+    """Methods and notifications beyond the specification, with definitions of the same classes."""
 
     methods: Mapping[str, Method[object, object]] = attrs.field(factory=dict)
-    """Requests by name."""
+    """Definitions of requests, by method name."""
     notifications: Mapping[str, NotificationRow[object]] = attrs.field(factory=dict)
-    """Notifications by name."""
+    """Definitions of notifications, by method name."""
 
 
 class Receiving(ABC):
-    """The half of a connection that takes messages. `Connection` is the whole."""
+    """The receiving part of a connection. `Connection` adds the commands."""
 
     role: Role
-    """Which end this is."""
+    """The side of this end."""
     capabilities: ClientCapabilities | ServerCapabilities
-    """What this side declared."""
+    """The capabilities that this side declared."""
 
     def __init__(self, *, revisions: tuple[Revision, ...], limits: Limits, extensions: Extensions | None) -> None:
         self.revisions: Final = revisions
-        """The revisions that this side speaks."""
+        """The revisions that this side supports."""
         self.limits: Final = limits
-        """The bounds that hold here."""
+        """The limits of this connection."""
         self._extensions = extensions or Extensions()
         self._lifecycle = Lifecycle()
         self._outbound = Outbound()
         self._inbound = Inbound()
         self._session: Peer | None = None
 
-    # --- what is known ---------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """How far the legacy session is; `AWAITING` for ever where only modern requests are spoken."""
+        """The state of the legacy session; always `AWAITING` on a connection that uses modern requests only."""
         return self._lifecycle.state
 
     @property
     def session(self) -> Peer | None:
-        """Who the handshake was made with; `None` before it, and where there is none."""
+        """The peer of the legacy handshake; `None` before the handshake, or without one."""
         return self._session
 
     @property
     def asked(self) -> Mapping[RequestId, str]:
-        """Our requests that are not answered: id and method."""
+        """The pending outbound requests: method by id."""
         return {id: asked.row.name for id, asked in self._outbound.open.items()}
 
     @property
     def owed(self) -> tuple[RequestId, ...]:
-        """The peer's requests that are not answered and not cancelled."""
+        """The ids of the pending inbound requests that are not cancelled."""
         return tuple(id for id, owed in self._inbound.open.items() if not owed.cancelled)
 
     @property
     def error_ids_are_null(self) -> bool:
-        """Whether an error for a message without a readable id has `"id": null`, or no `id` member.
+        """Whether an error for a message without a readable id has `"id": null` instead of no `id` member.
 
-        The revision of the peer decides. As long as it is not known, the error has null, as JSON-RPC 2.0 (section 5)
-        wants it, unless all revisions of this side leave the member out.
+        The revision of the peer decides. While the revision is unknown, the error has `"id": null`, as JSON-RPC 2.0
+        (section 5) requires, unless all revisions of this side omit the member.
         """
         known = self._known_revision()
         spoken = self.revisions if known is None else (known,)
@@ -125,13 +125,15 @@ class Receiving(ABC):
     # --- receiving -------------------------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> Reaction:
-        """Takes one message of the peer.
+        """Receive one message of the peer.
+
+        Invalid messages never raise an exception.
 
         Args:
-            message: As `mcp_core.jsonrpc.codec.decode` gives it.
+            message: A message from `mcp_core.jsonrpc.codec.decode`.
 
         Returns:
-            What happened, and what has to be sent. Bad messages never raise.
+            The event for the application, and the reply to send.
         """
         if self._lifecycle.state is State.CLOSED:
             return Reaction(Ignored(reason=_OVER, message=message))
@@ -142,11 +144,12 @@ class Receiving(ABC):
         return self._receive_response(message)
 
     def refuse_batch(self) -> ErrorResponse | None:
-        """Whether a batch may be received now. Spec: basic#batching (2025-03-26 only)
+        """Check that a batch is allowed in the current session. Spec: basic#batching (2025-03-26 only)
 
         Returns:
-            What to answer to the whole batch where none is allowed: without a session, or in another revision. `None`
-            when its members shall be given to `receive`, one by one (see `mcp_core.jsonrpc.batch.BatchReply`).
+            The error response for the whole batch if batches are not allowed: without a session, or in another
+            revision. `None` if the caller must pass the members to `receive`, one by one (see
+            `mcp_core.jsonrpc.batch.BatchReply`).
         """
         if self._session is not None and self._session.revision.batching:
             return None
@@ -168,12 +171,12 @@ class Receiving(ABC):
 
     @abstractmethod
     def _accept(self, message: Request) -> Reaction:
-        """A request of the peer. Raises `Violation` or `RequestFailed` when it is refused."""
+        """Return the reaction to a request of the peer. Raises `Violation` or `RequestFailed` to reject the request."""
 
     def _admit(
         self, message: Request, row: Method[object, object], peer: Peer, notes: tuple[str, ...] = ()
     ) -> RequestReceived:
-        """Everything about the request is in order: its parameters are read and an answer is owed from here on."""
+        """Read the parameters of a valid request and record the request as pending."""
         raw = _NO_PARAMS if message.params is None else message.params
         try:
             params, repairs = compatibility.receive(peer.revision, raw, row.params)
@@ -188,7 +191,7 @@ class Receiving(ABC):
         )
 
     def _row(self, message: Request, revision: Revision) -> Method[object, object]:
-        """What is known of the request's method. Raises `RequestFailed` when the peer may not ask that."""
+        """Return the definition of the request's method. Raises `RequestFailed` if the peer must not send it."""
         row = self._method(message.method, revision)
         if row is None or _PEER[self.role] not in row.sender:
             raise RequestFailed(f"method not found: {shown(message.method)}", code=ErrorCode.METHOD_NOT_FOUND)
@@ -197,7 +200,7 @@ class Receiving(ABC):
     def _receive_notification(self, message: Notification) -> Reaction:
         alias = self._alias(message.method)
         name = message.method if alias is None else alias.row.name
-        notes: tuple[str, ...] = () if alias is None else (f"{message.method} was taken for {name}",)
+        notes: tuple[str, ...] = () if alias is None else (f"{message.method} was treated as {name}",)
         revision = self._notification_revision()
         row = self._notification(name, revision)
         if row is None or _PEER[self.role] not in row.sender_in(revision):
@@ -209,12 +212,12 @@ class Receiving(ABC):
             params, repairs = compatibility.receive(revision, raw if alias is None else alias.params(raw), row.params)
             tolerated = self._lifecycle.receive(_kind_of_notification(row)) if self._in_session() else None
         except (Violation, InvalidValue) as bad:
-            # A notification has no answer, not even an error (JSON-RPC 2.0 section 4.1).
+            # A notification has no response, not even an error (JSON-RPC 2.0 section 4.1).
             return Reaction(Ignored(reason=f"{name}: {bad}", message=message, notes=notes))
         notes += repairs if tolerated is None else (tolerated, *repairs)
         missing = self._undeclared(row)
         if missing is not None:
-            notes += (f"{name} needs the capability {'.'.join(missing)}, which was not declared",)
+            notes += (f"{name} requires the capability {'.'.join(missing)}, which was not declared",)
         if row is NOTIFICATIONS_PROGRESS and isinstance(params, ProgressNotificationParams):
             return Reaction(self._progressed(message, params, notes))
         if row is NOTIFICATIONS_CANCELLED and isinstance(params, CancelledNotificationParams):
@@ -222,7 +225,7 @@ class Receiving(ABC):
         return self._told(row, params, raw, notes)
 
     def _told(self, row: NotificationRow[object], params: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        """A notification that is neither progress nor a cancellation."""
+        """Handle a notification that is neither progress nor a cancellation."""
         meta = raw.get("_meta")
         subscription = _as_token(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
         if subscription is not None:
@@ -235,25 +238,25 @@ class Receiving(ABC):
     def _progressed(self, message: Notification, params: ProgressNotificationParams, notes: tuple[str, ...]) -> Event:
         asked, note = self._outbound.with_token(params.progress_token)
         if asked is None:
-            reason = f"progress for the token {quoted(params.progress_token)}, which no open request has"
+            reason = f"progress for the token {quoted(params.progress_token)}, which no pending request has"
             return Ignored(reason=reason, message=message, notes=notes)
         if not advance(asked, params.progress):
-            reason = f"progress {params.progress:g} after {asked.progress:g}: it has to increase"
+            reason = f"progress {params.progress:g} after {asked.progress:g}: it must increase"
             return Ignored(reason=reason, message=message, notes=notes)
         return ProgressReceived(id=asked.id, params=params, notes=notes if note is None else (*notes, note))
 
     def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
         owed = None if params.request_id is None else self._inbound.cancel(params.request_id)
         if owed is None:
-            # Unknown, finished or malformed cancellations are ignored: they may have crossed our answer.
-            return Ignored(reason="a cancellation of no open request", message=message, notes=notes)
+            # Unknown, finished or malformed cancellations are ignored: they may have crossed the response.
+            return Ignored(reason="a cancellation of no pending request", message=message, notes=notes)
         return CancelReceived(id=owed.id, reason=params.reason, notes=notes)
 
     def _receive_response(self, message: ResultResponse | ErrorResponse) -> Reaction:
         asked, note = self._outbound.find(message.id)
         notes = () if note is None else (note,)
         if asked is None:
-            return Reaction(Ignored(reason=note or "an answer to nothing", message=message))
+            return Reaction(Ignored(reason=note or "a response to no request", message=message))
         self._outbound.settle(asked)
         if isinstance(message, ErrorResponse):
             error = request_failed(message.error.code, message.error.message, message.error.data)
@@ -265,7 +268,7 @@ class Receiving(ABC):
         return self._answered(asked, result, message.result, notes + repairs)
 
     def _read_result(self, asked: Asked, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
-        """The result as a value. Raises `RemoteProtocolError` when it is not what the method gives."""
+        """Return the result as a value. Raises `RemoteProtocolError` if the result is invalid for the method."""
         return compatibility.receive(asked.revision, raw, asked.result)
 
     def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
@@ -274,7 +277,7 @@ class Receiving(ABC):
     def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
         return Reaction(FailureReceived(id=asked.id, method=asked.row.name, error=error, notes=notes))
 
-    # --- for the two sides -----------------------------------------------------------------------------------------
+    # --- for the subclasses ----------------------------------------------------------------------------------------
 
     def _method(self, name: str, revision: Revision) -> Method[object, object] | None:
         row = methods(revision).get(name)
@@ -290,38 +293,38 @@ class Receiving(ABC):
 
     @abstractmethod
     def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
-        """The capability that a received notification needs and that was not declared."""
+        """Return the capability that a received notification requires and that was not declared."""
 
     def _alias(self, method: str) -> Alias | None:  # noqa: ARG002  only a client knows old names
-        """Return what a name from before the specification stands for, or `None`."""
+        """Return the alias for a method name from before the specification, or `None`."""
         return None
 
     def _notification_revision(self) -> Revision:
-        """Under which revision a notification is read. It does not say so itself."""
+        """Return the revision to read a notification with. A notification does not name its revision."""
         return LATEST_LEGACY if self._session is None else self._session.revision
 
     def _known_revision(self) -> Revision | None:
-        """The revision that the peer has shown to speak; `None`: none so far."""
+        """Return the revision that the peer is known to use, or `None` if it is not known yet."""
         return None if self._session is None else self._session.revision
 
     @abstractmethod
     def _in_session(self) -> bool:
-        """Whether the legacy lifecycle governs a notification."""
+        """Return whether the legacy lifecycle governs a notification."""
 
     def _own_form(self, id: RequestId) -> RequestId:
-        """An id of ours in the type in which we sent it."""
+        """Return the id of an outbound request in the JSON type in which it was sent."""
         asked, _ = self._outbound.find(id)
         return id if asked is None else asked.id
 
     def _pong(self, message: Request) -> Reaction:
-        """The answer to `ping`. Raises `Violation`."""
+        """Respond to `ping`. Raises `Violation`."""
         tolerated = self._lifecycle.receive(Kind.PING)
         notes = () if tolerated is None else (tolerated,)
         reply = Outgoing(ResultResponse(message.id, {}), message.id)
         return Reaction(Served(id=message.id, method=message.method, notes=notes), reply)
 
     def _session_peer(self, kind: Kind) -> tuple[Peer, str | None]:
-        """The peer of the legacy session, for a request of it. Raises `Violation` when there is no session yet."""
+        """Return the peer of the legacy session and the deviation. Raises `Violation` if there is no session yet."""
         if self._session is None:
             raise Violation(f"{kind.value} before the session was opened: send initialize first")
         return self._session, self._lifecycle.receive(kind)
@@ -334,5 +337,5 @@ def _kind_of_notification(row: NotificationRow[object]) -> Kind:
 
 
 def _as_token(value: JsonValue) -> RequestId | None:
-    """A progress token or subscription id, if it is one."""
+    """Return the value if it can be a progress token or subscription id, otherwise `None`."""
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""The envelope of modern messages: what `_meta` says of the client in each request, and of the server in each result.
+"""Request metadata (`_meta`) of modern messages: the client's facts in each request, the server's in each result.
 
 Spec: basic#meta, basic/versioning (2026-07-28).
 """
@@ -33,27 +33,27 @@ _MEMBERS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 
 @attrs.define(eq=False)
 class EnvelopeReader:
-    """Reads envelopes for a server."""
+    """A reader of request metadata, for a server."""
 
     revisions: frozenset[Revision]
-    """The modern revisions that the server speaks."""
+    """The modern revisions that the server supports."""
     supported: tuple[str, ...]
-    """What it tells a client that asks for another one: the names of all its revisions."""
+    """The names of all revisions of the server, for the error about an unsupported revision."""
     _last: tuple[JsonObject, ClientPeer] | None = None
 
     @property
     def last_revision(self) -> Revision | None:
-        """The revision of the last envelope that was read; `None` before the first."""
+        """The revision of the last request metadata that was read; `None` before the first."""
         return None if self._last is None else self._last[1].revision
 
     def read(self, meta: JsonObject) -> ClientPeer:
-        """The client that `meta` describes.
+        """Return the client that `meta` describes.
 
         Raises:
             RequestFailed: A member is missing or malformed.
-            UnsupportedProtocolVersion: The server does not speak the revision.
+            UnsupportedProtocolVersion: The server does not support the revision.
         """
-        # Clients repeat the same envelope with each request: comparing two small dicts is cheaper than reading one.
+        # Clients repeat the same metadata in each request: comparing two small dicts costs less than reading one.
         facts: JsonObject = {key: meta[key] for key in _MEMBERS if key in meta}
         if self._last is not None and self._last[0] == facts:
             return self._last[1]
@@ -80,7 +80,7 @@ class EnvelopeReader:
 
 
 def _member(revision: Revision, key: str, value: JsonValue, cls: type[W]) -> W:
-    """A member of the envelope. Raises `RequestFailed`, which names it."""
+    """Return a member of the request metadata. Raises `RequestFailed`, which names the member."""
     try:
         return compatibility.receive(revision, value, cls)[0]
     except InvalidValue as bad:
@@ -88,7 +88,7 @@ def _member(revision: Revision, key: str, value: JsonValue, cls: type[W]) -> W:
 
 
 def write_envelope(revision: Revision, info: Implementation, capabilities: ClientCapabilities) -> JsonObject:
-    """What each request of a client says under `revision`. The log level is left to the request."""
+    """Return the metadata of a client's requests under `revision`, without the log level."""
     wire = converter(revision)
     return {
         PROTOCOL_VERSION: revision.name,
@@ -98,7 +98,7 @@ def write_envelope(revision: Revision, info: Implementation, capabilities: Clien
 
 
 def read_server_info(result: JsonObject, revision: Revision) -> Implementation | None:
-    """Who a server says it is in its result. That is not needed for anything, so a malformed one is left out."""
+    """Return the server's name and version from its result. A malformed value is ignored, because it has no effect."""
     meta = result.get("_meta")
     info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
     try:
@@ -108,7 +108,7 @@ def read_server_info(result: JsonObject, revision: Revision) -> Implementation |
 
 
 def missing_member(key: str) -> RequestFailed:
-    """The error for a request that needs an envelope and lacks this member of it."""
+    """Return the error for a request without session whose metadata lacks this member."""
     return RequestFailed(
         f"invalid params: _meta[{key!r}] is missing or of the wrong type, and no session was opened by initialize",
         code=ErrorCode.INVALID_PARAMS,

@@ -1,7 +1,7 @@
-"""What may answer a request: which results, under which conditions, and which error codes.
+"""Rules for responses: the allowed results of a request, their conditions, and the error codes.
 
-The same rules bind both sides. A server may send no result that they do not allow; a client takes such a result for an
-invalid answer.
+The rules bind both sides. A server must not send a result that the rules forbid. A client treats such a result as an
+invalid response.
 
 Spec: basic#results, basic#error-codes, basic/patterns/mrtr (2026-07-28); basic/utilities/tasks (2025-11-25).
 """
@@ -32,18 +32,18 @@ _TASKS: Final[CapabilityPath] = ("extensions", TASKS_EXTENSION)
 
 
 def understands_tasks(capabilities: ClientCapabilities) -> bool:
-    """Whether a client with these capabilities takes a task for a result (2026-07-28)."""
+    """Return whether a client with these capabilities accepts a task as a result (2026-07-28)."""
     return declared(capabilities, _TASKS)
 
 
 @cache
 def allowed_results(row: Method[object, object], revision: Revision, *, tasks: bool) -> Mapping[str, type[WireObject]]:
-    """The class of the result for each `resultType`; that of a task only where the client understands it."""
+    """Return the class of the result for each `resultType`. The task type is included only if `tasks` is true."""
     return {kind: cls for kind, cls in row.results(revision).items() if tasks or kind != "task"}
 
 
 def undeclared_need(result: object, revision: Revision, capabilities: ClientCapabilities) -> CapabilityPath | None:
-    """The first capability that a result needs and the client did not declare: for its questions, or for a task."""
+    """Return the first undeclared client capability that a result requires, for an input request or for a task."""
     if isinstance(result, CreateExtensionTaskResult):
         return None if understands_tasks(capabilities) else _TASKS
     if not isinstance(result, InputRequiredResult):
@@ -57,25 +57,28 @@ def undeclared_need(result: object, revision: Revision, capabilities: ClientCapa
 
 
 def check_result(row: Method[object, object], revision: Revision, result: object, *, as_task: bool) -> None:
-    """Raises `LocalProtocolError` when `result` is not of a class that answers the method.
+    """Check that `result` has a class that the method allows.
 
     Args:
-        row: The method.
+        row: The definition of the method.
         revision: The revision of the request.
         result: The result.
-        as_task: The request asked for a task, and its receiver offers that (2025-11-25).
+        as_task: Whether the request is task-augmented and its receiver supports that (2025-11-25).
+
+    Raises:
+        LocalProtocolError: The class is wrong.
     """
     kind = getattr(result, "result_type", "complete")
     if as_task:
         expected: type[WireObject] | None = row.task_results[revision]
     elif row is TASKS_RESULT:
-        # It gives what the request behind the task would have been answered with.
+        # The result has the class of the request that started the task.
         expected = Result
     else:
         expected = row.results(revision).get(kind) if revision.result_type else row.results(revision)["complete"]
     if expected is None or not isinstance(result, expected):
         raise LocalProtocolError(
-            f"{row.name} cannot be answered by {type(result).__name__} of resultType {kind!r} in revision {revision}"
+            f"{row.name} cannot return {type(result).__name__} of resultType {kind!r} in revision {revision}"
         )
 
 
@@ -84,7 +87,7 @@ _BY_TRAIT: Final[Mapping[int, str]] = {
     ErrorCode.URL_ELICITATION_REQUIRED: "missing_url_elicitation",
     ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY: "missing_client_capability",
 }
-"""Codes that depend on the revision, and the trait that has the number."""
+"""Codes that depend on the revision, and the trait of the revision that holds the number."""
 
 _MODERN: Final = frozenset(
     {
@@ -96,11 +99,11 @@ _MODERN: Final = frozenset(
 """Codes that only modern revisions define."""
 
 _RESERVED: Final = range(-32099, -32019)
-"""Nobody may give a code in here a meaning of their own. Spec: basic#error-codes (2026-07-28)"""
+"""Codes that the specification reserves; no other meaning may be assigned. Spec: basic#error-codes (2026-07-28)"""
 
 
 def code_for(error: RequestFailed, revision: Revision) -> int:
-    """The error code under `revision`: some conditions have another number, or none, in some revisions."""
+    """Return the error code under `revision`: some conditions have a different number or none in some revisions."""
     trait = _BY_TRAIT.get(error.code)
     if trait is not None:
         code = getattr(revision, trait)
@@ -111,7 +114,7 @@ def code_for(error: RequestFailed, revision: Revision) -> int:
 
 
 def as_not_found(error: RequestFailed, revision: Revision) -> RequestFailed:
-    """The class for a missing resource, whatever its code is in the revision."""
+    """Convert an error for a missing resource to `ResourceNotFound`, for any code that the revision uses."""
     told = isinstance(error.data, dict) and "uri" in error.data
     if error.code == revision.resource_not_found and told:
         return ResourceNotFound(error.message, code=error.code, data=error.data)

@@ -1,7 +1,7 @@
-"""The server's end of a connection.
+"""Server end of a connection.
 
-Handshake, `ping`, `server/discover` and `logging/setLevel` are answered by the engine; every other request that is in
-order comes out of `receive` as `RequestReceived` and is owed one `respond` or `fail`.
+The engine responds to the handshake, `ping`, `server/discover` and `logging/setLevel`. `receive` returns every other
+valid request as `RequestReceived`. Respond to it once, with `respond` or `fail`.
 
 Spec: basic/lifecycle (legacy), basic/versioning and basic/patterns (2026-07-28).
 """
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["ServerConnection", "require_client"]
 
 _DEFAULT_LOG_LEVEL: Final = "info"
-"""What a legacy client gets that never sent `logging/setLevel`; the specification leaves it to the server."""
+"""The log level of a legacy client that has not sent `logging/setLevel`; the specification leaves it to the server."""
 
 _OWN_COMMAND: Final = frozenset(
     {
@@ -65,48 +65,48 @@ _OWN_COMMAND: Final = frozenset(
         NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
     }
 )
-"""Notifications with rules of their own; `notify` does not know them. Notices of changes are published."""
+"""Notifications that have their own commands; `notify` rejects them. Change notifications are sent with `publish`."""
 
 _OF_TASKS: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
-"""What is told of a task (2025-11-25): how it stands, and how far it got, under the token of the request that began it."""
+"""Notifications about a task (2025-11-25): its status, and its progress under the token of its first request."""
 
 
 class ServerConnection(Serving):
-    """The server's end of one connection.
+    """The server end of one connection.
 
     Args:
-        info: Who the server is.
-        capabilities: What it offers. Methods of other capabilities are refused.
-        revisions: The revisions that it speaks.
-        instructions: How to use it, for a model.
-        limits: The bounds that hold here.
+        info: The name and version of the server.
+        capabilities: The capabilities that the server declares. Methods of other capabilities are rejected.
+        revisions: The revisions that the server supports.
+        instructions: Instructions for a model on how to use the server.
+        limits: The limits of this connection.
         extensions: Methods and notifications beyond the specification.
     """
 
     # --- commands --------------------------------------------------------------------------------------------------
 
     def ask(self, row: Method[object, object], params: object, *, for_request: RequestId | None) -> Outgoing:
-        """Sends the client a request (legacy).
+        """Return a request to send to the client (legacy).
 
         Args:
-            row: The method: sampling, elicitation, roots, ping.
-            params: Its parameters.
-            for_request: The client's request that it is about; `None` for none.
+            row: The definition of the method: sampling, elicitation, roots or ping.
+            params: The parameters of the request.
+            for_request: The id of the inbound request that it belongs to; `None` for none.
 
         Returns:
-            What to send; the answer comes out of `receive` under the id of its message.
+            The message to send. `receive` reports the response under the id of this request.
 
         Raises:
-            LocalProtocolError: There is no session, or its revision has no requests of the server or lacks this method,
-                or the client no longer waits for `for_request`.
-            MissingRequiredClientCapability: The client did not declare what the request needs.
+            LocalProtocolError: There is no session, its revision does not allow the method or any request from the
+                server, or there is no pending inbound request `for_request`, or it was cancelled.
+            MissingRequiredClientCapability: The client did not declare a capability that the request requires.
         """
         session = self._client_session()
         revision = session.revision
         if self._method(row.name, revision) is not row or Role.SERVER not in row.sender or not revision.server_requests:
             raise LocalProtocolError(f"a server may not send {row.name} in revision {revision}")
         if for_request is not None and self._inbound.get(for_request).cancelled:
-            raise LocalProtocolError(f"request {for_request!r} was cancelled: nothing may be asked for it")
+            raise LocalProtocolError(f"request {for_request!r} was cancelled: no client request can be sent for it")
         self._lifecycle.send(Kind.PING if row is PING else Kind.SERVER_REQUEST)
         require_client(session, row, params)
         if getattr(params, "task", None) is not None and not declared(session.capabilities, row.task_capability or ()):
@@ -116,21 +116,22 @@ class ServerConnection(Serving):
     def notify(
         self, row: NotificationRow[object], params: object, *, for_request: RequestId | None = None
     ) -> Outgoing | None:
-        """Sends a notification that has no command of its own.
+        """Return a notification to send to the client.
 
         Args:
-            row: The notification.
-            params: Its parameters.
-            for_request: The client's request that it belongs to; `None` for none.
+            row: The definition of the notification.
+            params: The parameters of the notification.
+            for_request: The id of the inbound request that it belongs to; `None` for none.
 
         Returns:
-            What to send, or `None` when that request was cancelled.
+            The message to send, or `None` if that request was cancelled.
 
         Raises:
-            LocalProtocolError: The revision, the state or the capabilities forbid it, or it has a command of its own.
+            LocalProtocolError: The notification has its own command, or the revision, the state of the session or the
+                capabilities forbid it, or there is no pending inbound request `for_request`.
         """
         if row in _OWN_COMMAND or row.filter_member is not None:
-            raise LocalProtocolError(f"{row.name} has a command of its own")
+            raise LocalProtocolError(f"notify cannot send {row.name}: it has its own command")
         owed = None if for_request is None else self._inbound.get(for_request)
         if owed is not None and owed.cancelled:
             return None
@@ -144,20 +145,23 @@ class ServerConnection(Serving):
     def log(
         self, level: LoggingLevel, data: JsonValue, *, logger: str | None = None, for_request: RequestId | None = None
     ) -> Outgoing | None:
-        """Sends a log message to the client.
+        """Return a log message to send to the client.
 
         Args:
-            level: How serious it is.
-            data: What to say: anything that JSON can.
-            logger: Who says it.
-            for_request: The client's request that it is about; needed for modern clients, who get it on its stream.
+            level: The severity.
+            data: The content of the message: any JSON value.
+            logger: The name of the logger.
+            for_request: The id of the inbound request that the message belongs to. Required for modern clients, which
+                receive the message on the stream of that request.
 
         Returns:
-            What to send, or `None`: the client does not want messages of this level, or cancelled the request.
+            The message to send, or `None` if the client does not request messages of this level or cancelled the
+            request.
 
         Raises:
-            LocalProtocolError: This server did not declare the `logging` capability, or nobody is there to be told, or
-                the request is a subscription, whose stream has nothing but its notices.
+            LocalProtocolError: This server did not declare the `logging` capability, there is no session and no pending
+                inbound request `for_request`, or the request is a subscription, whose stream carries only change
+                notifications.
         """
         owed = None if for_request is None else self._inbound.get(for_request)
         if owed is not None and owed.cancelled:
@@ -166,7 +170,7 @@ class ServerConnection(Serving):
             raise LocalProtocolError("a subscription has no log messages", anchor="basic/utilities/subscriptions")
         peer = self._client_of(owed)
         if peer.revision.session_log_level:
-            # The level may have been set after the request came.
+            # The client may have set the level after it sent the request.
             peer = self._client_session()
         self._check_notification(NOTIFICATIONS_MESSAGE, peer)
         wanted = (peer.log_level or _DEFAULT_LOG_LEVEL) if peer.revision.session_log_level else peer.log_level
@@ -179,23 +183,23 @@ class ServerConnection(Serving):
         return Outgoing(Notification(NOTIFICATIONS_MESSAGE.name, wire), for_request)
 
     def acknowledge(self, request: RequestId, wanted: SubscriptionFilter | None = None) -> Outgoing | None:
-        """Begins a subscription: tells the client what of its `subscriptions/listen` is granted.
+        """Start a subscription: return the notification with the granted part of `subscriptions/listen`.
 
         Args:
-            request: The id of the listen request, which is the subscription's id too.
-            wanted: What to grant at most; the whole filter when `None`. What the client did not ask for, and what this
-                server does not offer, is left out.
+            request: The id of the listen request, which is also the id of the subscription.
+            wanted: An upper limit of the grant; `None` grants the whole filter. Notifications that the client did not
+                request or that this server does not offer are omitted.
 
         Returns:
-            What to send, first of all messages of this subscription; `None` when it was cancelled meanwhile.
+            The message to send, before all other messages of this subscription; `None` if the client has cancelled it.
 
         Raises:
-            LocalProtocolError: It is no open listen request.
-            LimitExceeded: Too many resources would be watched; the request is still open.
+            LocalProtocolError: There is no pending listen request with this id, or it was acknowledged already.
+            LimitExceeded: The subscription exceeds a limit of subscribed resources. The request is still pending.
         """
         owed = self._inbound.get(request)
         if not isinstance(owed.params, SubscriptionsListenRequestParams) or owed.acknowledged:
-            raise LocalProtocolError(f"request {request!r} is no subscription that waits to be acknowledged")
+            raise LocalProtocolError(f"request {request!r} is not a subscription that awaits acknowledgment")
         if owed.cancelled:
             return None
         grant = granted(owed.params.notifications, wanted, self.capabilities, self._client_of(owed))
@@ -205,21 +209,21 @@ class ServerConnection(Serving):
         return self._tagged(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, params, request, owed.peer.revision)
 
     def finish(self, request: RequestId) -> tuple[Outgoing, ...]:
-        """Ends a subscription from this side.
+        """End a subscription from the server.
 
         Args:
-            request: The id of its listen request.
+            request: The id of the listen request.
 
         Returns:
-            The result, and the cancellation that says so where all share one pipe; an HTTP stream is closed instead.
-            Nothing when the client has cancelled it.
+            The result, and the cancel notification for transports with one stream for all messages. On HTTP, the stream
+            is closed instead. Empty if the client has cancelled the subscription.
 
         Raises:
-            LocalProtocolError: It is no open subscription, or was not acknowledged.
+            LocalProtocolError: There is no pending subscription with this id, or it was not acknowledged.
         """
         owed = self._inbound.get(request)
         if owed.row is not SUBSCRIPTIONS_LISTEN:
-            raise LocalProtocolError(f"request {request!r} is no subscription")
+            raise LocalProtocolError(f"request {request!r} is not a subscription")
         answer = self.respond(request, SubscriptionsListenResult())
         if answer is None:
             return ()
@@ -227,29 +231,31 @@ class ServerConnection(Serving):
         return answer, Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, wire), request)
 
     def publish(self, row: NotificationRow[object], params: object) -> tuple[Outgoing, ...]:
-        """Tells everybody who wants to know of a change.
+        """Notify all subscribers of a change.
 
         Args:
-            row: `list_changed` of tools, prompts or resources, `notifications/resources/updated`, `notifications/tasks`;
-                or what a legacy session is told of its tasks: `notifications/tasks/status`, `notifications/progress`.
-            params: Its parameters.
+            row: `list_changed` of tools, prompts or resources, `notifications/resources/updated` or
+                `notifications/tasks`; for the tasks of a legacy session, `notifications/tasks/status` or
+                `notifications/progress`.
+            params: The parameters of the notification.
 
         Returns:
-            What to send: for the legacy session, if it may have it, and for each subscription that asked for it.
+            The messages to send: one for the legacy session, if allowed, and one for each matching subscription.
 
         Raises:
-            LocalProtocolError: This server did not declare the capability.
+            LocalProtocolError: The notification is not a change notification, this server did not declare the
+                capability, or progress of a task does not name the task.
         """
         if row in _OF_TASKS:
             return self._publish_of_task(row, params)
         if row.filter_member is None:
-            raise LocalProtocolError(f"{row.name} tells of no change; use notify")
+            raise LocalProtocolError(f"{row.name} is not a change notification; send it with notify")
         missing = undeclared(row, self.capabilities, None)
         if missing is not None:
             raise _undeclared(row, missing)
         messages: list[Outgoing] = []
         session = self._session
-        # Before the session is open the client has no lists that could have changed.
+        # Before the session is open, the client has no lists that could have changed.
         if (
             session is not None
             and self.state is State.OPERATING
@@ -263,24 +269,24 @@ class ServerConnection(Serving):
         return tuple(messages)
 
     def _publish_of_task(self, row: NotificationRow[object], params: object) -> tuple[Outgoing, ...]:
-        """What tells a legacy session of one of its tasks: the task goes on when its request was answered long ago."""
+        """Notify a legacy session of one of its tasks. A task can continue long after the response to its request."""
         session = self._session
         if not isinstance(session, ClientPeer) or self.state is not State.OPERATING or not session.revision.core_tasks:
             return ()
         self._check_notification(row, session)
         if isinstance(params, ProgressNotificationParams) and RELATED_TASK not in (params.meta or {}):
-            raise LocalProtocolError("progress of a task says which one it is of", anchor="basic/utilities/tasks")
+            raise LocalProtocolError("progress of a task must name the task in _meta", anchor="basic/utilities/tasks")
         return (Outgoing(Notification(row.name, self._wire(params, row.params, session.revision))),)
 
     @property
     def subscriptions(self) -> tuple[RequestId, ...]:
-        """The ids of the open `subscriptions/listen` requests that were acknowledged."""
+        """The ids of the pending `subscriptions/listen` requests that were acknowledged."""
         return self._interests.listening
 
     # --- details ---------------------------------------------------------------------------------------------------
 
     def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> SessionReplaced:
-        # Modern requests belong to no session, so they stay, and so do their subscriptions.
+        # Modern requests belong to no session. They and their subscriptions stay on this connection.
         ended = self.exchange()
         ended._session = self._session  # noqa: SLF001  # of the same class
         ended._inbound = self._inbound.split(Era.LEGACY)  # noqa: SLF001
@@ -295,7 +301,7 @@ class ServerConnection(Serving):
             self._interests.unsubscribe(owed.params.uri)
         elif owed.row is SUBSCRIPTIONS_LISTEN:
             if not owed.acknowledged:
-                raise LocalProtocolError(f"the subscription {owed.id!r} has to be acknowledged before it ends")
+                raise LocalProtocolError(f"the subscription {owed.id!r} must be acknowledged before it ends")
             self._over(owed.id)
 
     def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:
@@ -310,11 +316,11 @@ class ServerConnection(Serving):
         return Outgoing(Notification(row.name, _tag(self._wire(params, row.params, revision), id)), id)
 
     def _client_of(self, owed: Owed | None) -> ClientPeer:
-        """Who is at the other end: of a request, or of the session."""
+        """Return the client of a request, or of the session."""
         return owed.peer if owed is not None and isinstance(owed.peer, ClientPeer) else self._client_session()
 
     def _check_notification(self, row: NotificationRow[object], peer: ClientPeer) -> None:
-        """Raises `LocalProtocolError` when we may not send it."""
+        """Check that this side may send a notification to `peer`. Raises `LocalProtocolError`."""
         if self._notification(row.name, peer.revision) is not row or Role.SERVER not in row.sender:
             raise LocalProtocolError(f"a server may not send {row.name} in revision {peer.revision}")
         missing = undeclared(row, self.capabilities, peer.capabilities)
@@ -323,10 +329,10 @@ class ServerConnection(Serving):
 
 
 def _tag(wire: JsonObject, subscription: RequestId) -> JsonObject:
-    """The same, saying which subscription it belongs to."""
+    """Return a copy of a message's parameters with the id of its subscription."""
     meta = wire.get("_meta")
     return {**wire, "_meta": {**(meta if isinstance(meta, dict) else {}), SUBSCRIPTION_ID: subscription}}
 
 
 def _undeclared(row: NotificationRow[object], missing: CapabilityPath) -> LocalProtocolError:
-    return LocalProtocolError(f"{row.name} needs the capability {'.'.join(missing)}, which was not declared")
+    return LocalProtocolError(f"{row.name} requires the capability {'.'.join(missing)}, which was not declared")

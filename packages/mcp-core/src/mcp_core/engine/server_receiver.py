@@ -1,7 +1,7 @@
-"""The server's half of receiving: whose request it is, and whether it may be asked.
+"""Receiving of messages by a server: the client of each request, and the check that the method is allowed.
 
-Handshake, `ping`, `server/discover` and `logging/setLevel` are answered here. A request with the modern envelope brings
-the facts about its client; any other belongs to the legacy session, which `initialize` opened.
+The handshake, `ping`, `server/discover` and `logging/setLevel` are handled here. A request with modern request metadata
+describes its client. Any other request belongs to the legacy session that `initialize` opened.
 
 Spec: basic/lifecycle (legacy), basic/versioning and basic/patterns (2026-07-28).
 """
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
 __all__ = ["Serving", "require_client"]
 
 _CODES: Final = {"Limits.uri_chars": ErrorCode.INVALID_PARAMS}
-"""The error codes of limits that one parameter hits; the others depend on what was requested before."""
+"""The error codes of limits on a single parameter. The other limits depend on earlier requests."""
 
 
 class Serving(Connection):
-    """The half of a server's connection that takes messages. `ServerConnection` is the whole."""
+    """The receiving part of a server connection. `ServerConnection` adds the commands."""
 
     capabilities: ServerCapabilities
     role = Role.SERVER
@@ -104,11 +104,11 @@ class Serving(Connection):
         self._supported = tuple(
             revision.name for revision in reversed(tuple(REVISIONS.values())) if revision in revisions
         )
-        # A legacy client may open a session and ping; everything else needs an envelope where there is no session.
+        # Without a session, a legacy client may send initialize and ping; every other request needs request metadata.
         self._without_session = frozenset({INITIALIZE.name, PING.name} if self._legacy else {INITIALIZE.name})
         self._envelopes = EnvelopeReader(self._modern, self._supported)
         self.handshake: JsonObject = {}
-        """What is kept of the parameters of `initialize`; empty while no legacy session is open."""
+        """The stored part of the parameters of `initialize`; empty while no legacy session is open."""
         self._interests = Interests(self.limits)
         self._info_wire: dict[Revision, JsonObject] = {}
         self._offered: dict[tuple[str, Revision], Method[object, object]] = {}
@@ -116,10 +116,10 @@ class Serving(Connection):
     # --- other connections of the same server ----------------------------------------------------------------------
 
     def exchange(self) -> Self:
-        """A new connection of the same server, for one exchange or one session.
+        """Return a new connection of the same server, for one modern HTTP request or one session.
 
-        What does not depend on the client is shared, with what was looked up of it: a hundred times cheaper than to make
-        another one. Call it on a connection that is not used itself.
+        The new connection shares everything that does not depend on the client, including lookup caches. This is a
+        hundred times cheaper than the constructor. Call it on a connection that is not used for messages.
         """
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -139,23 +139,23 @@ class Serving(Connection):
         subscriptions: Iterable[str] = (),
         last_id: int = 0,
     ) -> None:
-        """Goes on with a legacy session that an earlier process opened. To be called on a new connection.
+        """Restore a legacy session that an earlier process opened. Call it on a new connection.
 
         Args:
-            params: What the client said in `initialize`.
-            revision: What was agreed.
-            log_level: What `logging/setLevel` set.
-            subscriptions: The resources that the session watches.
-            last_id: A number that is no less than the id of any request which that process sent.
+            params: The parameters of the client's `initialize`.
+            revision: The negotiated revision.
+            log_level: The level that `logging/setLevel` set.
+            subscriptions: The URIs of the resources that the session subscribed to.
+            last_id: A number that is at least the id of each request that the earlier process sent.
 
         Raises:
-            InvalidValue: The parameters are not those of `initialize`.
-            LimitExceeded: The session holds more than `Limits` allows: its handshake, or the resources that it watches.
-            LocalProtocolError: A session is open already, or this server does not speak that revision.
+            InvalidValue: The parameters are invalid for `initialize`.
+            LimitExceeded: The handshake or the subscriptions of the session exceed a limit in `Limits`.
+            LocalProtocolError: A session is open already, or this server does not support the revision.
         """
         if self._session is not None or revision not in self._legacy:
             raise LocalProtocolError(
-                f"no session can be reopened here in revision {revision}", anchor="basic/lifecycle"
+                f"cannot restore a session in revision {revision} on this connection", anchor="basic/lifecycle"
             )
         kept = kept_handshake(params, self.limits.handshake_bytes)
         client, _ = compatibility.receive(revision, kept, InitializeRequestParams)
@@ -173,16 +173,16 @@ class Serving(Connection):
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The resources that the legacy session subscribed to."""
+        """The URIs of the resources that the legacy session subscribed to."""
         return self._interests.subscribed
 
     def watched_above(self, uri: str) -> str | None:
-        """Return a URI by which the client watches the resource `uri`; `None` if it does not watch it."""
+        """Return a subscribed URI that covers the resource `uri`: `uri` itself or a parent; or `None`."""
         return self._interests.watched_above(uri)
 
     @property
     def watched_bytes(self) -> int:
-        """The memory of these subscriptions, in bytes, as estimated."""
+        """The estimated memory of these subscriptions, in bytes."""
         return self._interests.subscribed_bytes
 
     # --- requests --------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Serving(Connection):
         peer = self._envelopes.read(meta)
         row = self._offered.get((message.method, peer.revision)) or self._check_offered(message, peer.revision)
         if row.extension is not None:
-            # Extensions are used only when both sides declared them, the client in each request.
+            # Extensions are used only if both sides declared them, the client in each request.
             require_client(peer, row, None)
         if row is SERVER_DISCOVER:
             return self._discover(message, peer)
@@ -238,7 +238,7 @@ class Serving(Connection):
         requested = raw.get("protocolVersion")
         newest = preferred(self._legacy)
         if newest is None:
-            # A modern server has no handshake; the error is the place to say which versions it does speak.
+            # A modern server has no handshake; the error lists the versions that the server supports.
             raise UnsupportedProtocolVersion.of(requested if isinstance(requested, str) else "", self._supported)
         known = REVISIONS.get(requested) if isinstance(requested, str) else None
         revision = known if known is not None and known in self._legacy else newest
@@ -267,7 +267,7 @@ class Serving(Connection):
 
     @abstractmethod
     def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> SessionReplaced:
-        """Move what belongs to the legacy session to a connection of its own, which is closed."""
+        """Move the legacy session and its requests to a separate, closed connection."""
 
     def _accept_legacy(self, message: Request) -> Reaction:
         if message.method == PING.name:
@@ -295,7 +295,7 @@ class Serving(Connection):
             raise RequestFailed(limit.message, code=_CODES.get(limit.setting, ErrorCode.INVALID_REQUEST)) from limit
 
     def _check_offered(self, message: Request, revision: Revision) -> Method[object, object]:
-        """What is known of a method that this server offers; looked up once. Raises `RequestFailed`."""
+        """Return the definition of a method that this server offers, and cache it. Raises `RequestFailed`."""
         row = self._row(message, revision)
         needed = row.server_capability if revision in row.capability_revisions else None
         if needed is not None and not declared(self.capabilities, needed):
@@ -333,7 +333,7 @@ class Serving(Connection):
         return super()._known_revision() or self._envelopes.last_revision
 
     def _in_session(self) -> bool:
-        # Without a session the notifications of modern requests have no state to fit.
+        # Without a session, notifications belong to modern requests and are not checked against the session state.
         return not self._modern or self._lifecycle.state is not State.AWAITING
 
     # --- details ---------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ class Serving(Connection):
 
 
 def require_client(peer: ClientPeer, row: Method[object, object] | NotificationRow[object], params: object) -> None:
-    """Raises `MissingRequiredClientCapability` when the client did not declare what a question needs."""
+    """Check the client capabilities that a message requires. Raises `MissingRequiredClientCapability`."""
     missing = missing_client_capability(peer.capabilities, row.client_capability, params)
     if missing is not None:
         raise MissingRequiredClientCapability.of(as_object(missing), row.name)

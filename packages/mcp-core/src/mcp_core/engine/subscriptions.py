@@ -1,7 +1,7 @@
-"""Who wants to be told of which changes: the subscribe pair and `subscriptions/listen`, in one table (server).
+"""Subscriptions of clients to change notifications: `resources/subscribe` and `subscriptions/listen` (server).
 
-A change is a notification. On a legacy session it is sent once, when the session may have it; on a modern connection
-once for each open `subscriptions/listen` whose filter asks for it, tagged with that subscription's id.
+A legacy session receives each change notification once, if its state and subscriptions allow it. A modern connection
+receives it once for each open `subscriptions/listen` with a matching filter, tagged with the id of that subscription.
 
 Spec: server/resources#subscriptions (legacy), basic/utilities/subscriptions (2026-07-28).
 """
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["Interests", "covering", "covers", "granted", "subscription_bytes", "watched"]
 
 _SUBSCRIPTION_BYTES: Final = 1_024
-"""Memory of one subscription beside its URI: the entry, and the notification that waits for a stream."""
+"""Estimated memory of a subscription without its URI, in bytes: the entry, and a notification that awaits a stream."""
 
 _WIDEST_CHARACTER: Final = 4
-"""Bytes of a character in the memory of CPython, at most."""
+"""Maximum size of a character in the memory of CPython, in bytes."""
 
 _NAMED: Final[Mapping[str, str]] = {"resource_subscriptions": "uri", "task_ids": "task_id"}
-"""The members of a filter that name single things, and where a notification says which one it is about."""
+"""Filter members that list single items, and the member of the notification that identifies the item."""
 
 
 def granted(
     asked: SubscriptionFilter, at_most: SubscriptionFilter | None, server: ServerCapabilities, client: ClientPeer
 ) -> SubscriptionFilter:
-    """What of a filter is honoured: what was asked for, is offered, and is in `at_most` too, if that is given."""
+    """Return the granted part of a filter: requested, offered, and within `at_most` if that is given."""
     wanted: dict[str, bool | tuple[str, ...]] = {}
     for row in notifications(client.revision).values():
         member = row.filter_member
@@ -68,28 +68,28 @@ def _common(asked: bool | tuple[str, ...] | None, at_most: bool | tuple[str, ...
 
 
 def subscription_bytes(uri: str) -> int:
-    """Return the memory of a subscription to `uri`, in bytes, as estimated."""
+    """Return the estimated memory of a subscription to `uri`, in bytes."""
     return _SUBSCRIPTION_BYTES + _WIDEST_CHARACTER * len(uri)
 
 
 def watched(wanted: SubscriptionFilter) -> int:
-    """How many single things a filter watches."""
+    """Return the number of single items that a filter lists."""
     return sum(len(getattr(wanted, member) or ()) for member in _NAMED)
 
 
 @attrs.define(eq=False)
 class Interests:
-    """What the clients of one connection want to be told."""
+    """The subscriptions of one connection: `resources/subscribe` and `subscriptions/listen`."""
 
     limits: Limits
-    """`watched_resources` and `uri_chars` hold here."""
+    """The limits; `watched_resources` and `uri_chars` apply here."""
     _subscribed: dict[str, None] = attrs.field(factory=dict)
     _chars: int = 0
     _listening: dict[RequestId, Mapping[str, Collection[str] | bool]] = attrs.field(factory=dict)
     _watched: dict[RequestId, int] = attrs.field(factory=dict)
 
     def subscribe(self, uri: str) -> None:
-        """A legacy session watches `uri`. Raises `LimitExceeded`."""
+        """Add a subscription of the legacy session to `uri`. Raises `LimitExceeded`."""
         self.check_subscribe(uri)
         if uri not in self._subscribed:
             self._subscribed[uri] = None
@@ -102,12 +102,12 @@ class Interests:
             self._chars -= len(uri)
 
     def unsubscribe_all(self) -> None:
-        """Forget what the legacy session watches."""
+        """Remove all subscriptions of the legacy session."""
         self._subscribed.clear()
         self._chars = 0
 
     def listen(self, id: RequestId, wanted: SubscriptionFilter) -> None:
-        """A subscription begins. Raises `LimitExceeded`."""
+        """Add a `subscriptions/listen` subscription. Raises `LimitExceeded`."""
         self.check_listen(wanted)
         self._watched[id] = watched(wanted)
         self._listening[id] = {
@@ -117,31 +117,31 @@ class Interests:
         }
 
     def end(self, id: RequestId) -> None:
-        """A subscription ends; unknown ids are none."""
+        """Remove a `subscriptions/listen` subscription; an unknown id is ignored."""
         self._listening.pop(id, None)
         self._watched.pop(id, None)
 
     @property
     def subscribed(self) -> tuple[str, ...]:
-        """What the legacy session watches, in the order in which it subscribed."""
+        """The URIs that the legacy session subscribed to, in order of subscription."""
         return tuple(self._subscribed)
 
     @property
     def subscribed_bytes(self) -> int:
-        """The memory of what the legacy session watches, in bytes, as estimated."""
+        """The estimated memory of the legacy session's subscriptions, in bytes."""
         return len(self._subscribed) * _SUBSCRIPTION_BYTES + _WIDEST_CHARACTER * self._chars
 
     @property
     def listening(self) -> tuple[RequestId, ...]:
-        """The ids of the open subscriptions, in the order in which they began."""
+        """The ids of the open `subscriptions/listen` subscriptions, in order of their start."""
         return tuple(self._listening)
 
     def session_wants(self, params: object) -> bool:
-        """Whether a legacy session is told of this change: of lists always, of resources that it subscribed to."""
+        """Return whether to notify a legacy session of a change: of lists always, of resources if it subscribed."""
         return not isinstance(params, ResourceUpdatedNotificationParams) or covers(self._subscribed, params.uri)
 
     def listeners(self, row: NotificationRow[object], params: object) -> Iterator[RequestId]:
-        """The subscriptions that are told of this change."""
+        """Yield the ids of the subscriptions to notify of a change."""
         member = row.filter_member or ""
         named = _NAMED.get(member)
         for id, wanted in self._listening.items():
@@ -153,7 +153,7 @@ class Interests:
                 yield id
 
     def watched_above(self, uri: str) -> str | None:
-        """Return a URI by which a change of `uri` is watched: `uri` or one above it; `None` if there is none."""
+        """Return a subscribed URI that covers `uri`: `uri` itself or a parent; or `None`."""
         sets = [self._subscribed, *(wanted.get("resource_subscriptions", ()) for wanted in self._listening.values())]
         for each in sets:
             if isinstance(each, bool):
@@ -164,11 +164,11 @@ class Interests:
         return None
 
     def check_subscribe(self, uri: str) -> None:
-        """Raises `LimitExceeded` when there is no room to watch `uri`; what is watched already needs none."""
+        """Check the limits for a subscription to `uri`. Raises `LimitExceeded` unless `uri` is subscribed already."""
         self._check(() if uri in self._subscribed else (uri,))
 
     def check_listen(self, wanted: SubscriptionFilter) -> None:
-        """Raises `LimitExceeded` when there is no room to watch all that a filter names."""
+        """Check the limits for all items that a filter lists. Raises `LimitExceeded`."""
         self._check([name for member in _NAMED for name in getattr(wanted, member) or ()])
 
     def _check(self, more: Sequence[str]) -> None:
@@ -183,7 +183,7 @@ class Interests:
         observed = len(self._subscribed) + sum(self._watched.values()) + len(more)
         if more and observed > self.limits.watched_resources:
             raise LimitExceeded(
-                "watched resources of a connection",
+                "subscribed resources of a connection",
                 observed=observed,
                 allowed=self.limits.watched_resources,
                 setting="Limits.watched_resources",
@@ -191,14 +191,14 @@ class Interests:
 
 
 def covers(watched: Collection[str], uri: str) -> bool:
-    """Whether a change of `uri` concerns a client that watches these resources."""
+    """Return whether a change of `uri` concerns a client with these subscriptions."""
     return uri in watched or _above(watched, uri) is not None
 
 
 def _above(watched: Collection[str], uri: str) -> str | None:
-    """Return a watched resource that `uri` lies below; `None` if there is none."""
+    """Return a subscribed URI that is a parent of `uri`, or `None`."""
     if uri.count("/") > len(watched):
-        # Each border costs a copy of what is before it: a URI full of slashes would take quadratic time.
+        # Each path separator costs a copy of its prefix: a URI full of slashes would take quadratic time.
         return next(
             (
                 each
@@ -211,12 +211,14 @@ def _above(watched: Collection[str], uri: str) -> str | None:
 
 
 def covering(uri: str) -> Iterator[str]:
-    """Yield the URIs whose watchers are notified of a change of `uri`: its own, and those above ("may be a sub-resource").
+    """Yield the URIs whose subscribers are notified of a change of `uri`.
 
-    The time that this takes is quadratic for a URI full of slashes.
+    They are `uri` and its parents: the changed resource "may be a sub-resource" of the subscribed one.
+
+    The time is quadratic in the number of slashes of the URI.
 
     Args:
-        uri: A resource.
+        uri: The URI of a resource.
     """
     yield uri
     at = uri.rfind("/")
