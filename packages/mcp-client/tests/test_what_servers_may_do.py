@@ -298,8 +298,8 @@ async def asked(
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ([[TEXT, CALL]], "nothing follows the tool call 'a'"),
-        ([[CALL], [RESULT, TEXT]], "messages[1] has results of tools beside other content"),
+        ([[TEXT, CALL]], "no message with the result of the tool call 'a'"),
+        ([[CALL], [RESULT, TEXT]], "messages[1] has tool results beside other content"),
         ([[CALL], [TEXT]], "messages[1] lacks the result of the tool call 'a'"),
     ],
 )

@@ -55,15 +55,15 @@ def test_each_call_of_a_tool_is_followed_by_its_result(messages: tuple[SamplingM
     [
         (
             (said("user", use("a")), said("user", result("a"))),
-            "messages[0] calls a tool, which only the assistant does",
+            "messages[0] has a tool call, which requires the role assistant",
         ),
         (
             (said("assistant", use("a")), said("assistant", result("a"))),
-            "messages[1] has the result of a tool, which only the user gives",
+            "messages[1] has a tool result, which requires the role user",
         ),
         (
             (said("assistant", use("a")), said("user", result("a"), TEXT)),
-            "messages[1] has results of tools beside other content",
+            "messages[1] has tool results beside other content",
         ),
         (
             (said("assistant", use("a"), use("b")), said("user", result("a"))),
@@ -72,10 +72,13 @@ def test_each_call_of_a_tool_is_followed_by_its_result(messages: tuple[SamplingM
         ((said("assistant", use("a")), said("user", TEXT)), "messages[1] lacks the result of the tool call 'a'"),
         (
             (said("assistant", use("a")), said("user", result("a"), result("c"))),
-            "messages[1] has a result of 'c', which is no call of the message before it",
+            "messages[1] has a tool result for 'c', which is not a tool call of the previous message",
         ),
-        ((said("user", result("a")),), "messages[0] has a result of 'a', which is no call of the message before it"),
-        ((said("user", TEXT), said("assistant", use("a"))), "nothing follows the tool call 'a'"),
+        (
+            (said("user", result("a")),),
+            "messages[0] has a tool result for 'a', which is not a tool call of the previous message",
+        ),
+        ((said("user", TEXT), said("assistant", use("a"))), "no message with the result of the tool call 'a'"),
     ],
 )
 @pytest.mark.spec("sampling.tool-content-roles", "sampling.tool-result-id-match")
@@ -106,10 +109,10 @@ def test_turns_of_calls_and_results_are_a_conversation_and_without_a_result_they
         ("auto", "assistant", TEXT, None),
         ("auto", "assistant", use("a"), None),
         ("required", "assistant", (TEXT, use("a")), None),
-        ("required", "assistant", TEXT, "the model called no tool, and was to call one"),
+        ("required", "assistant", TEXT, "the model called no tool, but the tool choice mode is 'required'"),
         ("none", "assistant", TEXT, None),
-        ("none", "assistant", (TEXT, use("a")), "the model called a tool, and was to call none"),
-        (None, "user", TEXT, "a model answers as the assistant, not as the user"),
+        ("none", "assistant", (TEXT, use("a")), "the model called a tool, but the tool choice mode is 'none'"),
+        (None, "user", TEXT, "the role of a sampling result must be assistant, not user"),
     ],
 )
 @pytest.mark.spec("sampling.tool-choice-required", "sampling.tool-choice-none", "sampling.result-role-assistant")

@@ -43,7 +43,7 @@ def test_what_is_no_key_is_refused_by_name(key: str) -> None:
 
 
 def test_a_key_that_is_no_text_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="1 is no key of _meta"):
+    with pytest.raises(LocalProtocolError, match="1 is not a valid key of _meta"):
         check_members({1: 1})  # type: ignore[dict-item]  # as whoever has no type checker writes
 
 

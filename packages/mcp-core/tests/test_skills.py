@@ -89,21 +89,21 @@ def test_names_of_skills(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "A", "a--b", "-a", "a-", "a_b", "ä", "a b", "a/b", "a" * 65, "a\n"])
 def test_names_that_no_skill_has(name: str) -> None:
     assert not is_skill_name(name)
-    assert "name has to be" in str(front_matter_problem({"name": name, "description": "x"}, name))
+    assert "name must be" in str(front_matter_problem({"name": name, "description": "x"}, name))
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"name": 5}, "name has to be"),
+        ({"name": 5}, "name must be"),
         ({"name": "other"}, "name is 'other', but the directory of the skill is 'tidy'"),
-        ({"description": ""}, "description has to be"),
-        ({"description": " \n"}, "description has to be"),
-        ({"description": None}, "description has to be"),
-        ({"description": "x" * 1_025}, "description has to be"),
-        ({"compatibility": "x" * 501}, "compatibility has to be"),
-        ({"compatibility": 5}, "compatibility has to be"),
-        ({"metadata": "x"}, "metadata has to be"),
+        ({"description": ""}, "description must be"),
+        ({"description": " \n"}, "description must be"),
+        ({"description": None}, "description must be"),
+        ({"description": "x" * 1_025}, "description must be"),
+        ({"compatibility": "x" * 501}, "compatibility must be"),
+        ({"compatibility": 5}, "compatibility must be"),
+        ({"metadata": "x"}, "metadata must be"),
     ],
     ids=str,
 )
@@ -183,12 +183,12 @@ def test_a_complete_entry_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        (skill(uri="skill://acme/tidy/README.md"), "not that of a SKILL.md"),
-        (skill(front={"name": "other", "description": "x"}), "have to be the same"),
+        (skill(uri="skill://acme/tidy/README.md"), "not the URI of a SKILL.md"),
+        (skill(front={"name": "other", "description": "x"}), "must be the same"),
         (skill(*(file(f"{number}") for number in range(MAX_SKILL_FILES + 1))), "has 513 files"),
         (skill(file("SKILL.md", MAX_SKILL_BYTES), file("a", 1)), "16777217 bytes"),
         (skill(file("SKILL.md"), file("SKILL.md")), "listed twice"),
-        (skill(file("a")), "SKILL.md is not among"),
+        (skill(file("a")), "do not include SKILL.md"),
         (skill(file("SKILL.md"), file("../b")), "not within"),
         (skill(file("SKILL.md"), file("%2e%2e/b")), "not within"),
         (skill(file("SKILL.md"), file("a%2Fb")), "not within"),
@@ -197,8 +197,8 @@ def test_a_complete_entry_has_no_problem() -> None:
         (skill(file("SKILL.md"), file("a?b")), "not within"),
         (skill(file("SKILL.md"), file("a#b")), "not within"),
         (skill(file("SKILL.md"), SkillResource(uri="skill://acme/tidy2/a", digest=DIGEST, size=0)), "not within"),
-        (skill(file("SKILL.md", 0, DIGEST.upper())), "no SHA-256"),
-        (skill(file("SKILL.md", 0, "sha256:abc")), "no SHA-256"),
+        (skill(file("SKILL.md", 0, DIGEST.upper())), "not a SHA-256"),
+        (skill(file("SKILL.md", 0, "sha256:abc")), "not a SHA-256"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

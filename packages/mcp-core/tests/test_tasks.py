@@ -94,7 +94,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.state.terminal)
     @rule(message=st.text())
     def note_too_late(self, message: str) -> None:
-        with pytest.raises(LocalProtocolError, match="does not change any more"):
+        with pytest.raises(LocalProtocolError, match="cannot change"):
             self.state.noted(message, self.now)
 
     @invariant()
@@ -168,7 +168,7 @@ def test_a_tool_that_reports_an_error_is_a_failed_task_in_one_form_and_a_complet
     state = BEGUN.moved("completed", 1_700_000_001.0, result={"content": [], "isError": True})
     old = as_task(state, GetTaskResult)
     assert old.status == "failed"
-    assert old.status_message == "the tool reported an error, which is in the result"
+    assert old.status_message == "the tool reported an error; see the result"
     assert as_task(attrs.evolve(state, message="so it is"), Task).status_message == "so it is"
     new = as_extension_task(state, GetExtensionTaskResult)
     assert new.status == "completed"

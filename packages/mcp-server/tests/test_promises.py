@@ -291,9 +291,9 @@ TEXT = t.TextContent(text="x")
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        ([("assistant", USE)], "nothing follows the tool call 'a'"),
-        ([("assistant", USE), ("user", (ANSWER, TEXT))], "results of tools beside other content"),
-        ([("user", ANSWER)], "which is no call of the message before it"),
+        ([("assistant", USE)], "no message with the result of the tool call 'a'"),
+        ([("assistant", USE), ("user", (ANSWER, TEXT))], "tool results beside other content"),
+        ([("user", ANSWER)], "which is not a tool call of the previous message"),
         ([("assistant", USE), ("user", ANSWER)], None),
     ],
 )

@@ -323,10 +323,10 @@ async def test_who_may_not_read_a_skill_does_not_learn_of_it(root: Path) -> None
         ("---\nname: bad\n", "SKILL.md:3: the YAML has no end"),
         ("---\nname: bad\nname: bad\n---\n", "SKILL.md:3: the key 'name' stands there twice"),
         ("---\nname: [bad\n---\n", "SKILL.md:3: "),
-        ("---\ndescription: x\n---\n", "SKILL.md:1: name has to be"),
-        ("---\ndescription: x\nname: Bad\n---\n", "SKILL.md:3: name has to be"),
+        ("---\ndescription: x\n---\n", "SKILL.md:1: name must be"),
+        ("---\ndescription: x\nname: Bad\n---\n", "SKILL.md:3: name must be"),
         ("---\nname: other\ndescription: x\n---\n", "SKILL.md:2: name is 'other', but the directory"),
-        ("---\nname: bad\n---\n", "SKILL.md:1: description has to be"),
+        ("---\nname: bad\n---\n", "SKILL.md:1: description must be"),
         ("---\nname: bad\ndescription: x\nmetadata:\n  io.modelcontextprotocol/x: 1\n---\n", "SKILL.md:1: the key"),
     ],
 )

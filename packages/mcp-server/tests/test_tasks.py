@@ -205,9 +205,7 @@ async def test_what_is_wrong_with_a_call_is_said_at_once_where_that_is_possible(
         assert result["isError"] is True
     async with client_of(server, R2025_11_25) as client:
         task = await begin(client, "work", text=5)
-        assert (await until(client, task, "failed"))[
-            "statusMessage"
-        ] == "the tool reported an error, which is in the result"
+        assert (await until(client, task, "failed"))["statusMessage"] == "the tool reported an error; see the result"
 
 
 # --- its end -----------------------------------------------------------------------------------------------------------
@@ -272,7 +270,7 @@ async def test_a_tool_that_fails_fails_its_task_in_2025_11_25(server: Server) ->
         task = await begin(client, "fails", how="tool")
         now = await until(client, task, "completed", "failed")
         assert now["status"] == "failed"
-        assert now["statusMessage"] == "the tool reported an error, which is in the result"
+        assert now["statusMessage"] == "the tool reported an error; see the result"
         result = await client.call("tasks/result", {"taskId": task["taskId"]})
         assert result["isError"] is True
         assert text_of(result) == "it cannot be done"

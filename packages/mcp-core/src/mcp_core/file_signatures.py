@@ -1,7 +1,10 @@
-"""Whether bytes are what their media type says: the first bytes of common kinds of pictures, sound and documents.
+"""File signatures: check of content against its media type, by the first bytes.
 
-A server says what its content is, and whatever shows it acts on that. A page called a picture, or a program called a
-recording, is found out here. Kinds that begin with nothing certain are not known.
+The signatures cover common image, audio, video and document formats.
+
+A server declares the media type of its content, and the program that displays the content relies on it. This module
+detects an HTML page that is declared as an image, or a program that is declared as audio. Formats without a signature
+are unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_media_type"]
 
-# ISO media: a box of 4 bytes of length, its name, and the brand of the file, which may also be one of those behind it.
+# ISO media: a box with 4 bytes of length, its name, and the major brand of the file; or one of the compatible brands
+# after it.
 _BRANDED: Final = r"....ftyp(?:....){0,15}?(?:%s)"
 _XML: Final = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--(?:[^-]|-[^-]){0,2000}-->\s*)?(?:<!DOCTYPE svg[^>]{0,500}>\s*)?<svg[\s>]"
 _JPEG: Final = rb"\xff\xd8\xff"
@@ -65,22 +69,22 @@ _LOOKED_AT: Final = 4_096
 
 
 def check_media_type(claimed: str, data: bytes) -> bool:
-    """Checks content against its media type.
+    """Check content against its media type.
 
     Args:
-        claimed: What the peer says that it is, perhaps with parameters: `image/png`.
-        data: The content, decoded.
+        claimed: The media type that the peer declares, for example `image/png`. It may have parameters.
+        data: The decoded content.
 
     Returns:
-        Whether the content begins as that media type does. False: nothing is known of that media type.
+        Whether the content has the signature of the media type. `False` means that no signature is known for it.
 
     Raises:
-        InvalidValue: The content is something else.
+        InvalidValue: The content has a different signature.
     """
     name = claimed.partition(";")[0].strip().lower()
     beginning = _BEGINNINGS.get(name)
     if beginning is None:
         return False
     if re.match(beginning, data[:_LOOKED_AT], re.DOTALL) is None:
-        raise InvalidValue(f"the content is called {name} and does not begin as that does, but with {data[:12]!r}")
+        raise InvalidValue(f"the content is declared as {name}, but starts with {data[:12]!r}")
     return True

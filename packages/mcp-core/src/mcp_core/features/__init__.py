@@ -1,1 +1,1 @@
-"""The rules of single features that client and server share: tasks, sampling, apps, skills, `_meta`."""
+"""Rules of single features that client and server share: tasks, sampling, apps, skills, `_meta`."""

@@ -1,4 +1,4 @@
-"""MCP Apps, as far as they travel on the wire: what stands under `ui` in `_meta`, and what a browser is told of it.
+"""MCP Apps on the wire: the members under `ui` in `_meta`, and the values for a browser derived from them.
 
 Spec: the extension `io.modelcontextprotocol/ui`
 """
@@ -43,46 +43,47 @@ T = TypeVar("T")
 
 _KEY: Final = "ui"
 _OLD_KEY: Final = "ui/resourceUri"
-"""Where the page of a tool stood before; servers still write it."""
+"""The former key for the page of a tool; servers still write it."""
 
 _URI: Final = re.compile(r"ui://[^\s\x00-\x1f\x7f]+")
 _HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
 _ORIGIN: Final = re.compile(rf"(?:https?|wss?)://(?:\*\.)?{_HOST}(?::[0-9]{{1,5}})?")
 
-# The types have no lifetimes: any revision reads and writes them alike.
+# The types have no lifetimes: all revisions read and write them in the same way.
 _CONVERT: Final = converter(R2026_07_28)
 
 
-# --- what is what ----------------------------------------------------------------------------------------------------
+# --- predicates ------------------------------------------------------------------------------------------------------
 
 
 def is_app_type(mime_type: str | None) -> bool:
-    """Whether a media type is that of a page: `text/html;profile=mcp-app`, however it is spaced, quoted and cased."""
+    """Return whether a media type is that of a page: `text/html;profile=mcp-app`, in any spacing, quoting and case."""
     first, *parameters = (mime_type or "").lower().split(";")
     known = {each.strip().replace('"', "") for each in parameters}
     return first.strip() == "text/html" and "profile=mcp-app" in known
 
 
 def is_app_uri(uri: str) -> bool:
-    """Whether a URI can be that of a page: `ui://` and more."""
+    """Return whether a URI can be that of a page: `ui://` followed by a path."""
     return _URI.fullmatch(uri) is not None
 
 
 def is_origin(text: str) -> bool:
-    """Whether a text is an origin that a page may ask for: `https://example.com`, `wss://*.example.com:8443`.
+    """Return whether a text is an origin that a page may request: `https://example.com`, `wss://*.example.com:8443`.
 
-    Nothing else may get into a security policy, in which a semicolon or a space begins something new.
+    No other text may be part of a security policy, because a semicolon or a space in it starts another directive or
+    source.
     """
     return _ORIGIN.fullmatch(text) is not None
 
 
-# --- what stands in `_meta` and in capabilities ----------------------------------------------------------------------
+# --- `_meta` and capabilities ----------------------------------------------------------------------------------------
 
 
 def app_types(capabilities: ClientCapabilities) -> tuple[str, ...]:
-    """The media types of pages that a client says it can show; none when it has not said so.
+    """Return the media types of pages that a client declares to display; empty if it declares none.
 
-    Legacy revisions have no member for extensions. Hosts write it all the same, so it is looked for among what they lack.
+    Legacy revisions have no member for extensions. Hosts write it nevertheless, so unknown members are searched too.
     """
     extensions: object = capabilities.extensions or capabilities.extra.get("extensions")
     settings = extensions.get(UI_EXTENSION) if isinstance(extensions, Mapping) else None
@@ -91,11 +92,11 @@ def app_types(capabilities: ClientCapabilities) -> tuple[str, ...]:
     try:
         return _CONVERT.structure(settings, AppsExtensionCapability).mime_types
     except InvalidValue:
-        return ()  # whoever cannot say what it shows, shows nothing
+        return ()  # an invalid declaration declares no media types
 
 
 def read_tool_meta(meta: JsonObject | None) -> AppToolMeta:
-    """What the `_meta` of a tool says of its page. Raises `InvalidValue` when that cannot be read."""
+    """Return the members of a tool's `_meta` about its page. Raises `InvalidValue` if they are invalid."""
     found = _read(meta, AppToolMeta) or AppToolMeta()
     old = (meta or {}).get(_OLD_KEY)
     if found.resource_uri is None and isinstance(old, str):
@@ -104,7 +105,7 @@ def read_tool_meta(meta: JsonObject | None) -> AppToolMeta:
 
 
 def read_resource_meta(meta: JsonObject | None) -> AppResourceMeta | None:
-    """What the `_meta` of a page says; `None`: nothing. Raises `InvalidValue` when that cannot be read."""
+    """Return the members of a page's `_meta`, or `None` without any. Raises `InvalidValue` if they are invalid."""
     return _read(meta, AppResourceMeta)
 
 
@@ -114,21 +115,21 @@ def _read(meta: JsonObject | None, cls: type[T]) -> T | None:
 
 
 def write_meta(value: WireObject, meta: JsonObject | None = None) -> JsonObject:
-    """The `_meta` that says `value` under `ui`, besides what is there already."""
+    """Return `meta` with `value` under `ui`."""
     return {**(meta or {}), _KEY: _CONVERT.unstructure(value)}
 
 
-# --- what a browser is told ------------------------------------------------------------------------------------------
+# --- values for a browser --------------------------------------------------------------------------------------------
 
 
 def content_security_policy(csp: AppCsp | None) -> str:
-    """The `Content-Security-Policy` that a host has to put around a page.
+    """Return the `Content-Security-Policy` that a host must apply to a page.
 
     Args:
-        csp: What the page declares; `None`: nothing, so that it may ask for nothing.
+        csp: The declaration of the page; `None` allows no external origins.
 
     Returns:
-        The policy. What is declared and is no origin (`is_origin`) is allowed no more than what is not declared.
+        The policy. A declared text that is not an origin (`is_origin`) is ignored.
     """
     csp = csp or AppCsp()
     resources = _origins(csp.resource_domains)
@@ -161,5 +162,5 @@ _FEATURES: Final = {
 
 
 def allow_attribute(permissions: AppPermissions | None) -> str:
-    """The `allow` attribute of the frame of a page that is granted all that it asks for; empty when it asks for nothing."""
+    """Return the `allow` attribute for the frame of a page with these permissions; empty without permissions."""
     return "; ".join(name for attribute, name in _FEATURES.items() if getattr(permissions, attribute, None) is not None)

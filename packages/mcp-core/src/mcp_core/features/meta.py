@@ -1,4 +1,4 @@
-"""What an application may put into the `_meta` of a request: names, and the formats of the keys that have one.
+"""Members of `_meta` that an application may set in a request: key names, and the formats of known keys.
 
 Spec: basic#meta, basic/index#_meta (2026-07-28); W3C Trace Context and Baggage
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["IDENTIFIER", "TRACE_KEYS", "check_members", "is_baggage", "is_traceparent", "is_tracestate"]
 
 TRACE_KEYS: Final = frozenset({TRACEPARENT, TRACESTATE, BAGGAGE})
-"""The keys by which a trace goes from one program to the next. They say nothing of what is asked."""
+"""The keys that propagate a trace between programs. They have no effect on the request."""
 
 _LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _PREFIX: Final = rf"{_LABEL}(?:\.{_LABEL})*/"
@@ -28,10 +28,10 @@ _NAME: Final = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:{_NAME}|{_PREFIX}(?:{_NAME})?)")
 
 IDENTIFIER: Final = re.compile(rf"{_PREFIX}{_NAME}")
-"""The name of an extension: a reversed domain, a slash and a name."""
+"""The pattern of the name of an extension: a reversed domain, a slash and a name."""
 
 _RESERVED: Final = frozenset({"modelcontextprotocol", "mcp"})
-"""Labels that make a prefix the specification's own, in the second place (2025-11-25), or before another (2025-06-18)."""
+"""Labels of reserved prefixes: as the second label (2025-11-25), or before any other label (2025-06-18)."""
 
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
@@ -47,14 +47,14 @@ _BAGGAGE_CHARS: Final = 8_192
 
 
 def is_traceparent(value: JsonValue) -> bool:
-    """Whether that is a `traceparent` of the W3C: version, trace, parent and flags."""
+    """Return whether a value is a W3C `traceparent`: version, trace id, parent id and flags."""
     found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
-    # Later versions may say more behind a dash; version 00 does not.
+    # Later versions may append data after a dash; version 00 does not.
     return found is not None and (found[1] != "00" or found[2] is None)
 
 
 def is_tracestate(value: JsonValue) -> bool:
-    """Whether that is a `tracestate` of the W3C: at most 32 pairs, between commas."""
+    """Return whether a value is a W3C `tracestate`: at most 32 pairs, separated by commas."""
     if not isinstance(value, str):
         return False
     pairs = [pair for pair in (each.strip(" \t") for each in value.split(",")) if pair]
@@ -62,7 +62,7 @@ def is_tracestate(value: JsonValue) -> bool:
 
 
 def is_baggage(value: JsonValue) -> bool:
-    """Whether that is W3C baggage: entries with properties, between commas, of 8,192 characters at most."""
+    """Return whether a value is W3C baggage: entries with properties, separated by commas, at most 8,192 characters."""
     return isinstance(value, str) and len(value) <= _BAGGAGE_CHARS and all(map(_is_entry, value.split(",")))
 
 
@@ -79,18 +79,19 @@ _FORMATS: Final = {TRACEPARENT: is_traceparent, TRACESTATE: is_tracestate, BAGGA
 
 
 def check_members(members: Mapping[str, JsonValue]) -> None:
-    """Checks what an application puts into `_meta`.
+    """Check the members that an application sets in `_meta`.
 
     Args:
-        members: Keys and values.
+        members: The keys and values.
 
     Raises:
-        LocalProtocolError: A key is none, or belongs to the protocol; or a value does not have the format of its key.
+        LocalProtocolError: A key is invalid or reserved for the protocol, or a value does not have the format of its
+            key.
     """
     for key, value in members.items():
         if not _is_key(key):
             raise LocalProtocolError(
-                f"{key!r} is no key of _meta: it is a name, perhaps behind a prefix as 'com.example/'",
+                f"{key!r} is not a valid key of _meta: use a name, optionally with a prefix such as 'com.example/'",
                 anchor="basic#meta",
             )
         prefix, slash, _ = key.partition("/")

@@ -1,6 +1,7 @@
-"""What a conversation with a model has to look like, in sampling: calls of tools, their results, and the choice of tools.
+"""Rules for sampling messages: tool calls, their results, and the tool choice.
 
-The schema cannot say any of it. A server checks what it asks, a client what it is asked and what it answers.
+A schema cannot express these rules. A server checks its sampling requests; a client checks the requests that it
+receives and the results that it sends.
 
 Spec: client/sampling#message-content-constraints, client/sampling#tool-choice-modes
 """
@@ -25,16 +26,16 @@ __all__ = ["why_no_answer", "why_no_conversation"]
 
 
 def why_no_conversation(messages: Sequence[SamplingMessage]) -> str | None:
-    """Why these messages cannot be given to a model, or `None`.
+    """Return why these messages cannot be passed to a model, or `None`.
 
-    A model calls tools in a message of the assistant. The next message is of the user, and has the results of all these
-    calls and nothing else.
+    A model calls tools in a message with the role `assistant`. The next message has the role `user`, and contains the
+    results of all these calls and no other content.
 
     Args:
-        messages: The conversation, the oldest message first.
+        messages: The messages, the oldest first.
 
     Returns:
-        What is wrong, with the number of the message, counted from 0.
+        The reason, with the index of the message, counted from 0.
     """
     open_calls: set[str] = set()
     for number, message in enumerate(messages):
@@ -43,38 +44,39 @@ def why_no_conversation(messages: Sequence[SamplingMessage]) -> str | None:
         results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
         where = f"messages[{number}]"
         if calls and message.role != "assistant":
-            return f"{where} calls a tool, which only the assistant does"
+            return f"{where} has a tool call, which requires the role assistant"
         if results and message.role != "user":
-            return f"{where} has the result of a tool, which only the user gives"
+            return f"{where} has a tool result, which requires the role user"
         if results and len(results) < len(blocks):
-            return f"{where} has results of tools beside other content"
+            return f"{where} has tool results beside other content"
         if open_calls - set(results):
             return f"{where} lacks the result of the tool call {min(open_calls - set(results))!r}"
         if set(results) - open_calls:
             return (
-                f"{where} has a result of {min(set(results) - open_calls)!r}, which is no call of the message before it"
+                f"{where} has a tool result for {min(set(results) - open_calls)!r}, "
+                "which is not a tool call of the previous message"
             )
         open_calls = set(calls)
     if open_calls:
-        return f"nothing follows the tool call {min(open_calls)!r}"
+        return f"no message with the result of the tool call {min(open_calls)!r}"
     return None
 
 
 def why_no_answer(params: CreateMessageRequestParams, result: CreateMessageResult) -> str | None:
-    """Why that is no answer to what a model was asked, or `None`.
+    """Return why a result does not match its sampling request, or `None`.
 
     Args:
-        params: What it was asked.
-        result: What it said.
+        params: The parameters of the request.
+        result: The result.
     """
     if result.role != "assistant":
-        return f"a model answers as the assistant, not as the {result.role}"
+        return f"the role of a sampling result must be assistant, not {result.role}"
     calls = any(isinstance(block, ToolUseContent) for block in _blocks(result))
     mode = params.tool_choice.mode if params.tool_choice is not None else None
     if mode == "none" and calls:
-        return "the model called a tool, and was to call none"
+        return "the model called a tool, but the tool choice mode is 'none'"
     if mode == "required" and not calls:
-        return "the model called no tool, and was to call one"
+        return "the model called no tool, but the tool choice mode is 'required'"
     return None
 
 

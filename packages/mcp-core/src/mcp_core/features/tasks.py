@@ -1,12 +1,12 @@
-"""The life of a task, for whoever keeps it: which status may follow which, and how it is told in either form.
+"""State machine of a task: the allowed changes of status, and the two wire forms of a task.
 
     working ──────────► input_required
        ▲ ◄───────────────────┘ │
        └──► completed, failed, cancelled ◄──┘
 
-A task is kept in one form for both: `TaskState`. The forms differ in two things. What is called `ttl` and `pollInterval`
-in 2025-11-25 is `ttlMs` and `pollIntervalMs` in the extension. And a tool result that has `isError` is a failed task in
-2025-11-25, but in the extension a completed one: there `failed` is for JSON-RPC errors alone.
+A task is stored in one form for both wire forms: `TaskState`. The wire forms have two differences. The members `ttl`
+and `pollInterval` of 2025-11-25 are `ttlMs` and `pollIntervalMs` in the extension. A tool result that has `isError` is
+a failed task in 2025-11-25 and a completed task in the extension, where `failed` is for JSON-RPC errors only.
 
 Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks`.
 """
@@ -39,51 +39,51 @@ TRANSITIONS: Final[Mapping[TaskStatus, frozenset[TaskStatus]]] = MappingProxyTyp
         "cancelled": frozenset(),
     }
 )
-"""The statuses that may follow each one."""
+"""The statuses that may follow each status."""
 
 T = TypeVar("T", bound="WireObject")
 W = TypeVar("W", bound="WireObject")
 
 _ERA: Final = 146_097
-"""Days in 400 years."""
+"""The number of days in 400 years."""
 
 _EPOCH: Final = 719_468
-"""Days from 1 March of the year 0 to 1 January 1970."""
+"""The number of days from 1 March of the year 0 to 1 January 1970."""
 
-_TOOL_FAILED: Final = "the tool reported an error, which is in the result"
+_TOOL_FAILED: Final = "the tool reported an error; see the result"
 
 
 @attrs.frozen(kw_only=True)
 class TaskState:
-    """How a task stands."""
+    """The state of a task."""
 
     id: str
-    """What it is asked for by."""
+    """The task id."""
     status: TaskStatus = "working"
-    """Its status; `completed` with every result, also one that has `isError`."""
+    """The status; `completed` with every result, also with a result that has `isError`."""
     created_at: float
-    """When it was made, in seconds since the epoch."""
+    """The creation time, in seconds since the epoch."""
     updated_at: float
-    """When something about it changed last, in seconds since the epoch."""
+    """The time of the last change, in seconds since the epoch."""
     ttl: int | None
-    """How long it is kept after it was made, in milliseconds; `None`: for ever."""
+    """The time to live after creation, in milliseconds; `None` for no limit."""
     poll_interval: int | None
-    """How long to wait before asking again, in milliseconds; `None`: nothing is said."""
+    """The time to wait between polls, in milliseconds; `None` if not specified."""
     message: str | None = None
-    """More about the status, for people."""
+    """A description of the status, for users."""
     result: JsonObject | None = None
-    """What the request is answered with, once it is completed."""
+    """The result of the request, if the task is completed."""
     error: JsonObject | None = None
-    """The JSON-RPC error of the request, once it has failed: `code`, `message` and perhaps `data`."""
+    """The JSON-RPC error of the request, if the task has failed: `code`, `message` and optionally `data`."""
 
     @property
     def terminal(self) -> bool:
-        """Whether it does not change any more."""
+        """Whether the status is final."""
         return self.status in TERMINAL_STATUSES
 
     @property
     def expires_at(self) -> float | None:
-        """When it may be forgotten, in seconds since the epoch; `None`: never."""
+        """The time after which the task may be deleted, in seconds since the epoch; `None` if never."""
         return None if self.ttl is None else self.created_at + self.ttl / 1000
 
     def moved(
@@ -95,17 +95,17 @@ class TaskState:
         result: JsonObject | None = None,
         error: JsonObject | None = None,
     ) -> TaskState:
-        """The same task in another status.
+        """Return a copy of the task with another status.
 
         Args:
-            status: The status.
-            now: The time, in seconds since the epoch.
-            message: More about it.
-            result: The result, with `completed`.
-            error: The error, with `failed`.
+            status: The new status.
+            now: The current time, in seconds since the epoch.
+            message: A description of the status.
+            result: The result, for `completed`.
+            error: The error, for `failed`.
 
         Raises:
-            LocalProtocolError: That status cannot follow this one.
+            LocalProtocolError: The new status cannot follow the current one.
         """
         if status not in TRANSITIONS[self.status]:
             raise LocalProtocolError(
@@ -114,19 +114,20 @@ class TaskState:
         return attrs.evolve(self, status=status, updated_at=now, message=message, result=result, error=error)
 
     def noted(self, message: str | None, now: float) -> TaskState:
-        """The same task with something else to say about its status. Raises `LocalProtocolError` when it is over."""
+        """Return a copy of the task with another status message. Raises `LocalProtocolError` if the status is final."""
         if self.terminal:
-            raise LocalProtocolError(f"a task that is {self.status} does not change any more")
+            raise LocalProtocolError(f"a task that is {self.status} cannot change")
         return attrs.evolve(self, message=message, updated_at=now)
 
 
 def timestamp(seconds: float) -> str:
-    """A time in ISO 8601, in UTC, to the millisecond. `seconds` are since the epoch, and not before it."""
-    # `datetime` could do it, but it could also ask a clock, which nothing here may.
+    """Return a time in ISO 8601, in UTC, with milliseconds. `seconds` are since the epoch and not negative."""
+    # `datetime` could format it, but it can also read a clock, which the core must not do.
     minutes, millis = divmod(int(seconds * 1000), 60_000)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
-    # Counted from 1 March of the year 0, so that the day of a leap year is the last of its year; 400 years repeat.
+    # Counted from 1 March of the year 0, so that a leap day is the last day of its year; the calendar repeats in 400
+    # years.
     era, day = divmod(days + _EPOCH, _ERA)
     year = (day - day // 1_460 + day // 36_524 - day // (_ERA - 1)) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -139,11 +140,11 @@ def timestamp(seconds: float) -> str:
 
 
 def as_task(state: TaskState, kind: type[T]) -> T:
-    """The task in the form of 2025-11-25.
+    """Return the task in the form of 2025-11-25.
 
     Args:
-        state: How it stands.
-        kind: What to make: `Task`, `GetTaskResult`, `CancelTaskResult` or `TaskStatusNotificationParams`.
+        state: The state of the task.
+        kind: The class to create: `Task`, `GetTaskResult`, `CancelTaskResult` or `TaskStatusNotificationParams`.
     """
     failed = state.result is not None and state.result.get("isError") is True
     fields: dict[str, JsonValue] = {
@@ -159,13 +160,13 @@ def as_task(state: TaskState, kind: type[T]) -> T:
 
 
 def as_extension_task(state: TaskState, kind: type[T], questions: Mapping[str, InputRequest] | None = None) -> T:
-    """The task in the form of the extension.
+    """Return the task in the form of the extension.
 
     Args:
-        state: How it stands.
-        kind: What to make: `GetExtensionTaskResult` or `ExtensionTaskNotificationParams`; or
-            `CreateExtensionTaskResult`, which says nothing of questions and results.
-        questions: With the status `input_required`: all that is still asked for.
+        state: The state of the task.
+        kind: The class to create: `GetExtensionTaskResult` or `ExtensionTaskNotificationParams`; or
+            `CreateExtensionTaskResult`, which has no input requests and no result.
+        questions: The pending input requests, for the status `input_required`.
     """
     fields: dict[str, object] = {
         "task_id": state.id,
@@ -184,17 +185,17 @@ def as_extension_task(state: TaskState, kind: type[T], questions: Mapping[str, I
 
 
 def _error(error: JsonObject) -> TaskError:
-    # As whoever keeps the task has written it.
+    # The task store wrote the error, so its members have the right types.
     code = cast("int", error["code"])
     data = error.get("data")
     return TaskError(code=code, message=str(error["message"]), data=ABSENT if data is None else data)
 
 
 def with_related_task(value: W, task: str) -> W:
-    """A copy of parameters or a result whose `_meta` says which task it belongs to (2025-11-25).
+    """Return a copy of parameters or a result whose `_meta` names the task that it belongs to (2025-11-25).
 
     Args:
-        value: Anything with a field `meta`.
+        value: A value with a field `meta`.
         task: The id of the task.
     """
     meta: JsonObject | None = getattr(value, "meta", None)
