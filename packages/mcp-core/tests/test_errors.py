@@ -39,7 +39,7 @@ def test_every_error_is_below_one_root() -> None:
 
 
 def test_the_blame_for_a_broken_rule_has_to_be_known() -> None:
-    with pytest.raises(TypeError, match="the blame has to be known"):
+    with pytest.raises(TypeError, match="the blame must be known"):
         ProtocolError("somebody broke something")
     assert LocalProtocolError("we did").code == ErrorCode.INVALID_REQUEST
     remote = RemoteProtocolError("they did", code=ErrorCode.INVALID_PARAMS, anchor="basic#meta")

@@ -260,7 +260,7 @@ async def test_a_client_that_shows_forms_need_not_show_pages(server: Server, rev
 async def test_revisions_without_elicitation_cannot_be_asked(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         error = await client.fail("tools/call", {"name": "book"})
-        assert "elicitation/create needs a client capability" in str(error["message"])
+        assert "elicitation/create requires a client capability" in str(error["message"])
 
 
 @pytest.mark.spec("mrtr.not-on-other-methods")

@@ -1,4 +1,4 @@
-"""The Model Context Protocol without I/O: what may be said, when, and how it looks on the wire."""
+"""The Model Context Protocol without I/O: wire types, rules of the protocol, and the protocol engine."""
 
 from __future__ import annotations
 

@@ -1,40 +1,40 @@
-"""Every exception of this project, in one tree.
+"""All exceptions of this project, in one tree.
 
     McpError
      ├─ ProtocolError                   a rule of the protocol was broken; never raised itself
      │   ├─ LocalProtocolError          by the caller; nothing was sent
      │   └─ RemoteProtocolError         by the peer
-     │       ├─ MalformedMessage        bytes that are no valid JSON-RPC message
-     │       └─ InvalidValue            a params or result object that its type does not allow
-     ├─ LimitExceeded                   a bound was hit; names the limit, the observed value, the setting
+     │       ├─ MalformedMessage        bytes that are not a valid JSON-RPC message
+     │       └─ InvalidValue            params or a result that the type does not allow
+     ├─ LimitExceeded                   a limit was exceeded; names the limit, the observed value, the setting
      ├─ RequestFailed                   a JSON-RPC error, received or to be sent
      │   ├─ UnsupportedProtocolVersion  -32022
      │   ├─ MissingRequiredClientCapability  -32021
      │   ├─ HeaderMismatch              -32020
      │   ├─ UrlElicitationRequired      -32042 (2025-11-25)
      │   └─ ResourceNotFound            -32002, or -32602 on revision 2026-07-28
-     ├─ RequestTimeout                  one of the named deadlines fired
+     ├─ RequestTimeout                  one of the named deadlines has passed
      ├─ NegotiationFailed               no revision or era in common
-     ├─ TransportError                  the channel to the peer
-     │   ├─ ConnectionEnded             the peer is gone; what waited for it ends with this
-     │   │   └─ SessionExpired          an HTTP server no longer knows the session
-     │   ├─ ProcessFailed               a child process did not start, or ended by itself
-     │   └─ HttpFailure                 an HTTP answer that is no answer of the protocol
+     ├─ TransportError                  the transport to the peer failed
+     │   ├─ ConnectionEnded             the peer disconnected; pending requests fail with this error
+     │   │   └─ SessionExpired          an HTTP server does not know the session
+     │   ├─ ProcessFailed               a child process did not start, or exited
+     │   └─ HttpFailure                 an HTTP response that is not an MCP response
      │       └─ AccessDenied            401 or 403
-     └─ AuthorizationError              no token was got; names every URL that was tried
-         ├─ DiscoveryFailed             it is not known where to ask
-         │   └─ UnsafeUrl               a URL from a peer leads where it must not
-         ├─ IssuerMismatch              somebody speaks for another authorization server
+     └─ AuthorizationError              no token was obtained; names every URL that was tried
+         ├─ DiscoveryFailed             the authorization server was not found
+         │   └─ UnsafeUrl               a URL from a peer points to a forbidden destination
+         ├─ IssuerMismatch              the response names another authorization server
          ├─ RegistrationFailed          there is no client id
-         ├─ AuthorizationRefused        the user or the authorization server said no
-         ├─ TokenRefused                the token endpoint gave no token
-         └─ InsufficientScope           the token does not suffice, and another one was not got
+         ├─ AuthorizationRefused        the user or the authorization server denied the authorization
+         ├─ TokenRefused                the token endpoint returned no token
+         └─ InsufficientScope           the scope of the token is insufficient, and no better token was obtained
 
-Blame is explicit: *Local* is the caller's fault, *Remote* the peer's. It is decided once, where a
-message crosses the boundary.
+Blame is explicit: *Local* is the fault of the caller, *Remote* the fault of the peer. The blame is assigned once,
+where a message crosses the boundary.
 
-What happened around an error (method, request id, peer, phase, the tail of a child's stderr) is kept
-in `McpError.circumstances`, and shown by `str()`.
+The context of an error (method, request id, peer, phase, the last lines of a child's stderr) is stored in
+`McpError.circumstances` and included in `str()`.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ __all__ = [
 ]
 
 _URI_CHARS: Final = 2_000
-"""Characters of a URI that an error repeats: as long as URIs are in practice."""
+"""The maximum number of characters of a URI in an error: as long as URIs are in practice."""
 
 EXCERPT_BYTES: Final = 512
-"""How much of an answer that is none of ours an error quotes."""
+"""The maximum number of bytes of a response that is not an MCP response, in an error."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -105,29 +105,29 @@ class ErrorCode(enum.IntEnum):
     PARSE_ERROR = -32700
     """The bytes were not JSON."""
     INVALID_REQUEST = -32600
-    """The JSON was no valid message, or not one that is allowed now."""
+    """The JSON was not a valid message, or the message is not allowed now."""
     METHOD_NOT_FOUND = -32601
     """The method does not exist, or belongs to a capability that was not declared."""
     INVALID_PARAMS = -32602
-    """The parameters are wrong, or name something that does not exist."""
+    """The parameters are invalid, or name something that does not exist."""
     INTERNAL_ERROR = -32603
     """The receiver failed."""
     RESOURCE_NOT_FOUND = -32002
-    """Legacy revisions only."""
+    """The resource does not exist. Legacy revisions only."""
     HEADER_MISMATCH = -32020
     """2026-07-28, HTTP: a header is missing, malformed or differs from the body."""
     MISSING_REQUIRED_CLIENT_CAPABILITY = -32021
-    """2026-07-28: the request needs a capability that the client did not declare."""
+    """2026-07-28: the request requires a capability that the client did not declare."""
     UNSUPPORTED_PROTOCOL_VERSION = -32022
     """2026-07-28: the server does not implement the requested revision."""
     URL_ELICITATION_REQUIRED = -32042
-    """2025-11-25 only."""
+    """The user must visit a URL first. 2025-11-25 only."""
     USER_REJECTED = -1
     """The user declined a sampling request."""
 
 
 class Phase(enum.Enum):
-    """Where in the life of a connection something happened."""
+    """The phase of a connection in which an error occurred."""
 
     CONNECT = "connect"
     NEGOTIATE = "negotiate"
@@ -137,24 +137,24 @@ class Phase(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Circumstances:
-    """What was going on when an error happened. Everything is optional."""
+    """The context of an error. All attributes are optional."""
 
     method: str | None = None
-    """The method of the request concerned."""
+    """The method of the request."""
     request_id: RequestId | None = None
-    """Its JSON-RPC id."""
+    """The JSON-RPC id of the request."""
     peer: str | None = None
-    """Who is at the other end: a name and version, or a command line."""
+    """The peer: a name and version, or a command line."""
     phase: Phase | None = None
-    """Where in the connection's life it happened."""
+    """The phase of the connection."""
     stderr_tail: str | None = None
-    """The last lines that a child process wrote to stderr, 20 at most, in errors about the process itself: it did not
-    answer when it was started, it exited, or it closed its end of the connection."""
+    """The last lines that a child process wrote to stderr, at most 20, in errors about the process itself: it did not
+    respond after its start, it exited, or it closed its end of the connection."""
     attempts: tuple[str, ...] = ()
-    """Each attempt to connect, in order, the last one included: what was sent and how it ended. Empty after one."""
+    """Each attempt to connect, in order: what was sent and how it ended. Empty if there was only one attempt."""
 
     def describe(self) -> str:
-        """One line with what is known, or an empty string."""
+        """Return one line with the known facts, or an empty string."""
         facts = []
         if self.method is not None:
             facts.append(f"method {shown(self.method)}")
@@ -168,14 +168,14 @@ class Circumstances:
 
 
 class McpError(Exception):
-    """The root of every exception that this project raises on purpose."""
+    """The base class of all exceptions that this project raises intentionally."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message: str = message
-        """What went wrong, in one sentence, without the circumstances."""
+        """The error in one sentence, without its context."""
         self.circumstances: Circumstances = Circumstances()
-        """What was going on; filled in by the layer that knows."""
+        """The context of the error; filled in by the layer that knows it."""
 
     def __str__(self) -> str:
         lines = [self.message]
@@ -190,21 +190,21 @@ class McpError(Exception):
         return "\n".join(lines)
 
     def _label(self) -> str:
-        """What stands behind the sentence, before the end of the stderr."""
+        """Return the text between the sentence and the last lines of stderr."""
         return ""
 
 
 class ProtocolError(McpError):
-    """A rule of the protocol was broken. Catch this; only its subclasses are raised."""
+    """A broken rule of the protocol. Catch this class; only its subclasses are raised."""
 
     code: int = ErrorCode.INVALID_REQUEST
-    """The JSON-RPC code that the offence has on the wire."""
+    """The JSON-RPC error code of the violation on the wire."""
     anchor: str | None = None
-    """The page and section of the specification that has the rule."""
+    """The page and section of the specification that contains the rule."""
 
     def __init__(self, message: str, *, code: int | None = None, anchor: str | None = None) -> None:
         if type(self) is ProtocolError:
-            raise TypeError("raise LocalProtocolError or RemoteProtocolError: the blame has to be known")
+            raise TypeError("raise LocalProtocolError or RemoteProtocolError: the blame must be known")
         super().__init__(message)
         if code is not None:
             self.code = code
@@ -213,17 +213,17 @@ class ProtocolError(McpError):
 
 
 class LocalProtocolError(ProtocolError):
-    """The caller asked for what the revision, the state or the capabilities forbid. Nothing was sent."""
+    """A command of the caller that the revision, the state or the capabilities forbid. Nothing was sent."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke a rule."""
+    """A rule of the protocol that the peer broke."""
 
 
 class MalformedMessage(RemoteProtocolError):
-    """Bytes from the peer that are no valid JSON-RPC message.
+    """Bytes from the peer that are not a valid JSON-RPC message.
 
-    The connection lives on: send `reply`, when there is one, and go on with the next message.
+    The connection stays open: send `reply` if it is not `None`, and continue with the next message.
     """
 
     def __init__(
@@ -237,44 +237,44 @@ class MalformedMessage(RemoteProtocolError):
     ) -> None:
         super().__init__(message, code=code, anchor="basic#messages")
         self.reply: ErrorResponse | None = reply
-        """What JSON-RPC wants to be answered; `None` where an answer would be wrong (to an answer)."""
+        """The error response that JSON-RPC requires; `None` if a response would be wrong, for example to a response."""
         self.answers: RequestId | None = answers
-        """The id of the request that it was meant to answer, if that can be read: nothing else will answer it. With a
-        `reply`, it is an answer only if there is such a request."""
+        """The id of the request that the message responds to, if the id is readable: no other response will arrive. If
+        there is also a `reply`, the message is a response only if there is such a request."""
         self.excerpt: bytes = excerpt
-        """The beginning of the offending bytes."""
+        """The first bytes of the message."""
 
 
 class InvalidValue(RemoteProtocolError):
-    """A value that its type does not allow: what was wrong, and where."""
+    """A value that its type does not allow, with the reason and the path."""
 
     code = ErrorCode.INVALID_PARAMS
 
     def __init__(self, message: str, *, path: str = "", raw: JsonValue = None) -> None:
         super().__init__(f"{path}: {message}" if path else message, code=ErrorCode.INVALID_PARAMS)
         self.path: str = path
-        """Where, as `content[0].text`; empty for the value itself."""
+        """The path, for example `content[0].text`; empty for the value itself."""
         self.raw: JsonValue = raw
-        """The whole value as it was received, so that nothing is lost."""
+        """The whole value as received."""
 
 
 class LimitExceeded(McpError):
-    """A bound was hit."""
+    """An exceeded limit."""
 
     def __init__(self, limit: str, *, observed: int, allowed: int, setting: str) -> None:
         super().__init__(f"{limit}: {observed} is over the limit of {allowed}; the setting is {setting}")
         self.limit: str = limit
-        """What is bounded, with its unit."""
+        """The limited quantity, with its unit."""
         self.observed: int = observed
-        """The value that was met, in the unit of the limit. A lower bound where the rest was not read."""
+        """The observed value, in the unit of the limit. A lower bound if the rest was not read."""
         self.allowed: int = allowed
-        """The bound."""
+        """The limit."""
         self.setting: str = setting
-        """The setting to change, as `Limits.message_bytes`."""
+        """The setting to change, for example `Limits.message_bytes`."""
 
 
 class RequestFailed(McpError):
-    """A JSON-RPC error: received as the answer to a request, or raised in a handler to be sent.
+    """A JSON-RPC error: received in a response, or raised in a handler to be sent.
 
     Spec: basic#error-responses
     """
@@ -286,7 +286,7 @@ class RequestFailed(McpError):
         self.code: int = int(self.default_code if code is None else code)
         """The JSON-RPC error code."""
         self.data: JsonValue = data
-        """What the error object carried besides; `None` when it carried nothing."""
+        """Additional data of the error object; `None` if it has none."""
 
     def _label(self) -> str:
         return f" [{self.code}]"
@@ -299,7 +299,7 @@ class UnsupportedProtocolVersion(RequestFailed):
 
     @classmethod
     def of(cls, requested: str, supported: Sequence[str]) -> UnsupportedProtocolVersion:
-        """The error for a `requested` revision, naming the `supported` ones."""
+        """Return the error for a `requested` revision, with the `supported` revisions."""
         return cls(
             f"protocol version {quoted(requested)} is not supported; supported: {', '.join(supported)}",
             data={"supported": list(supported), "requested": shown(requested)},
@@ -307,13 +307,13 @@ class UnsupportedProtocolVersion(RequestFailed):
 
     @property
     def supported(self) -> tuple[str, ...]:
-        """The revisions that the server says it implements; empty when it does not say."""
+        """The revisions that the server lists as supported; empty if it lists none."""
         listed = self.data.get("supported") if isinstance(self.data, dict) else None
         return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
 
 
 def _dotted(capabilities: Mapping[str, JsonValue]) -> list[str]:
-    """What people write for capabilities: `elicitation.url`."""
+    """Return the dotted names of capabilities: `elicitation.url`."""
     found: list[str] = []
     for name, inner in capabilities.items():
         below = _dotted(inner) if isinstance(inner, dict) else []
@@ -322,15 +322,15 @@ def _dotted(capabilities: Mapping[str, JsonValue]) -> list[str]:
 
 
 class MissingRequiredClientCapability(RequestFailed):
-    """The request needs a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
+    """The request requires a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
 
     default_code = ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
 
     @classmethod
     def of(cls, required: Mapping[str, JsonValue], what: str) -> MissingRequiredClientCapability:
-        """The error for `what` was tried, with the capabilities that it `required`."""
+        """Return the error for the action `what`, which `required` these capabilities."""
         return cls(
-            f"{what} needs a client capability that was not declared: {', '.join(_dotted(required))}",
+            f"{what} requires a client capability that was not declared: {', '.join(_dotted(required))}",
             data={"requiredCapabilities": dict(required)},
         )
 
@@ -342,19 +342,19 @@ class HeaderMismatch(RequestFailed):
 
 
 class UrlElicitationRequired(RequestFailed):
-    """The user has to visit a URL first. Spec: client/elicitation (2025-11-25)."""
+    """The user must visit a URL first. Spec: client/elicitation (2025-11-25)."""
 
     default_code = ErrorCode.URL_ELICITATION_REQUIRED
 
 
 class ResourceNotFound(RequestFailed):
-    """There is no such resource. The code on the wire follows the revision: see `Revision.resource_not_found`."""
+    """The resource does not exist. The code on the wire follows the revision: see `Revision.resource_not_found`."""
 
     default_code = ErrorCode.RESOURCE_NOT_FOUND
 
     @classmethod
     def of(cls, uri: str) -> ResourceNotFound:
-        """The error for `uri`."""
+        """Return the error for the resource `uri`."""
         return cls(f"resource not found: {shown(uri, _URI_CHARS)}", data={"uri": shown(uri, _URI_CHARS)})
 
 
@@ -371,58 +371,58 @@ _BY_CODE: dict[int, type[RequestFailed]] = {
 
 
 def request_failed(code: int, message: str, data: JsonValue = None) -> RequestFailed:
-    """The most telling class for a received error object.
+    """Return the most specific error for a received error object.
 
     Args:
         code: The JSON-RPC code.
-        message: The error's message.
-        data: The error's data.
+        message: The message of the error.
+        data: The data of the error.
 
     Returns:
-        An instance of `RequestFailed` or of the subclass that stands for `code`.
+        An instance of `RequestFailed`, or of its subclass for `code`.
     """
     return _BY_CODE.get(code, RequestFailed)(message, code=code, data=data)
 
 
 class RequestTimeout(McpError):
-    """A deadline passed while something was awaited."""
+    """A deadline that passed during a wait."""
 
     def __init__(self, message: str, *, deadline: str, seconds: float) -> None:
         super().__init__(f"{message}: the {deadline} deadline of {seconds:g} s passed")
         self.deadline: str = deadline
-        """Which of the named deadlines fired: `connect`, `idle` or `total`."""
+        """The name of the deadline: `connect`, `idle` or `total`."""
         self.seconds: float = seconds
-        """Its value in seconds."""
+        """The duration of the deadline, in seconds."""
 
 
 class NegotiationFailed(McpError):
-    """The two sides have no revision, or no era, in common."""
+    """No common revision, or no common era, of client and server."""
 
     def __init__(self, message: str, *, ours: Sequence[str] = (), theirs: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.ours: tuple[str, ...] = tuple(ours)
-        """The revisions that this side was willing to speak."""
+        """The revisions that this side supports."""
         self.theirs: tuple[str, ...] = tuple(theirs)
-        """The revisions that the peer named; empty when it named none."""
+        """The revisions that the peer named; empty if it named none."""
 
 
 class TransportError(McpError):
-    """The channel to the peer failed."""
+    """A failure of the transport to the peer."""
 
 
 class ConnectionEnded(TransportError):
-    """The peer is gone. Whatever still waited for it ends with this error; whether it was processed is unknown."""
+    """The peer disconnected. All pending requests fail with this error; the peer may have processed them."""
 
 
 class SessionExpired(ConnectionEnded):
-    """The HTTP server does not know the session any more, by 404 or, as some say it, 400: the request was not processed.
+    """The HTTP server does not know the session: status 404, or 400 from some servers. The request was not processed.
 
     Spec: basic/transports#session-management (legacy)
     """
 
 
 class HttpFailure(TransportError):
-    """An HTTP answer that is no answer of the protocol: its status, and the beginning of its body."""
+    """An HTTP response that is not an MCP response, with its status and the first bytes of its body."""
 
     def __init__(self, message: str, *, status: int, body: bytes = b"") -> None:
         super().__init__(message)
@@ -433,113 +433,113 @@ class HttpFailure(TransportError):
 
 
 class AccessDenied(HttpFailure):
-    """The server wants (other) credentials: 401 or 403. Spec: basic/authorization"""
+    """The server requires credentials, or other credentials: 401 or 403. Spec: basic/authorization"""
 
     def __init__(self, message: str, *, status: int, body: bytes = b"", challenges: Sequence[str] = ()) -> None:
         super().__init__(message, status=status, body=body)
         self.challenges: tuple[str, ...] = tuple(challenges)
-        """The values of `WWW-Authenticate`, as they came."""
+        """The values of `WWW-Authenticate`, as received."""
 
 
 class ProcessFailed(TransportError):
-    """A child process could not be started, or ended by itself."""
+    """A child process that could not be started, or that exited."""
 
     def __init__(self, message: str, *, exit_code: int | None = None) -> None:
         super().__init__(message)
         self.exit_code: int | None = exit_code
-        """The exit status, negative for a signal as in `subprocess`; `None` when it never ran."""
+        """The exit status, negative for a signal as in `subprocess`; `None` if the process never ran."""
 
 
 @attrs.frozen
 class Attempt:
-    """One URL that was tried on the way to a token."""
+    """One URL that was tried to obtain a token."""
 
     url: str
-    """The URL, without its query where that has secrets."""
+    """The URL, without a query that contains secrets."""
     why: str
-    """What it was tried for."""
+    """The purpose of the request."""
     verdict: str
-    """What came of it."""
+    """The outcome of the request."""
 
     def __str__(self) -> str:
         return f"{self.url} ({self.why}): {self.verdict}"
 
 
 class AuthorizationError(McpError):
-    """No token was got. Neither the sentence nor the attempts have secrets in them. Spec: basic/authorization"""
+    """No token was obtained. Neither the message nor the attempts contain secrets. Spec: basic/authorization"""
 
     def __init__(self, message: str, *, attempts: Sequence[Attempt] = ()) -> None:
         super().__init__(message)
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
-        """Every URL that was tried, in order, with what came of it; filled in by the flow."""
+        """Every URL that was tried, in order, with its outcome; filled in by the flow."""
 
     def _label(self) -> str:
         return "".join(f"\n  {attempt}" for attempt in self.attempts)
 
 
 class DiscoveryFailed(AuthorizationError):
-    """The authorization server was not found, or its metadata cannot be used."""
+    """The authorization server was not found, or its metadata is unusable."""
 
 
 class UnsafeUrl(DiscoveryFailed):
-    """A URL that came from a peer, or is to be opened, leads where it must not."""
+    """A URL to open or from a peer that points to a forbidden destination."""
 
     def __init__(self, url: str, reason: str, *, what: str) -> None:
         super().__init__(f"{what} {url[:200]!a} is not used: {reason}")
         self.url: str = url
-        """The URL, as it came."""
+        """The URL, as received."""
         self.reason: str = reason
-        """What is wrong with it."""
+        """The reason for rejecting the URL."""
         self.what: str = what
-        """What it was meant for, as `token_endpoint`."""
+        """The purpose of the URL, for example `token_endpoint`."""
 
 
 class IssuerMismatch(AuthorizationError):
-    """Somebody speaks for another authorization server than was asked. Spec: RFC 8414 section 3.3, RFC 9207"""
+    """A response that names an unexpected authorization server. Spec: RFC 8414 section 3.3, RFC 9207"""
 
     def __init__(self, message: str, *, expected: str, received: str | None) -> None:
         super().__init__(message)
         self.expected: str = expected
-        """The issuer that was to answer."""
+        """The issuer that was expected."""
         self.received: str | None = received
-        """The issuer that is named in the answer; `None` when there is none."""
+        """The issuer that the response names; `None` if it names none."""
 
 
 class _OAuthRefusal(AuthorizationError):
-    """An error answer of OAuth (RFC 6749 section 5.2)."""
+    """An OAuth error response (RFC 6749 section 5.2)."""
 
     def __init__(
         self, message: str, *, error: str | None = None, description: str | None = None, status: int | None = None
     ) -> None:
         super().__init__(message)
         self.error: str | None = error
-        """The code that came, as `invalid_grant`."""
+        """The error code, for example `invalid_grant`."""
         self.description: str | None = description
-        """What the authorization server says of it, cut to a line. It is the word of a stranger."""
+        """The description from the authorization server, cut to one line: untrusted text."""
         self.status: int | None = status
-        """The HTTP status; `None` when it came through the browser, or no answer came."""
+        """The HTTP status; `None` if the error came through the browser, or there was no response."""
 
 
 class RegistrationFailed(_OAuthRefusal):
-    """The client has no client id at this authorization server, and got none. Spec: basic/authorization#client-registration"""
+    """The client has no client id for the authorization server. Spec: basic/authorization#client-registration"""
 
 
 class AuthorizationRefused(_OAuthRefusal):
-    """The browser came back without a code: the user or the authorization server said no."""
+    """The browser returned no code: the user or the authorization server denied the authorization."""
 
 
 class TokenRefused(_OAuthRefusal):
-    """The token endpoint gave no token that can be used."""
+    """The token endpoint returned no usable token."""
 
 
 class InsufficientScope(AuthorizationError):
-    """The token does not suffice for what was tried, and asking again is of no use. Spec: basic/authorization#step-up"""
+    """The scope of the token is insufficient, and a new login cannot extend it. Spec: basic/authorization#step-up"""
 
     def __init__(self, message: str, *, required: Sequence[str] = (), granted: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.required: tuple[str, ...] = tuple(required)
-        """The scopes that the server wants; empty when it does not say."""
+        """The scopes that the server requires; empty if it does not name them."""
         self.granted: tuple[str, ...] = tuple(granted)
-        """The scopes that the token has, as far as known."""
+        """The scopes of the token, as far as known."""
         self.authorization_url: str | None = None
-        """Where a person can grant them; `None` where that is not known."""
+        """The URL where a user can grant the scopes; `None` if unknown."""

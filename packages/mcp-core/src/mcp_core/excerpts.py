@@ -1,8 +1,8 @@
-"""What errors, logs and error data repeat of what a peer sent: short, and without characters that act on a reader.
+"""Excerpts of data from a peer for errors, logs and error data: short, and without control characters.
 
-A peer may send a method name of four megabytes. An answer that repeated it would double the traffic, and a log that did
-would fill the disk. Credentials are never repeated, not even in part: the headers that have them are not given to these
-functions.
+A peer may send a method name of four megabytes. An error response that repeats it would double the traffic, and a log
+entry would fill the disk. Credentials must never be repeated, not even in part: callers do not pass the headers that
+contain them to these functions.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 __all__ = ["EXCERPT_CHARS", "quoted", "shown"]
 
 EXCERPT_CHARS: Final = 100
-"""Characters that are repeated: enough to recognize a name that was mistyped."""
+"""The maximum number of characters of an excerpt: enough to recognize a mistyped name."""
 
 _EXACT_DIGITS: Final = 10**20
 
 
 def quoted(value: object, most: int = EXCERPT_CHARS) -> str:
-    """Return a short, printable text for JSON of a peer: strings in quotes, containers by their size.
+    """Return a short, printable text for JSON from a peer: strings in quotes, containers by their size.
 
     Args:
         value: The JSON.
-        most: Characters of a string that are repeated.
+        most: The maximum number of characters of a string.
     """
     match value:
         case str():
@@ -45,10 +45,10 @@ def quoted(value: object, most: int = EXCERPT_CHARS) -> str:
 
 
 def shown(text: str, most: int = EXCERPT_CHARS) -> str:
-    """Return text of a peer as it is if it is short and printable, and else quoted and shortened.
+    """Return text from a peer unchanged if it is short and printable, otherwise quoted and shortened.
 
     Args:
         text: The text.
-        most: Characters that are repeated.
+        most: The maximum number of characters.
     """
     return text if len(text) <= most and text.isprintable() else quoted(text, most)

@@ -1,6 +1,7 @@
 """JSON Schemas of the types, one document for each revision, derived from the lifetimes.
 
-The dialect is 2020-12. Objects are open, as they are in the specification; what a schema cannot say is left out.
+The dialect is 2020-12. Objects allow additional members, as in the specification. Rules that a schema cannot express
+are omitted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["schema_of", "schemas", "wire_classes"]
 
 @cache
 def wire_classes(revision: Revision) -> tuple[type[t.WireObject], ...]:
-    """The classes of `mcp_core.types` that `revision` has, by name."""
+    """Return the classes of `mcp_core.types` that `revision` has, in the order of their names."""
     found = [
         value
         for name in t.__all__
@@ -43,10 +44,10 @@ def wire_classes(revision: Revision) -> tuple[type[t.WireObject], ...]:
 
 @cache
 def schemas(revision: Revision) -> JsonObject:
-    """The schemas of all types that `revision` has, under `$defs`, by the names of the classes.
+    """Return the schemas of all types that `revision` has, under `$defs`, by class name.
 
     Returns:
-        The document: the same object each time, not to be changed.
+        The document. It is the same object on each call and must not be changed.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -55,7 +56,7 @@ def schemas(revision: Revision) -> JsonObject:
 
 
 def schema_of(cls: type[t.WireObject], revision: Revision) -> JsonObject:
-    """The schema of one class in `revision`; it refers to others as `#/$defs/NAME`."""
+    """Return the schema of one class in `revision`. It refers to other classes as `#/$defs/NAME`."""
     described = shape(cls, revision)
     properties: JsonObject = {}
     required: list[JsonValue] = []

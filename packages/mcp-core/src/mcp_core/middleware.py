@@ -1,4 +1,4 @@
-"""What stands around the messages of a client or a server: one interface for both sides.
+"""Middleware around the messages of a client or a server: one interface for both sides.
 
     class Timed(Middleware):
         async def request(self, message, proceed):
@@ -8,9 +8,9 @@
             finally:
                 print(message.method, time.perf_counter() - began)
 
-A middleware sees each request and each notification in both directions, with params that are read already. The first
-one is the outermost. Answers are what `request` returns or raises. What belongs to the connection itself passes
-without: the handshake, pings, cancellations.
+A middleware receives each request and each notification, in both directions, with parsed params. The first middleware
+of a sequence is the outermost one. The response to a request is the value that `request` returns or the error that it
+raises. Messages of the connection itself bypass middleware: the handshake, pings and cancellations.
 """
 
 from __future__ import annotations
@@ -29,70 +29,71 @@ __all__ = ["Middleware", "Passing", "Proceed", "around", "passed"]
 
 @attrs.frozen(kw_only=True)
 class Passing:
-    """A request or a notification on its way."""
+    """A request or a notification that passes through middleware."""
 
     method: str
-    """The method, as it stands on the wire."""
+    """The method name on the wire."""
     params: object
-    """Its parameters, an instance of the class of its row in `mcp_core.methods`; `attrs.evolve` the message to change
-    them, and `mcp_core.types.evolve` the parameters."""
+    """The parameters, an instance of the params class of the definition in `mcp_core.methods`. To change them, use
+    `mcp_core.types.evolve` for the parameters and `attrs.evolve` for this object."""
     raw: JsonObject
-    """The parameters as they came, `_meta` included; empty for what this side sends."""
+    """The parameters as received, with `_meta`; empty for outbound messages."""
     incoming: bool
-    """The peer sent it. Otherwise this side does."""
+    """Whether the message is inbound."""
     revision: Revision | None
-    """The revision it is said in; `None` for a notice that goes to clients of several."""
+    """The revision of the message; `None` for a notification that is sent to clients of several revisions."""
     id: RequestId | None = None
-    """The id of an incoming request; `None` for a notification, for a question that came in a result, and for a request
-    that is about to be sent."""
+    """The id of an inbound request; `None` for a notification, for an input request in a result, and for an outbound
+    request that is not sent yet."""
     principal: str | None = None
-    """On a server: who the client was established to be, by its `mcp_core.oauth.principal.Principal.key`."""
+    """On a server: the principal of the client, as `mcp_core.oauth.principal.Principal.key`."""
 
 
 Proceed: TypeAlias = Callable[[Passing], Awaitable[object]]
-"""Takes a request further: to the next middleware, and in the end to its handler, or to the peer. Returns the result."""
+"""A function that passes a request to the next middleware, or to the handler or the peer, and returns the result."""
 
 
 class Middleware:
-    """Lets everything pass; override what is of interest."""
+    """The base class of middleware. It passes all messages unchanged; override the methods of interest."""
 
     def request(self, message: Passing, proceed: Proceed) -> Awaitable[object]:
-        """Stands around one request, and its answer. Override it with a coroutine method.
+        """Process one request and its response. Override this method with a coroutine method.
 
         Args:
             message: The request.
-            proceed: Takes it further. It may be called with another message, more than once, or not at all.
+            proceed: The function that passes the request on. It may be called with another message, several times, or
+                not at all.
 
         Returns:
-            The result: that of `proceed`, or another one of the same class, or in its wire form.
+            The result of `proceed`, or another result of the same class, or a result in its wire form.
 
         Raises:
-            RequestFailed: The peer is answered with that error; or, for a request of this side, its caller gets it.
+            RequestFailed: The error to send to the peer. For an outbound request, its caller receives the error.
         """
         return proceed(message)
 
     def notification(self, message: Passing) -> Passing | None:
-        """Sees one notification, where it comes or goes. It must not wait.
+        """Process one inbound or outbound notification. This method must not block.
 
         Args:
             message: The notification.
 
         Returns:
-            What is passed on: the same, or another one with other parameters; `None` to drop it.
+            The notification to pass on: the same, or one with other parameters; `None` to drop it.
         """
         return message
 
 
 def around(middleware: Sequence[Middleware], message: Passing, last: Proceed) -> Awaitable[object]:
-    """Takes a request through all middleware.
+    """Run a request through all middleware.
 
     Args:
-        middleware: The outermost first.
+        middleware: The middleware, the outermost first.
         message: The request.
-        last: What is behind them all.
+        last: The function to call after the last middleware.
 
     Returns:
-        The result, to be awaited.
+        An awaitable of the result.
     """
     if not middleware:
         return last(message)
@@ -101,7 +102,7 @@ def around(middleware: Sequence[Middleware], message: Passing, last: Proceed) ->
 
 
 def passed(middleware: Sequence[Middleware], message: Passing) -> Passing | None:
-    """Takes a notification through all middleware. Returns what came through; `None` when one of them dropped it."""
+    """Run a notification through all middleware. Return the final notification, or `None` if one dropped it."""
     for each in middleware:
         through = each.notification(message)
         if through is None:

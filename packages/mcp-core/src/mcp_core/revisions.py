@@ -1,10 +1,9 @@
-"""The five revisions of the specification, as rows of named traits.
+"""The five revisions of the specification, as instances with named traits.
 
-Whoever needs to know how a revision behaves asks one of its traits: `if revision.batching:`. Names and order of
-revisions are compared in this module and nowhere else; what exists from one revision to another is asked with
-`between`, which gives a set.
+Code that depends on a revision reads one of its traits: `if revision.batching:`. Only this module compares names and
+the order of revisions. For features that exist from one revision to another, `between` returns the set of revisions.
 
-A new revision is a new row here, and new lifetimes in `mcp_core.types` and `mcp_core.methods`.
+A new revision is a new instance here, and new lifetimes in `mcp_core.types` and `mcp_core.methods`.
 """
 
 from __future__ import annotations
@@ -39,68 +38,69 @@ __all__ = [
 
 
 class Era(enum.Enum):
-    """The two families of revisions. Spec: basic/versioning (2026-07-28)."""
+    """The two groups of revisions. Spec: basic/versioning (2026-07-28)."""
 
     LEGACY = "legacy"
-    """An `initialize` handshake opens a session, which remembers what was agreed."""
+    """An `initialize` handshake opens a session, which stores the negotiated facts."""
     MODERN = "modern"
-    """No handshake, no session: each request says what it needs to have known."""
+    """No handshake and no session: each request carries the facts that it needs."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Revision:
-    """One revision: its name, and what is particular about it. Two revisions are equal when they are the same."""
+    """A revision of the specification: its name and its traits. Revisions are compared by identity."""
 
     name: str
-    """As it stands on the wire: `2025-06-18`."""
+    """The name on the wire, for example `2025-06-18`."""
     era: Era
-    """Legacy or modern."""
+    """The era: legacy or modern."""
     batching: bool
-    """Several messages may come in one JSON array."""
+    """Whether several messages may be sent in one JSON array."""
     server_requests: bool
-    """The server sends requests of its own. If not, it asks in the result of the client's request."""
+    """Whether the server sends requests. If not, it sends input requests in the result of the client's request."""
     responses_from_client: bool
-    """The client answers requests, so a response may come from it."""
+    """Whether the client sends responses to requests of the server."""
     result_type: bool
-    """Each result says of what kind it is, in `resultType`."""
+    """Whether each result has a `resultType`."""
     server_info_in_results: bool
-    """Each result names the server in its `_meta`."""
+    """Whether each result names the server in its `_meta`."""
     session_log_level: bool
-    """`logging/setLevel` sets the log level for the session. If not, each request carries its own."""
+    """Whether `logging/setLevel` sets the log level of the session. If not, each request carries its log level."""
     subscribe_pair: bool
-    """`resources/subscribe` and `resources/unsubscribe`. If not, `subscriptions/listen`."""
+    """Whether subscriptions use `resources/subscribe` and `resources/unsubscribe`. If not, `subscriptions/listen`."""
     core_tasks: bool
-    """Tasks are a part of the protocol itself, though an experimental one."""
+    """Whether tasks are part of the protocol itself (experimental)."""
     cancel_names_request: bool
-    """A cancellation has to name the request."""
+    """Whether a cancel notification must name the request."""
     error_without_id: bool
-    """An error answer to a message whose id could not be read has no `id` member. If not, `id` is null."""
+    """Whether an error response to a message with an unreadable id has no `id` member. If not, `id` is null."""
     resource_not_found: int
     """The error code for a resource that does not exist."""
     missing_url_elicitation: int | None
-    """The error code for a URL that the user has to visit first; `None` where there is no such code."""
+    """The error code for a URL that the user must visit first; `None` if the revision has no such code."""
     missing_client_capability: int
-    """The error code for a request that needs a capability which the client did not declare."""
+    """The error code for a request that requires a capability that the client did not declare."""
     bad_arguments_in_result: bool
-    """Arguments that a tool does not take are told in a result with `isError`. If not, by error -32602."""
+    """Whether invalid arguments of a tool are reported in a result with `isError`. If not, with error -32602."""
     unique_ids_for_ever: bool
-    """A request id is never used again in a session. If not, only not while the request is in flight."""
+    """Whether a request id must not be reused in a session. If not, only while the request is pending."""
     object_structured_content: bool
-    """Structured content, and the schema of a tool's output, describe an object."""
+    """Whether structured content must be an object, and the output schema of a tool must describe an object."""
     sessions: bool
-    """HTTP: `Mcp-Session-Id`, and `DELETE` to end the session."""
+    """HTTP: whether there are `Mcp-Session-Id`, and `DELETE` to end the session."""
     resumable: bool
-    """HTTP: lost events of a stream can be had again with `Last-Event-ID`."""
+    """HTTP: whether lost events of a stream can be fetched again with `Last-Event-ID`."""
     priming_event: bool
-    """HTTP: a stream begins with an event that has an id and no data, and its server may close it before the answer."""
+    """HTTP: whether a stream starts with an event that has an id and no data. The server may then close the stream
+    before the response."""
     version_header: bool
-    """HTTP: `MCP-Protocol-Version` on each request after the first answer."""
+    """HTTP: whether each request after the first response has the header `MCP-Protocol-Version`."""
     routing_headers: bool
-    """HTTP: `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` repeat parts of the body."""
+    """HTTP: whether the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` repeat parts of the body."""
     disconnect_cancels: bool
-    """HTTP: closing the answer's stream cancels the request."""
+    """HTTP: whether closing the stream of the response cancels the request."""
     http_sse: bool
-    """HTTP: the transport is the pair of endpoints of 2024-11-05."""
+    """HTTP: whether the transport is the pair of endpoints of 2024-11-05."""
 
     def __str__(self) -> str:
         return self.name
@@ -141,10 +141,10 @@ R2024_11_05: Final = Revision(
 R2025_03_26: Final = attrs.evolve(
     R2024_11_05, name="2025-03-26", batching=True, sessions=True, resumable=True, http_sse=False
 )
-"""Streamable HTTP, and the only one with batches."""
+"""The revision with Streamable HTTP, and the only one with batches."""
 
 R2025_06_18: Final = attrs.evolve(R2025_03_26, name="2025-06-18", batching=False, version_header=True)
-"""Elicitation and structured content."""
+"""The revision that adds elicitation and structured content."""
 
 R2025_11_25: Final = attrs.evolve(
     R2025_06_18,
@@ -156,7 +156,7 @@ R2025_11_25: Final = attrs.evolve(
     missing_url_elicitation=ErrorCode.URL_ELICITATION_REQUIRED,
     bad_arguments_in_result=True,
 )
-"""Tasks, sampling with tools, elicitation by URL."""
+"""The revision that adds tasks, sampling with tools, and elicitation by URL."""
 
 R2026_07_28: Final = attrs.evolve(
     R2025_11_25,
@@ -181,7 +181,7 @@ R2026_07_28: Final = attrs.evolve(
     routing_headers=True,
     disconnect_cancels=True,
 )
-"""Stateless."""
+"""The stateless revision."""
 
 _ORDERED: Final = (R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28)
 
@@ -192,24 +192,24 @@ LEGACY: Final = tuple(revision for revision in _ORDERED if revision.era is Era.L
 """The revisions with a handshake, the oldest first."""
 
 MODERN: Final = tuple(revision for revision in _ORDERED if revision.era is Era.MODERN)
-"""The revisions without one, the oldest first."""
+"""The revisions without a handshake, the oldest first."""
 
 LATEST_LEGACY: Final = LEGACY[-1]
-"""The newest revision with a handshake: what a client proposes in `initialize`."""
+"""The newest revision with a handshake: the one that a client proposes in `initialize`."""
 
 LATEST: Final = _ORDERED[-1]
 """The newest revision."""
 
 
 def between(since: Revision | None = None, until: Revision | None = None) -> frozenset[Revision]:
-    """The revisions from `since` to `until`, both included; the first and the last where `None` is given.
+    """Return the revisions from `since` to `until`, both included.
 
     Args:
-        since: The first revision of the set.
-        until: The last revision of the set.
+        since: The first revision of the set; `None` for the oldest one.
+        until: The last revision of the set; `None` for the newest one.
 
     Returns:
-        The set. Ask it with `revision in between(...)`.
+        The set. Use it as `revision in between(...)`.
     """
     first = 0 if since is None else _ORDERED.index(since)
     last = len(_ORDERED) - 1 if until is None else _ORDERED.index(until)
@@ -217,12 +217,12 @@ def between(since: Revision | None = None, until: Revision | None = None) -> fro
 
 
 def known(names: Iterable[str]) -> tuple[Revision, ...]:
-    """The revisions among `names` that exist here, the oldest first. Unknown names are passed over."""
+    """Return the known revisions among `names`, the oldest first. Unknown names are ignored."""
     wanted = set(names)
     return tuple(revision for revision in _ORDERED if revision.name in wanted)
 
 
 def preferred(revisions: Iterable[Revision]) -> Revision | None:
-    """The newest of `revisions`, or `None` when there is none."""
+    """Return the newest of `revisions`, or `None` if there are no revisions."""
     wanted = set(revisions)
     return next((revision for revision in reversed(_ORDERED) if revision in wanted), None)

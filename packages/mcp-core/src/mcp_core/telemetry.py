@@ -1,7 +1,7 @@
-"""What the semantic conventions of OpenTelemetry for this protocol say of a message: names and attributes.
+"""Telemetry of messages: names and attributes from the OpenTelemetry semantic conventions for MCP.
 
-Nothing of OpenTelemetry is imported; `mcp_client.telemetry` and `mcp_server.telemetry` do the rest. Arguments and results
-are never part of it. The conventions are still in development (`Development`), so names may change with them.
+This module does not import OpenTelemetry; `mcp_client.telemetry` and `mcp_server.telemetry` do. Arguments and results
+are never recorded. The conventions have the status `Development`, so names may change with them.
 
 Spec: https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md
 """
@@ -32,49 +32,50 @@ if TYPE_CHECKING:
 __all__ = ["BUCKETS", "CLIENT_DURATION", "SERVER_DURATION", "Outcome", "Told", "carried", "carrying", "outcome", "told"]
 
 CLIENT_DURATION: Final = "mcp.client.operation.duration"
-"""The histogram of the side that asks, in seconds."""
+"""The name of the histogram of the side that sends a request, in seconds."""
 SERVER_DURATION: Final = "mcp.server.operation.duration"
-"""The histogram of the side that answers, in seconds."""
+"""The name of the histogram of the side that responds, in seconds."""
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""The boundaries of both, in seconds."""
+"""The bucket boundaries of both histograms, in seconds."""
 
 _LONGEST: Final = 1_024
-"""Characters of a value that are told. Names and URIs come from a peer, which may write as much as it likes."""
+"""The maximum number of characters of a value. Names and URIs come from a peer and may have any length."""
 
 _SERVER_FAULTS: Final = range(-32_099, -31_999)
-"""The codes of JSON-RPC for errors that are those of the server."""
+"""The range of JSON-RPC error codes for server errors."""
 
 
 @attrs.frozen
 class Told:
-    """What is told of a request before there is an answer."""
+    """The telemetry of a request before its response."""
 
     span_name: str
     """The name of the span."""
     attributes: Mapping[str, str]
-    """Attributes of the span."""
+    """The attributes of the span."""
     common: Mapping[str, str]
-    """Those that the histogram has too: there are only few different values of them."""
+    """The attributes that the histogram has too. They have few different values."""
     names: Mapping[str, str]
-    """The name of a tool or a prompt. The histogram has it only where there is such a thing, see `Outcome.known`."""
+    """The name of a tool or a prompt. The histogram has it only if it exists, see `Outcome.known`."""
 
 
 @attrs.frozen
 class Outcome:
-    """What is told of the end of a request."""
+    """The telemetry of the end of a request."""
 
     attributes: Mapping[str, str]
-    """Attributes of the span and of the histogram."""
+    """The attributes of the span and of the histogram."""
     failed: bool = False
-    """The span has the status of an error."""
+    """Whether the span has the error status."""
     description: str | None = None
-    """What the error says."""
+    """The message of the error."""
     known: bool = True
-    """Whoever answers knows what was named. Else a client that invents names could make any number of time series."""
+    """Whether the responding side knows the named tool or prompt. Otherwise, a client that invents names could create
+    any number of time series."""
 
 
 def told(message: Passing) -> Told:
-    """What is told of a request."""
+    """Return the telemetry of a request before its response."""
     params = message.params
     common = {"mcp.method.name": message.method}
     if message.revision is not None:
@@ -94,15 +95,15 @@ def told(message: Passing) -> Told:
 
 
 def outcome(message: Passing, result: object) -> Outcome:
-    """What is told of the end of a request.
+    """Return the telemetry of the end of a request.
 
     Args:
         message: The request.
-        result: Its result, as an instance or in wire form; or the exception that it ended with.
+        result: The result, as an instance or in wire form; or the exception that ended the request.
     """
     if isinstance(result, RequestFailed):
         code = str(result.code)
-        # Whoever answers is to blame for some errors only; whoever asked did not get what it wanted with any.
+        # Only some errors are failures of the responding side; on the requesting side every error is a failure.
         failed = not message.incoming or result.code == ErrorCode.INTERNAL_ERROR or result.code in _SERVER_FAULTS
         attributes = {"rpc.response.status_code": code}
         if failed:
@@ -111,7 +112,7 @@ def outcome(message: Passing, result: object) -> Outcome:
     if isinstance(result, Exception):
         return Outcome({"error.type": f"{type(result).__module__}.{type(result).__qualname__}"}, failed=True)
     if isinstance(result, BaseException):
-        # Cancelled: whoever asked has changed its mind, or a handler waits for an answer in another round.
+        # Cancelled: the caller cancelled the request, or the handler requires input in another round trip.
         return Outcome({})
     is_error = result.get("isError") if isinstance(result, dict) else getattr(result, "is_error", False)
     if is_error is True:
@@ -120,13 +121,13 @@ def outcome(message: Passing, result: object) -> Outcome:
 
 
 def carried(message: Passing) -> dict[str, str]:
-    """What the `_meta` of an incoming message carries: all its texts, of which a propagator takes what it knows."""
+    """Return the trace context of an inbound message: all texts in `_meta`. A propagator selects its own keys."""
     meta = message.raw.get("_meta")
     return {key: value for key, value in meta.items() if isinstance(value, str)} if isinstance(meta, dict) else {}
 
 
 def carrying(message: Passing, carrier: Mapping[str, str]) -> Passing:
-    """The message with what a propagator wants to carry in its `_meta`. What is there already stays."""
+    """Return the message with the carrier of a propagator in its `_meta`. Existing members are not replaced."""
     params = message.params
     if not carrier or not isinstance(params, RequestParams):
         return message
