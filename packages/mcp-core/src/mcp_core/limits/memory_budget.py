@@ -1,22 +1,22 @@
-"""The memory that all peers of one process may occupy together, and who occupies it.
+"""Memory budget of one process: the memory of all peers together, and the owner of each part.
 
-Bounds for each connection do not add up to a bound for the process: 4,096 connections with 4 MiB each are 16 GiB. One
-`MemoryBudget` holds that sum. Whatever a peer makes this side keep is charged to an owner: a principal where the peer
-is authenticated, else a session, else a connection.
+Limits for each connection do not add up to a limit for the process: 4,096 connections with 4 MiB each are 16 GiB. One
+`MemoryBudget` limits the sum. All memory that a peer causes this side to hold is charged to an owner: the principal of
+an authenticated peer, otherwise a session, otherwise a connection.
 
-*Kept and droppable.* A request body that is still being received can be refused, output that a client does not read can
-be dropped with its connection, and a request whose client has left can be ended. Everything else (requests that wait or
-run, sessions, subscriptions, events for replay) is established, and is kept until it ends.
+*Kept and droppable charges.* Three kinds of work are droppable: a request body that is still being received, output
+that a client does not read (it is dropped with its connection), and a request whose client has disconnected. All other
+work (queued and running requests, sessions, subscriptions, replay events) is kept until it ends.
 
-*When the budget is exhausted*, the newest work of the largest owner is refused. If the owner that asks for memory is
-the largest one, its own request is the newest work, and `LimitExceeded` is raised. Otherwise the newest droppable work
-of the largest owner is dropped, until the new charge fits.
+*Exhausted budget.* The newest work of the largest owner is rejected. If the owner of the new charge is the largest one,
+its own request is the newest work, and `LimitExceeded` is raised. Otherwise the newest droppable work of the largest
+owner is dropped, until the new charge fits.
 
-*What is kept cannot lock others out.* Kept work of any owner may fill five eighths of the budget. The next eighth is for
-owners that hold a small part of what is left of it (`_MODERATE_SHARE`): the more of it is taken, the less an owner gets,
-so that it is never taken whole. The last quarter belongs to droppable work and to owners that hold little:
-`SMALL_OWNERS` of them fit into it. A client with ordinary requests is therefore served while others hold all that they
-can get.
+*Kept work cannot exclude other owners.* Kept work of any owner may fill five eighths of the budget. The next eighth is
+for owners that hold at most a small part of its remainder (`_MODERATE_SHARE`). The share of an owner shrinks as the
+remainder shrinks, so this eighth is never used up. The last quarter is for droppable work and for owners that hold
+little: it has capacity for `SMALL_OWNERS` of them. A client with ordinary requests is therefore served while others
+hold their maximum.
 
 The charges are estimates, high enough that the memory of the process stays below the budget.
 """
@@ -36,49 +36,49 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_OWNERS", "MemoryBudget", "MemoryCharge", "parsed_size"]
 
 SMALL_OWNERS: Final = 4_096
-"""How many owners the last quarter of the budget has room for: the default of `Limits.connections`."""
+"""The number of small owners that fit into the last quarter of the budget: the default of `Limits.connections`."""
 
 _MODERATE_SHARE: Final = 128
-"""An owner may hold one part in so many of what is left of the eighth: 256 KiB of 32 MiB, by default."""
+"""The divisor for the share of an owner in the remainder of the eighth: 256 KiB of 32 MiB, by default."""
 
 _LONG_BYTES: Final = 16 * 1024
 _FEW: Final = 256
 
 _LARGE_SHARE: Final = 8
 _RECEDED: Final = 4
-"""`has_receded` is about an eighth of the budget at least, of which no more than a quarter is left; or about a quarter
-of it that came and went."""
+"""Divisors of `has_receded`: the peak was at least an eighth of the budget, and at most a quarter of the peak remains;
+or a quarter of the budget was released."""
 
-# CPython 3.11 on 64 bits. Each value has 8 bytes in what holds it.
+# CPython 3.11 on 64 bits. The container of a value has 8 bytes for it.
 _CONTAINER: Final = 72
 """An empty list or dict."""
 _LEAF: Final = 36
-"""A number, or what an array needs beside its items. A list with one item is larger than an empty one by as much."""
+"""A number, or the overhead of an array for each item. A list with one item exceeds an empty list by this much."""
 _MEMBER: Final = 50
-"""A member of an object, beside its name and its value."""
+"""A member of an object, without its name and its value."""
 _QUOTE: Final = 20
-"""Half of a string, beside its characters."""
+"""Half of a string, without its characters."""
 _WIDEST: Final = 4
-"""One character, in a string with a character outside of the basic plane."""
+"""One character of a string that has a character outside of the basic multilingual plane."""
 _SLACK: Final = 256
 _PARSING: Final = 2
-"""One part in so many more while the text is parsed and checked."""
+"""The divisor for the additional memory while the text is parsed and checked."""
 
 
 def parsed_size(data: bytes) -> int:
-    """Estimate the memory of a JSON text and of the objects that it is parsed to, in bytes, while it is parsed.
+    """Estimate the memory of a JSON text and of its parsed objects, in bytes, during parsing.
 
-    The estimate is at least what CPython needs and at most about three times as much. It takes time proportional to the
-    text, at a small part of the cost of parsing it.
+    The estimate is at least the memory that CPython needs and at most about three times as much. The time is
+    proportional to the size of the text, at a small part of the cost of parsing.
 
     Args:
-        data: JSON, in UTF-8. It need not be valid.
+        data: JSON, in UTF-8. It may be invalid.
     """
     size = len(data)
     count = data.count if size <= _LONG_BYTES else partial(_count, data)
     commas = count(b",")
     opening = count(b"{") + count(b"[")
-    # Without many commas there are not many empty containers whose commas were counted twice.
+    # Without many commas there are few empty containers whose commas were counted twice.
     empty = data.count(b"{}") + data.count(b"[]") if commas >= _FEW <= opening else 0
     estimate = (
         _SLACK
@@ -93,7 +93,7 @@ def parsed_size(data: bytes) -> int:
 
 
 def _count(data: bytes, byte: bytes) -> int:
-    """Return how often a byte occurs in a long text. A rare byte is found ten times as fast as it is counted."""
+    """Return how often a byte occurs in a long text. `find` is ten times as fast as `count` for a rare byte."""
     at = data.find(byte)
     for found in range(_FEW):
         if at < 0:
@@ -103,48 +103,48 @@ def _count(data: bytes, byte: bytes) -> int:
 
 
 class _Owner:
-    """What one owner holds."""
+    """The memory of one owner."""
 
     __slots__ = ("droppable", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        # In the order in which they came.
+        # In the order of their charges.
         self.droppable: dict[MemoryCharge, None] = {}
 
 
 class MemoryCharge:
-    """A part of the budget, held for one owner until `release`. Made by `MemoryBudget.charge` and `droppable`."""
+    """A part of the budget that one owner holds until `release`. `MemoryBudget.charge` and `droppable` create it."""
 
     __slots__ = ("_budget", "dropped", "kept", "on_drop", "owner", "size")
 
     size: int
-    """What is charged, in bytes."""
+    """The charged memory, in bytes."""
     kept: bool
-    """It is for established work, which is not dropped."""
+    """Whether the charge is for established work, which is not dropped."""
     on_drop: Callable[[], None] | None
-    """Called when a droppable charge is taken back for a smaller owner: it has to let go of the memory, and must not
-    raise. The charge is released already."""
+    """Called when a droppable charge is dropped in favor of a smaller owner. It must free the memory and must not
+    raise. The charge is already released."""
     dropped: LimitExceeded | None
-    """Why the charge was taken back; `None` when it was not."""
+    """The error that describes why the charge was dropped; `None` if it was not."""
 
     def __init__(self, budget: MemoryBudget, owner: Hashable, *, kept: bool) -> None:
         self._budget: Final = budget
         self.owner: Final = owner
-        """Who is charged."""
+        """The owner that is charged."""
         self.kept = kept
         self.size = 0
         self.on_drop = None
         self.dropped = None
 
     def resize(self, size: int) -> None:
-        """Change the charge.
+        """Change the size of the charge.
 
         Args:
             size: The new size, in bytes.
 
         Raises:
-            LimitExceeded: The budget is exhausted. The charge is as it was.
+            LimitExceeded: The budget is exhausted. The charge is unchanged.
         """
         # Called several times for each request: written out here, so that it is one call.
         budget, owner = self._budget, self.owner
@@ -177,13 +177,13 @@ class MemoryCharge:
             del budget._owners[owner]
 
     def keep(self, size: int) -> bool:
-        """Make a droppable charge a kept one: a body is complete, and becomes a request.
+        """Convert a droppable charge to a kept one, for example when a body is complete and becomes a request.
 
         Args:
             size: The new size, in bytes.
 
         Returns:
-            Whether work of others was dropped for it. Its memory is free when its tasks have run.
+            Whether work of other owners was dropped for this charge. Its memory is free after its tasks have run.
 
         Raises:
             LimitExceeded: The budget is exhausted. The charge is released.
@@ -195,27 +195,27 @@ class MemoryCharge:
         return self._budget.refused > refused
 
     def abandon(self, on_drop: Callable[[], None]) -> None:
-        """Make a kept charge a droppable one: the client has left its request.
+        """Convert a kept charge to a droppable one, because the client has disconnected from its request.
 
         Args:
-            on_drop: See `MemoryCharge.on_drop`.
+            on_drop: The function to call if the charge is dropped, see `MemoryCharge.on_drop`.
         """
         self.on_drop = on_drop
         self._budget._abandon(self)
 
     def release(self) -> None:
-        """Give the memory back. Calling it twice is harmless."""
+        """Return the memory to the budget. A second call has no effect."""
         if self.size:
             self.resize(0)
-        # It may refer to this charge, by way of what is dropped.
+        # `on_drop` may refer to this charge, through the work that it drops.
         self.on_drop = None
 
 
 class MemoryBudget:
-    """The memory of all peers together.
+    """The memory budget of all peers together.
 
     Args:
-        total: What they may occupy, in bytes: `Limits.total_bytes`.
+        total: The size of the budget, in bytes: `Limits.total_bytes`.
     """
 
     __slots__ = (
@@ -232,9 +232,9 @@ class MemoryBudget:
     )
 
     used: int
-    """What is charged now, in bytes."""
+    """The memory that is charged now, in bytes."""
     refused: int
-    """How many charges were refused or taken back."""
+    """The number of charges that were rejected or dropped."""
 
     def __init__(self, total: int) -> None:
         self.used = 0
@@ -249,9 +249,9 @@ class MemoryBudget:
         self._owners: Final[dict[Hashable, _Owner]] = {}
 
     def has_receded(self) -> bool:
-        """Tell, once, that so much was given back that it pays to return free memory to the system.
+        """Return, once, whether enough memory was released to make it worthwhile to return free memory to the system.
 
-        That is most of a large amount, or as much as a quarter of the budget since the last time.
+        Enough is most of a large amount, or a quarter of the budget since the last `True`.
         """
         large = self._peak >= self._total // _LARGE_SHARE and self.used <= self._peak // _RECEDED
         if not large and self._released < self._total // _RECEDED:
@@ -262,20 +262,20 @@ class MemoryBudget:
 
     @property
     def owners(self) -> int:
-        """How many owners hold something."""
+        """The number of owners that hold memory."""
         return len(self._owners)
 
     def held_by(self, owner: Hashable) -> int:
-        """Return what an owner holds, in bytes."""
+        """Return the memory that an owner holds, in bytes."""
         held = self._owners.get(owner)
         return 0 if held is None else held.size
 
     def charge(self, owner: Hashable, size: int) -> MemoryCharge:
-        """Charge an owner for something that is kept until it is released.
+        """Charge an owner for memory that is kept until it is released.
 
         Args:
-            owner: Who makes this side keep it.
-            size: Bytes.
+            owner: The owner to charge.
+            size: The size, in bytes.
 
         Raises:
             LimitExceeded: The budget is exhausted.
@@ -285,15 +285,15 @@ class MemoryBudget:
         return charge
 
     def droppable(self, owner: Hashable) -> MemoryCharge:
-        """Return a charge, of no bytes yet, for what may be dropped: see `MemoryCharge.on_drop`.
+        """Return a charge of 0 bytes for droppable work, see `MemoryCharge.on_drop`.
 
         Args:
-            owner: Who is charged.
+            owner: The owner to charge.
         """
         return MemoryCharge(self, owner, kept=False)
 
     def _may_keep(self, kept: int, held: int) -> bool:
-        """Return whether more may be kept beyond five eighths, by an owner that would then hold `held` of `kept` bytes."""
+        """Return whether an owner that would hold `held` of all `kept` bytes may keep more than five eighths allow."""
         return held <= self._small or held * _MODERATE_SHARE <= self._moderate_allowed - kept
 
     def _abandon(self, charge: MemoryCharge) -> None:

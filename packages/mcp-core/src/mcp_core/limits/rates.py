@@ -1,4 +1,4 @@
-"""How often something may happen, for each of many keys: token buckets. The time comes in."""
+"""Rate limits for many keys, as token buckets. The caller supplies the time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Rate", "Rates"]
 
 _KEYS: Final = 10_000
-"""Keys that are remembered. With more, the one that was used least recently is forgotten: it may begin anew."""
+"""The number of stored keys. Above it, the least recently used key is evicted, and starts again with a full bucket."""
 
 
 def _positive(_: Rate, attribute: attrs.Attribute[float], value: float) -> None:
@@ -23,16 +23,16 @@ def _positive(_: Rate, attribute: attrs.Attribute[float], value: float) -> None:
 
 @attrs.frozen
 class Rate:
-    """So many in so long: `Rate(60)` is sixty a minute, all of which may come at once.
+    """A rate: `Rate(60)` is 60 a minute, all of which may happen at once.
 
     Raises:
-        ValueError: A number is not above 0, or not finite.
+        ValueError: A number is not above 0, or is not finite.
     """
 
     amount: float = attrs.field(validator=_positive)
-    """How many."""
+    """The number of events."""
     seconds: float = attrs.field(default=60.0, validator=_positive)
-    """In how many seconds."""
+    """The period, in seconds."""
 
     def __str__(self) -> str:
         return f"{self.amount:g} in {self.seconds:g} s"
@@ -45,35 +45,35 @@ class _Bucket:
 
 
 class Rates:
-    """Counts what happens, by key.
+    """Token buckets, one for each key.
 
     Args:
-        rate: How often it may, for each key.
+        rate: The rate for each key.
     """
 
     __slots__ = ("_buckets", "rate")
 
     def __init__(self, rate: Rate) -> None:
         self.rate: Final = rate
-        """How often it may."""
+        """The rate for each key."""
         self._buckets: dict[Hashable, _Bucket] = {}
 
     def __len__(self) -> int:
-        """How many keys are remembered."""
+        """Return the number of stored keys."""
         return len(self._buckets)
 
     def take(self, key: Hashable, now: float, amount: float = 1.0) -> float:
-        """Asks whether it may happen now, and counts it if so.
+        """Take tokens from the bucket of a key, if it holds enough.
 
         Args:
-            key: Whom it is counted for.
-            now: The time in seconds, by a clock that never goes back.
-            amount: How much is taken at once, such as tokens of a model. Less than nothing counts as nothing: a peer
-                that names the amount must not fill its own bucket.
+            key: The key to charge.
+            now: The time in seconds, from a monotonic clock.
+            amount: The number of tokens, for example tokens of a model. A negative amount counts as 0: a peer that
+                states the amount must not fill its own bucket.
 
         Returns:
-            0 when it may; otherwise the seconds after which it may, and nothing was counted. `inf`: it never may, since it
-            is more than a full bucket holds.
+            0 if the tokens were taken. Otherwise no token was taken, and the result is the time until there are enough,
+            in seconds; `inf` if `amount` is more than a full bucket holds.
         """
         amount = max(0.0, amount)
         bucket = self._buckets.pop(key, None)
@@ -84,7 +84,7 @@ class Rates:
             passed = max(0.0, now - bucket.seen_at)
             bucket.left = min(rate.amount, bucket.left + passed * rate.amount / rate.seconds)
             bucket.seen_at = max(now, bucket.seen_at)
-        # Last in the dictionary: used most recently.
+        # The last key in the dictionary is the most recently used one.
         self._buckets[key] = bucket
         if len(self._buckets) > _KEYS:
             del self._buckets[next(iter(self._buckets))]
@@ -96,11 +96,11 @@ class Rates:
         return (amount - bucket.left) * rate.seconds / rate.amount
 
     def give_back(self, key: Hashable, amount: float) -> None:
-        """What was counted did not happen, or not all of it.
+        """Put tokens back into the bucket of a key, because the charged event did not happen or was smaller.
 
         Args:
-            key: Whom it was counted for.
-            amount: How much of it did not.
+            key: The key that was charged.
+            amount: The number of tokens to put back.
         """
         bucket = self._buckets.get(key)
         if bucket is not None:

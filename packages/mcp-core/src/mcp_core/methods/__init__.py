@@ -1,7 +1,7 @@
-"""One row for each request and each notification of the protocol, with all that the rest has to know of it.
+"""Definitions of the requests and notifications of the protocol: one for each method, with all its properties.
 
-Who may send it, in which revisions, with which params, answered by what, and under which declared capability. Nobody
-else compares method names. An extension is rows of the same kind.
+A definition has the sender, the revisions, the params, the result and the required capabilities. No other module
+compares method names. Extensions use definitions of the same classes.
 
     methods(revision)["tools/call"] is TOOLS_CALL
 """
@@ -123,10 +123,10 @@ __all__ = [
 ]
 
 AnyMethod: TypeAlias = Method[object, object]
-"""A row whose params and result are not known statically."""
+"""A definition of a request whose params and result are not statically known."""
 
 AnyNotification: TypeAlias = NotificationRow[object]
-"""A row whose params are not known statically."""
+"""A definition of a notification whose params are not statically known."""
 
 METHODS: Final[tuple[AnyMethod, ...]] = (
     INITIALIZE,
@@ -179,7 +179,7 @@ NOTIFICATIONS: Final[tuple[AnyNotification, ...]] = (
 
 
 def _trace_as_log_message(params: JsonObject) -> JsonObject:
-    """Return the params of `notifications/message` for `{"message": "...", "verbose": false}`, those of `$/logTrace`."""
+    """Return the params of `notifications/message` for those of `$/logTrace`, `{"message": ..., "verbose": false}`."""
     if "message" not in params:
         return params
     kept = {name: value for name, value in params.items() if name not in ("message", "verbose")}
@@ -192,24 +192,24 @@ ALIASES: Final[Mapping[str, Alias]] = MappingProxyType(
         "notifications/resources/changed": Alias(row=NOTIFICATIONS_RESOURCES_UPDATED),
     }
 )
-"""Names from before the specification, which old servers use. A client takes them; nothing of ours sends them."""
+"""Method names from before the specification, which old servers send. Clients accept them and never send them."""
 
 
 @cache
 def methods(revision: Revision) -> Mapping[str, AnyMethod]:
-    """The requests that `revision` has, by name."""
+    """Return the requests of `revision`, by method name."""
     return MappingProxyType({row.name: row for row in METHODS if revision in row.revisions})
 
 
 @cache
 def input_requests(revision: Revision) -> Mapping[str, AnyMethod]:
-    """The requests that a server makes within a result in `revision`, by name."""
+    """Return the requests that a server can send as input requests in `revision`, by method name."""
     return MappingProxyType({row.name: row for row in METHODS if revision in row.input_request})
 
 
 @cache
 def notifications(revision: Revision) -> Mapping[str, AnyNotification]:
-    """The notifications that `revision` has, by name."""
+    """Return the notifications of `revision`, by method name."""
     return MappingProxyType({row.name: row for row in NOTIFICATIONS if revision in row.revisions})
 
 
@@ -224,7 +224,7 @@ def _by_params(revision: Revision) -> Mapping[object, AnyMethod]:
 
 
 def method_for(params: object, revision: Revision) -> AnyMethod | None:
-    """The request of `revision` whose params are of the class of `params`, those within a result included."""
+    """Return the request of `revision` whose params class is that of `params`. Input requests are included."""
     return _by_params(revision).get(type(params))
 
 
@@ -234,5 +234,5 @@ def _notification_by_params(revision: Revision) -> Mapping[object, AnyNotificati
 
 
 def notification_for(params: object, revision: Revision) -> AnyNotification | None:
-    """The notification of `revision` whose params are of the class of `params`."""
+    """Return the notification of `revision` whose params class is that of `params`."""
     return _notification_by_params(revision).get(type(params))

@@ -1,4 +1,4 @@
-"""What a row of the tables of requests and notifications is made of."""
+"""Classes of the definitions of requests and notifications."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ P = TypeVar("P", covariant=True)
 R = TypeVar("R", covariant=True)
 
 CapabilityPath: TypeAlias = tuple[str, ...]
-"""Where a capability stands in the declared ones, by wire names: `("resources", "subscribe")`."""
+"""The path of a capability in the declared capabilities, by wire names: `("resources", "subscribe")`."""
 
 
 class Role(enum.Enum):
-    """Who sends."""
+    """The side that sends a message."""
 
     CLIENT = "client"
     """The client."""
     SERVER = "server"
     """The server."""
     BOTH = "both"
-    """Either of them."""
+    """Client and server."""
 
     def __contains__(self, other: Role) -> bool:
         return self is Role.BOTH or self is other
@@ -44,45 +44,45 @@ _ALL: Final = between()
 
 @attrs.frozen(kw_only=True, eq=False)
 class Method(Generic[P, R]):
-    """A request. Two rows are equal when they are the same."""
+    """The definition of a request. Definitions are compared by identity."""
 
     name: str
-    """The method, as it stands on the wire."""
+    """The method name on the wire."""
     sender: Role
-    """Who may send it."""
+    """The side that may send the request."""
     params: type[P]
-    """The class of its params; for `elicitation/create` a union of two."""
+    """The class of the params; for `elicitation/create` a union of two classes."""
     result: type[R]
-    """The class of its result, when it is complete."""
+    """The class of the result, if `resultType` is `complete`."""
     revisions: frozenset[Revision] = _ALL
     """The revisions in which it is a JSON-RPC request."""
     server_capability: CapabilityPath | None = None
-    """What the server has to have declared for it."""
+    """The capability that the server must declare, or `None`."""
     client_capability: CapabilityPath | None = None
-    """What the client has to have declared for it."""
+    """The capability that the client must declare, or `None`."""
     capability_revisions: frozenset[Revision] = _ALL
-    """The revisions in which there is such a capability; in the others nothing has to be declared."""
+    """The revisions that have the server capability; in the others no declaration is required."""
     input_request: frozenset[Revision] = frozenset()
-    """The revisions in which it travels in an `InputRequiredResult`."""
+    """The revisions in which it is an input request of an `InputRequiredResult`."""
     may_need_input: frozenset[Revision] = frozenset()
-    """The revisions in which it may be answered by an `InputRequiredResult`."""
+    """The revisions in which an `InputRequiredResult` is an allowed result."""
     cacheable: frozenset[Revision] = frozenset()
-    """The revisions in which its result has cache hints."""
+    """The revisions in which the result has cache hints."""
     task_results: Mapping[Revision, type[t.WireObject]] = MappingProxyType({})
-    """The revisions in which it may run as a task, and the class of the result that then comes first."""
+    """The revisions in which the request may run as a task, and the class of its first result then."""
     task_capability: CapabilityPath | None = None
-    """What its receiver has to have declared to be asked for a task, in 2025-11-25."""
+    """The capability that the receiver must declare for task-augmented requests, in 2025-11-25."""
     name_param: str | None = None
-    """The wire name of the member of its params that HTTP repeats in `Mcp-Name`."""
+    """The wire name of the param that HTTP repeats in the header `Mcp-Name`."""
     extension: str | None = None
-    """The extension that it belongs to."""
+    """The extension that defines the request, or `None`."""
 
     def __repr__(self) -> str:
         return f"<Method {self.name}>"
 
     def results(self, revision: Revision) -> Mapping[str, type[t.WireObject]]:
-        """The class of the result for each `resultType` that `revision` has; `complete` stands for its absence too."""
-        # `result` is a wire class for each row; P and R have no bound because of unions.
+        """Return the class of the result for each `resultType` in `revision`; an absent one counts as `complete`."""
+        # `result` is a wire class in each definition; P and R have no bound because of unions.
         found: dict[str, type[t.WireObject]] = {"complete": cast("type[t.WireObject]", self.result)}
         if revision in self.may_need_input:
             found["input_required"] = t.InputRequiredResult
@@ -93,34 +93,34 @@ class Method(Generic[P, R]):
 
 @attrs.frozen(kw_only=True, eq=False)
 class NotificationRow(Generic[P]):
-    """A notification. Two rows are equal when they are the same."""
+    """The definition of a notification. Definitions are compared by identity."""
 
     name: str
-    """The method, as it stands on the wire."""
+    """The method name on the wire."""
     sender: Role
-    """Who may send it."""
+    """The side that may send the notification."""
     params: type[P]
-    """The class of its params."""
+    """The class of the params."""
     revisions: frozenset[Revision] = _ALL
-    """The revisions that have it."""
+    """The revisions that have the notification."""
     server_capability: CapabilityPath | None = None
-    """What the server has to have declared for it."""
+    """The capability that the server must declare, or `None`."""
     client_capability: CapabilityPath | None = None
-    """What the client has to have declared for it."""
+    """The capability that the client must declare, or `None`."""
     server_only: frozenset[Revision] = frozenset()
     """The revisions in which only the server sends it."""
     request_scoped: bool = False
-    """It is about one request, and travels on that request's stream before its answer."""
+    """Whether it belongs to one request, and is sent on the stream of that request before the response."""
     filter_member: str | None = None
-    """The attribute of `SubscriptionFilter` that asks for it since 2026-07-28; then it travels on that stream only."""
+    """The attribute of `SubscriptionFilter` that subscribes to it, on the stream of the subscription (2026-07-28)."""
     extension: str | None = None
-    """The extension that it belongs to."""
+    """The extension that defines the notification, or `None`."""
 
     def __repr__(self) -> str:
         return f"<Notification {self.name}>"
 
     def sender_in(self, revision: Revision) -> Role:
-        """Who may send it in `revision`."""
+        """Return the side that may send it in `revision`."""
         return Role.SERVER if revision in self.server_only else self.sender
 
 
@@ -130,9 +130,9 @@ def _unchanged(params: JsonObject) -> JsonObject:
 
 @attrs.frozen(kw_only=True)
 class Alias:
-    """A name from before the specification for a notification."""
+    """A name of a notification from before the specification."""
 
     row: NotificationRow[object]
-    """The notification that has another name today."""
+    """The notification that has another name now."""
     params: Callable[[JsonObject], JsonObject] = _unchanged
-    """Gives the params in the form of the specification, from those in the form of the first draft."""
+    """A function from the params of the first draft to those of the specification."""

@@ -1,4 +1,4 @@
-"""The notifications: one row each. `mcp_core.methods` is the place to import them from."""
+"""Definitions of the notifications. Import them from `mcp_core.methods`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests: one row each. `mcp_core.methods` is the place to import them from."""
+"""Definitions of the requests. Import them from `mcp_core.methods`."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ SAMPLING_CREATE_MESSAGE: Final = Method(
 ELICITATION_CREATE: Final = Method(
     name="elicitation/create",
     sender=Role.SERVER,
-    # A union has no `type[...]`; converters take it all the same.
+    # A union is not a `type[...]`, but converters accept it.
     params=cast("type[t.ElicitRequestParams]", t.ElicitRequestParams),
     result=t.ElicitResult,
     revisions=between(R2025_06_18, R2025_11_25),

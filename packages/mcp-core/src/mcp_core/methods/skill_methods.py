@@ -1,4 +1,4 @@
-"""The requests of the skills extension: one row each. `mcp_core.methods` is the place to import them from."""
+"""Definitions of the requests of the skills extension. Import them from `mcp_core.methods`."""
 
 from __future__ import annotations
 
