@@ -43,8 +43,8 @@ def test_the_converter_of_a_revision_is_one_object() -> None:
     [
         (True, "expected a number, got a boolean"),
         ("1", "expected a number, got a string"),
-        (math.nan, "nan is no number in JSON"),
-        (math.inf, "inf is no number in JSON"),
+        (math.nan, "nan is not a JSON number"),
+        (math.inf, "inf is not a JSON number"),
         (None, "expected a value, got null"),
     ],
 )
@@ -189,9 +189,9 @@ def test_a_task_has_what_its_status_needs() -> None:
 @pytest.mark.spec("mrtr.at-least-one-field")
 def test_a_result_that_asks_for_input_says_what_for_or_brings_its_state() -> None:
     convert = converter(LATEST)
-    with pytest.raises(InvalidValue, match="has to have inputRequests or requestState"):
+    with pytest.raises(InvalidValue, match="must have inputRequests or requestState"):
         convert.structure({"resultType": "input_required"}, t.InputRequiredResult)
-    with pytest.raises(LocalProtocolError, match="InputRequiredResult: has to have inputRequests or requestState"):
+    with pytest.raises(LocalProtocolError, match="InputRequiredResult: must have inputRequests or requestState"):
         convert.unstructure(t.InputRequiredResult())
     for value in (t.InputRequiredResult(request_state=""), t.InputRequiredResult(input_requests={})):
         assert convert.structure(convert.unstructure(value), t.InputRequiredResult) == value
@@ -260,7 +260,7 @@ def test_resource_contents_are_text_or_bytes() -> None:
     for raw, cls in (({"text": "a"}, t.TextResourceContents), ({"blob": "YQ=="}, t.BlobResourceContents)):
         value = converter(R2025_06_18).structure({"contents": [{"uri": "a:b", **raw}]}, t.ReadResourceResult)
         assert type(value.contents[0]) is cls
-    with pytest.raises(InvalidValue, match="is none of TextResourceContents, BlobResourceContents"):
+    with pytest.raises(InvalidValue, match="is not one of TextResourceContents, BlobResourceContents"):
         converter(R2025_06_18).structure({"contents": [{"uri": "a:b"}]}, t.ReadResourceResult)
 
 

@@ -1,1 +1,1 @@
-"""JSON and the types, for one revision: what a type looks like, conversion in both directions, compatibility repairs."""
+"""Conversion between JSON and wire types for one revision, with type descriptions and compatibility repairs."""

@@ -1,8 +1,8 @@
-"""Functions between JSON and one class, written as source for one revision and compiled.
+"""Code generation of conversion functions: between JSON and one class, for one revision, compiled from source text.
 
-A function that walks a description of the class would be slower by a factor of three on the path of each message.
-What is wrong is found where it happens; each level that it passes on the way out adds its name to the path, which
-costs nothing as long as nothing is wrong.
+A function that interprets a description of the class would be slower by a factor of three, on the path of each message.
+Errors are raised where they occur. Each enclosing level adds its name to the path of the error, which costs
+nothing without errors.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Hook", "Refused", "integer", "make_structure", "make_unstructure", "
 
 
 class Hook(Protocol):
-    """From JSON to a value, or back."""
+    """A function from JSON to a value, or back."""
 
     def __call__(self, value: object, /) -> object:
-        """Converts."""
+        """Convert a value."""
 
 
 HookOf: TypeAlias = Callable[[Form, Member | None], Hook]
-"""The hook for a form; the member says within which bounds a number has to be."""
+"""A function that returns the conversion function of a form. The member has the bounds of a number."""
 
 _MISSING: Final = object()
 
@@ -40,12 +40,12 @@ class Refused(Exception):
         self.steps = list(steps)
 
     def within(self, step: str | int) -> Refused:
-        """The same, seen from one level further out."""
+        """Prepend the step of the enclosing level to the path, and return this error."""
         self.steps.insert(0, step)
         return self
 
     def path(self) -> str:
-        """Where it is: `content[0].text`."""
+        """Return the path of the value, for example `content[0].text`."""
         parts = []
         for step in self.steps:
             if isinstance(step, int):
@@ -72,12 +72,12 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 def name_class(kind: type) -> str:
-    """What the values of a Python class are in JSON, for a message."""
+    """Return the JSON term for the values of a Python class, for an error message."""
     return _NAMES.get(kind, kind.__name__)
 
 
 def show(value: object) -> str:
-    """What kind of JSON a value is, for a message."""
+    """Return the JSON term for the kind of a value, for an error message."""
     return name_class(type(value))
 
 
@@ -95,7 +95,7 @@ def _wrong(value: object, expected: str) -> Refused:
     return Refused(f"expected {expected}, got {show(value)}")
 
 
-# What can be checked in the line where it is read: the class of the raw value.
+# Forms that are checked in the line that reads them, by the class of the raw value.
 _INLINE: Final[Mapping[Form, tuple[str, str]]] = {
     Scalar(ScalarKind.STRING): ("str", "a string"),
     Scalar(ScalarKind.BOOLEAN): ("bool", "a boolean"),
@@ -104,7 +104,7 @@ _INLINE: Final[Mapping[Form, tuple[str, str]]] = {
 
 
 class _Source:
-    """Lines of a function, and the names that they use."""
+    """The lines of a function, and the names that they use."""
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
@@ -129,9 +129,9 @@ class _Source:
         return name
 
     def hook(self, make: Callable[[], Hook]) -> str:
-        """The name of a hook that is made when it is first called, and takes its own place in the names then.
+        """Return the name of a conversion function that its first call creates.
 
-        Most messages have few of the members that they might have, and a short-lived program sees few messages.
+        Most messages have few of their optional members, and a short-lived program receives few messages.
         """
         name = self.name("hook", None)
 
@@ -144,9 +144,9 @@ class _Source:
         return name
 
     def compile(self, function: str, title: str) -> Hook:
-        # The source is made of names that stand in our classes, never of anything that was received.
+        # The source text consists of names of classes in this package, never of received data.
         exec(compile("\n".join(self.lines), f"<{title}>", "exec"), self.names)  # noqa: S102
-        # What was compiled has the signature that its first line says.
+        # The compiled function has the signature in its first line.
         return cast("Hook", self.names[function])
 
 
@@ -159,7 +159,7 @@ def _indent(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> tuple[str, ...]:
-    """Lines that check and convert `var`, which is there."""
+    """Return the lines that check and convert `var`, whose value is present."""
     wire = member.wire
     if isinstance(member.form, AnyJson):
         return ()
@@ -171,7 +171,7 @@ def _read_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> t
 
 
 def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
-    """Adds the lines that read one member; gives the name of the variable that then holds it."""
+    """Add the lines that read one member, and return the name of the variable that holds it."""
     var, wire = f"v_{member.attribute}", member.wire
     check = _read_check(source, member, var, hook_of)
     if member.nullable and not member.required:
@@ -199,7 +199,7 @@ def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
 
 
 def _check_needs(source: _Source, described: Shape) -> None:
-    """Adds the lines that see to members which need each other; the variables hold what was read, or is sent."""
+    """Add the lines that check members that depend on each other. The variables hold the values to read or to send."""
     if described.needs is not None:
         member, needed = described.needs
         for value, other in needed.items():
@@ -207,12 +207,12 @@ def _check_needs(source: _Source, described: Shape) -> None:
             source.add(f"if {condition}: raise missing({other.wire!r})")
     if described.any_of:
         condition = " and ".join(f"v_{member.attribute} is None" for member in described.any_of)
-        problem = f"has to have {' or '.join(member.wire for member in described.any_of)}"
+        problem = f"must have {' or '.join(member.wire for member in described.any_of)}"
         source.add(f"if {condition}: raise Refused({problem!r})")
 
 
 def make_structure(described: Shape, hook_of: HookOf) -> Hook:
-    """The function from a JSON object to a value of the class."""
+    """Return the function from a JSON object to a value of the class."""
     source = _Source("def structure(raw):")
     source.add("if raw.__class__ is not dict: raise wrong(raw, 'an object')")
     known = {member.wire for member in described.members}
@@ -224,7 +224,7 @@ def make_structure(described: Shape, hook_of: HookOf) -> Hook:
     _check_needs(source, described)
     names = source.name("known", frozenset(known))
     values["extra"] = f"NO_EXTRA if {names}.issuperset(raw) else {{k: v for k, v in raw.items() if k not in {names}}}"
-    # The fields are set one by one: `__init__` would have to look for each in its arguments.
+    # The fields are set one by one: `__init__` would look up each in its arguments.
     source.add(f"made = new({source.name('cls', described.cls)})")
     for name, default, _ in described.cls.__fields__:
         source.add(f"put(made, {name!r}, {values[name] if name in values else source.name('default', default)})")
@@ -233,7 +233,7 @@ def make_structure(described: Shape, hook_of: HookOf) -> Hook:
 
 
 def _write_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> tuple[str, ...]:
-    """Lines that convert `var`, which is to be sent, and put it into the result."""
+    """Return the lines that convert `var`, a value to send, and put it into the result."""
     wire = member.wire
     if isinstance(member.form, AnyJson):
         return (f"out[{wire!r}] = {var}",)
@@ -264,12 +264,12 @@ def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
 
 
 def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
-    """The function from a value of the class to a JSON object."""
+    """Return the function from a value of the class to a JSON object."""
     source = _Source("def unstructure(value):")
     cls = source.name("cls", described.cls)
     source.add(f"if value.__class__ is not {cls}: raise wrong(value, {f'a {described.cls.__name__}'!r})")
     for member in described.refused:
-        problem = "cannot be sent, and without it the meaning would be another"
+        problem = "does not exist in this revision, and the meaning would change without it"
         source.add(
             f"if value.{member.attribute} is not {source.name('default', member.default)}:",
             f"    raise Refused({problem!r}, {member.wire!r})",
@@ -284,7 +284,7 @@ def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
 
 
 def integer(value: object) -> int:
-    """A whole number; `1.0` is one, `True` is none."""
+    """Return a whole number. `1.0` is accepted, `True` is rejected."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -293,9 +293,9 @@ def integer(value: object) -> int:
 
 
 def number(value: object) -> int | float:
-    """A number that JSON can say. A whole one stays what it is."""
+    """Return a number that JSON can express. A whole number keeps its class."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    raise _wrong(value, "a number") if not isinstance(value, float) else Refused(f"{value} is no number in JSON")
+    raise _wrong(value, "a number") if not isinstance(value, float) else Refused(f"{value} is not a JSON number")

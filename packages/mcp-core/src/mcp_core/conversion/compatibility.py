@@ -1,10 +1,11 @@
-"""Repairs for what peers in the field are known to send wrongly, and a note for each.
+"""Compatibility repairs: correction of known mistakes of deployed peers, with a deviation for each.
 
-A value is read strictly first; only what is refused comes here, so that nothing of this costs correct peers anything.
-`REPAIRS` has a row for each known mistake. Beyond these, members that only describe (`DESCRIPTIVE`) are left out when
-they cannot be read, and so are the items of lists (`LISTS`, `MAPS`): one bad tool must not hide the others.
+A value is first read strictly. Only rejected values are repaired, so correct peers have no extra cost. `REPAIRS` has a
+row for each known mistake. In addition, members that only describe (`DESCRIPTIVE`) are omitted if they are invalid, and
+so are invalid items of lists (`LISTS`, `MAPS`): one invalid tool must not hide the others.
 
-What decides what a request does is never repaired: a request that cannot be read is to be answered with an error.
+Members that determine the effect of a request are never repaired: a request that cannot be read is rejected with an
+error.
 """
 
 from __future__ import annotations
@@ -42,22 +43,22 @@ T = TypeVar("T")
 
 
 _OBJECTS: Final = 20_000
-"""Objects of one value that are looked at to repair it. A list of 5,000 tools has as many. With more, a peer that sends
-nothing but empty objects could hold up everything else for seconds."""
+"""The maximum number of objects in a value to repair; a list of 5,000 tools has as many. Without a maximum, a peer
+could block all other work for seconds with a value of empty objects."""
 
 _NOTES: Final = 1_000
-"""Repairs of one value, for the same reason."""
+"""The maximum number of repairs of one value. The reason is the same."""
 
 
 class _TooMuch(Exception):
-    """The value has too many objects, or needs too many repairs. Never leaves this module."""
+    """The signal that a value has too many objects or repairs. Never leaves this module."""
 
 
 _REPAIRS_OF: Final[dict[tuple[type[WireObject], Revision], tuple[tuple[Repair, str], ...]]] = {}
 
 
 def _repairs_of(cls: type[WireObject], revision: Revision) -> tuple[tuple[Repair, str], ...]:
-    """The rows of the table that concern a class, with the member that each is about."""
+    """Return the rows of the table that concern a class, each with the name of its member."""
     found = _REPAIRS_OF.get((cls, revision))
     if found is None:
         members = [member.wire for member in shape(cls, revision).members]
@@ -73,7 +74,7 @@ def _repairs_of(cls: type[WireObject], revision: Revision) -> tuple[tuple[Repair
 
 @cache
 def _may_be_repaired(form: Form) -> bool:
-    """Whether there is a repair for anything of this form, besides that of the object that it is a member of."""
+    """Return whether values of this form can be repaired, apart from repairs of the object that contains them."""
     match form:
         case Ref() | Choice():
             return True
@@ -91,7 +92,7 @@ def _chooser(forms: tuple[Form, ...], revision: Revision) -> Chooser:
 
 
 class _Mender:
-    """Goes through a value once, and copies what it has to change."""
+    """A repairer of one value. It traverses the value once, and copies the parts to change."""
 
     def __init__(self, convert: WireConverter) -> None:
         self._convert = convert
@@ -117,7 +118,7 @@ class _Mender:
                 return self._choice(value, forms, path)
             case Scalar(ScalarKind.INTEGER) if isinstance(value, float) and math.isfinite(value):
                 if not value.is_integer():
-                    self._note(path, "a whole number is wanted; the fraction is dropped")
+                    self._note(path, "a whole number is required; the fraction was dropped")
                 return math.floor(value)
             case _:
                 return value
@@ -188,19 +189,19 @@ class _Mender:
 
 
 def receive(revision: Revision, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[str, ...]]:
-    """The value that JSON from a peer stands for, with known mistakes repaired.
+    """Convert JSON from a peer to a value, and repair known mistakes.
 
     Args:
-        revision: The revision that is spoken.
-        raw: JSON as it was decoded; it is not changed.
+        revision: The negotiated revision.
+        raw: The decoded JSON. It is not changed.
         cls: A class of `mcp_core.types`, or a union of these.
 
     Returns:
-        The value, and a note for each repair: where it was, and what the peer did. No notes when all was correct.
+        The value, and one deviation for each repair: its path, and the mistake. The tuple is empty for correct JSON.
 
     Raises:
-        InvalidValue: It is beyond repair.
-        LocalProtocolError: The revision has no such type.
+        InvalidValue: The value is invalid and cannot be repaired.
+        LocalProtocolError: The revision does not have this type.
     """
     convert = converter(revision)
     try:
@@ -216,6 +217,6 @@ def receive(revision: Revision, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[
         try:
             return convert.structure(mended, cls), tuple(mender.notes)
         except InvalidValue as still:
-            # What is reported is what came, not what was made of it.
+            # The error reports the received value, not the repaired one.
             still.raw = strict.raw
             raise

@@ -1,13 +1,14 @@
-"""JSON and the types, for one revision: `converter(revision)`.
+"""Conversion between JSON and wire types for one revision: `converter(revision)`.
 
-Which members exist, and in which form, follows from the lifetimes in `mcp_core.types`. Reading is strict: nothing is
-converted silently (5 is no string, true is no number); `mcp_core.conversion.compatibility` repairs what old peers are known to send.
-Unknown members are kept. Writing leaves out what the peer's revision lacks, and refuses what must not be left out.
+The lifetimes in `mcp_core.types` determine the members of a type and their forms. Reading is strict and converts
+nothing silently (5 is not a string, true is not a number); `mcp_core.conversion.compatibility` repairs known mistakes
+of old peers. Unknown members are retained. Writing omits members that the peer's revision lacks, and rejects a value
+whose meaning would change without such a member.
 
-`mcp_core.conversion.codegen` writes a function for each class and revision when it is first needed.
+`mcp_core.conversion.codegen` compiles a function for each class and revision when it is first needed.
 
-That is all that there is to convert: no class of users, no other form of JSON. So a dictionary does the work of a
-conversion library, of which nothing else was needed, and a client starts 20 milliseconds sooner.
+There are no other conversions: no user classes, and no other form of JSON. A dictionary of functions is therefore
+enough. It replaces a conversion library and makes a client start 20 milliseconds sooner.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ _JSON_CLASSES: Final[Mapping[ScalarKind, tuple[type, ...]]] = {
 
 
 def _json_classes(form: Form) -> tuple[type, ...]:
-    """The Python classes of the JSON that the forms of a union have, besides objects."""
+    """Return the Python classes of the JSON values that a form of a union accepts, except objects."""
     match form:
         case Scalar(kind):
             return _JSON_CLASSES[kind]
@@ -176,7 +177,7 @@ def _choice(by_class: Mapping[type, Hook]) -> Hook:
 
 
 def _check_schema(schema: JsonObject, root: str) -> None:
-    """The little that the specification says of a schema whose root is fixed; the rest is for a validator."""
+    """Check the type, properties and required keywords of a schema with a fixed root. A validator checks the rest."""
     if schema.get("type") != root:
         raise Refused(f"expected {root!r}" if "type" in schema else "is missing", "type")
     if not isinstance(schema.get("properties", {}), dict):
@@ -193,7 +194,7 @@ def _array(item: Hook, *, reading: bool) -> Hook:
         found: list[object] = []
         try:
             for each in value:
-                found.append(item(each))  # noqa: PERF401  # its length is the index of an item that is refused
+                found.append(item(each))  # noqa: PERF401  # its length is the index of a rejected item
         except Refused as refused:
             raise refused.within(len(found)) from None
         return tuple(found) if reading else found
@@ -218,7 +219,7 @@ def _dictionary(item: Hook) -> Hook:
 
 def _of_no_class(raw: JsonObject, chooser: Chooser) -> Refused:
     if chooser.tag is None:
-        return Refused(f"is none of {', '.join(cls.__name__ for cls in chooser.classes)}")
+        return Refused(f"is not one of {', '.join(cls.__name__ for cls in chooser.classes)}")
     if chooser.tag not in raw:
         return Refused("is missing", chooser.tag)
     known = ", ".join(repr(value) for value in chooser.tagged)
@@ -226,11 +227,11 @@ def _of_no_class(raw: JsonObject, chooser: Chooser) -> Refused:
 
 
 class WireConverter:
-    """JSON and the types, for one revision. Made by `converter`."""
+    """A converter between JSON and wire types for one revision. Use `converter` to get one."""
 
     def __init__(self, revision: Revision) -> None:
         self.revision: Final = revision
-        """The revision."""
+        """The revision of the converter."""
         self._readers: dict[object, Hook] = {}
         self._writers: dict[type, Hook] = {}
         self._compiled_readers: dict[type[WireObject], Hook] = {}
@@ -240,52 +241,53 @@ class WireConverter:
         return f"<WireConverter {self.revision}>"
 
     def structure(self, raw: JsonValue, cls: type[T]) -> T:
-        """The value that JSON stands for.
+        """Convert JSON to a value.
 
         Args:
-            raw: JSON as it was decoded. The value keeps parts of it, so it must not be changed afterwards.
+            raw: The decoded JSON. The value keeps references to parts of it, so it must not be changed later.
             cls: A class of `mcp_core.types`, or a union of these.
 
         Returns:
             The value.
 
         Raises:
-            InvalidValue: The JSON is no such value; the error says what is wrong, and where.
-            LocalProtocolError: The revision has no such type.
+            InvalidValue: The JSON is not valid for the class; the error has the reason and the path.
+            LocalProtocolError: The revision does not have this type.
         """
         reader = self._readers.get(cls)
         if reader is None:
             reader = self._readers[cls] = self._reader(form_of(cls), None)
         try:
-            # The function was made for the class, which its signature cannot say.
+            # The function was compiled for the class, which its signature cannot express.
             return cast("T", reader(raw))
         except Refused as refused:
             raise InvalidValue(refused.message, path=refused.path(), raw=raw) from None
 
     def unstructure(self, value: WireObject) -> JsonObject:
-        """The JSON that a value is sent as.
+        """Convert a value to the JSON to send.
 
         Args:
-            value: Any value of `mcp_core.types`.
+            value: A value of a class of `mcp_core.types`.
 
         Returns:
-            A new object. JSON that the value holds is a part of it, not copied.
+            A new object. JSON in the value becomes part of it without a copy.
 
         Raises:
-            LocalProtocolError: The value is not what its types say, or has what the peer's revision lacks.
+            LocalProtocolError: The value does not match its type annotations, or the peer's revision lacks a part of
+                it.
         """
         writer = self._writers.get(type(value))
         if writer is None:
             writer = self._writers[type(value)] = self._writer(Ref(type(value)), None)
         try:
-            # The functions for classes give objects.
+            # The functions of classes return objects.
             return cast("JsonObject", writer(value))
         except Refused as refused:
             where = type(value).__name__ + (f".{refused.path()}" if refused.steps else "")
             raise LocalProtocolError(f"{where}: {refused.message} (revision {self.revision})") from None
 
     def problem(self, raw: JsonValue, form: Form, member: Member | None = None) -> str | None:
-        """What keeps JSON from having a form, with the place; `None` when nothing does.
+        """Return why JSON does not have a form, with the path, or `None` if it has the form.
 
         Args:
             raw: The JSON.
@@ -380,5 +382,5 @@ class WireConverter:
 
 @cache
 def converter(revision: Revision) -> WireConverter:
-    """The converter of `revision`: the same object each time."""
+    """Return the converter of `revision`: the same object on each call."""
     return WireConverter(revision)

@@ -1,4 +1,4 @@
-"""The table of `mcp_core.conversion.compatibility`: the mistakes that peers in the field are known to make."""
+"""Table of compatibility repairs: known mistakes of deployed peers, for `mcp_core.conversion.compatibility`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTIVE", "LISTS", "MAPS", "REPAIRS", "Given", "Repair"]
 
 Given: TypeAlias = JsonValue | Absent
-"""A member as it came; `ABSENT` when it did not."""
+"""The value of a member as received; `ABSENT` if the member is absent."""
 
 
 class Repair(NamedTuple):
-    """What to do about one kind of mistake."""
+    """A row of the table: one kind of mistake, and its correction."""
 
     cls: type[t.WireObject]
-    """The class, or a base of it."""
+    """The class that has the member, or a base of it."""
     member: str
     """The wire name of the member."""
     wrong: Callable[[Given], bool]
-    """Whether this is the mistake."""
+    """Returns whether a value is this mistake."""
     mended: Callable[[Given], Given]
-    """What is read instead; `ABSENT`: nothing."""
+    """Returns the repaired value; `ABSENT` to omit the member."""
     note: str
-    """What the peer did."""
+    """The deviation: the mistake of the peer."""
 
 
 def _no_object(value: Given) -> bool:
@@ -187,7 +187,7 @@ REPAIRS: Final[tuple[Repair, ...]] = (
     Repair(t.Implementation, "name", _no_string, _always(""), "a program has a name; read as empty"),
     Repair(t.Implementation, "version", _no_string, _always(""), "a program has a version; read as empty"),
     Repair(t.InitializeResult, "capabilities", _no_object, _always({}), "the capabilities are missing; read as none"),
-    Repair(t.InitializeResult, "serverInfo", _no_object, _always({}), "the server does not say who it is"),
+    Repair(t.InitializeResult, "serverInfo", _no_object, _always({}), "the server information is missing"),
     Repair(t.DiscoverResult, "capabilities", _no_object, _always({}), "the capabilities are missing; read as none"),
     Repair(t.Result, "resultType", _missing, _always("complete"), "the result type is missing; read as complete"),
     Repair(t.GetExtensionTaskResult, "resultType", _missing, _always("complete"), "the result type is missing"),
@@ -235,7 +235,7 @@ REPAIRS: Final[tuple[Repair, ...]] = (
         "the action is unknown; read as cancel",
     ),
 )
-"""The known mistakes. `*` stands for each member."""
+"""The known mistakes. `*` means every member."""
 
 DESCRIPTIVE: Final = frozenset(
     {
@@ -268,7 +268,7 @@ DESCRIPTIVE: Final = frozenset(
         "websiteUrl",
     }
 )
-"""The wire names of optional members that are left out when they cannot be read."""
+"""The wire names of optional members that are omitted if they are invalid."""
 
 LISTS: Final = frozenset(
     {
@@ -280,8 +280,8 @@ LISTS: Final = frozenset(
         (t.ListTasksResult, "tasks"),
     }
 )
-"""The classes and members, by their wire names, of lists whose items are left out when they cannot be read."""
+"""The classes and members, by their wire names, of lists whose invalid items are omitted."""
 
 MAPS: Final = frozenset({(t.UpdateTaskRequestParams, "inputResponses")})
-"""The same of objects with names that are not fixed. An answer to what a task did not ask is ignored, whatever it is; one
-to what it did ask has to be read from the parameters as they came."""
+"""The classes and members of objects with arbitrary names whose invalid members are omitted. An input response that a
+task did not request is ignored, valid or not. One that it did request must be read from the parameters as received."""

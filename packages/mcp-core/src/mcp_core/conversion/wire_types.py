@@ -1,6 +1,7 @@
-"""What a type looks like on the wire in one revision: its members and their forms, read from the lifetimes.
+"""Descriptions of wire types in one revision: members and their forms, derived from the lifetimes.
 
-The converters, the repairs of `mcp_core.conversion.compatibility` and the JSON schemas are all derived from this one description.
+The converters, the repairs of `mcp_core.conversion.compatibility` and the JSON schemas are all derived from these
+descriptions.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ __all__ = [
 
 
 class ScalarKind(enum.Enum):
-    """The scalars, by their names in JSON Schema."""
+    """The kinds of scalars, with their names in JSON Schema."""
 
     STRING = "string"
     """A string."""
     INTEGER = "integer"
-    """A whole number; `1.0` is one."""
+    """A whole number; `1.0` is accepted."""
     NUMBER = "number"
     """A number."""
     BOOLEAN = "boolean"
@@ -56,103 +57,103 @@ class ScalarKind(enum.Enum):
 
 @attrs.frozen
 class Scalar:
-    """A scalar."""
+    """A scalar: string, number or boolean."""
 
     kind: ScalarKind
-    """Which one."""
+    """The kind of the scalar."""
 
 
 @attrs.frozen
 class Enumeration:
-    """One of several strings."""
+    """A string from a fixed set."""
 
     values: tuple[str, ...]
-    """The strings."""
+    """The allowed strings."""
 
 
 @attrs.frozen
 class AnyJson:
-    """Any JSON, `null` included."""
+    """Any JSON value, including `null`."""
 
 
 @attrs.frozen
 class ObjectJson:
-    """A JSON object that is kept as it is."""
+    """A JSON object that is not converted."""
 
     root: str | None = None
-    """For a JSON Schema: the type that its root has to have."""
+    """For a JSON Schema: the required type of its root."""
 
 
 @attrs.frozen
 class Array:
-    """An array."""
+    """An array of items of one form."""
 
     item: Form
-    """What is in it."""
+    """The form of the items."""
 
 
 @attrs.frozen
 class Dictionary:
-    """An object with names that are not fixed."""
+    """An object with arbitrary names."""
 
     value: Form
-    """What the names stand for."""
+    """The form of the values."""
 
 
 @attrs.frozen
 class Ref:
-    """An object of a class."""
+    """An object of a wire class."""
 
     cls: type[WireObject]
-    """The class."""
+    """The wire class."""
 
 
 @attrs.frozen
 class Choice:
-    """One of several forms."""
+    """A union of forms."""
 
     forms: tuple[Form, ...]
-    """The forms; objects in the order in which they are told apart."""
+    """The forms. The order of the objects is the order in which they are tried."""
 
 
 Form: TypeAlias = "Scalar | Enumeration | AnyJson | ObjectJson | Array | Dictionary | Ref | Choice"
-"""What a value looks like on the wire."""
+"""The form of a value on the wire."""
 
 
 class Member(NamedTuple):
-    """A member of an object."""
+    """A member of an object on the wire."""
 
     attribute: str
     """The name of the attribute."""
     wire: str
     """The name on the wire."""
     form: Form
-    """What the value looks like."""
+    """The form of the value."""
     required: bool
-    """It has to be there."""
+    """Whether the member must be present."""
     nullable: bool
-    """`null` is a value. If not, the `null` of an optional member means that it is absent."""
+    """Whether `null` is a value. If not, `null` for an optional member means that it is absent."""
     default: object
-    """What the attribute is when the member is absent; `REQUIRED` when there is no default."""
+    """The value of the attribute if the member is absent; `REQUIRED` if there is no default."""
     info: FieldInfo
-    """What the class says of it."""
+    """The declaration of the field in the class."""
 
 
 class Shape(NamedTuple):
-    """A class, as one revision has it."""
+    """The description of a wire class in one revision."""
 
     cls: type[WireObject]
-    """The class."""
+    """The wire class."""
     tag: tuple[str, str] | None
-    """A member with a fixed value, and the value."""
+    """A member with a fixed value, and that value."""
     members: tuple[Member, ...]
-    """The members that the revision has, `_meta` last."""
+    """The members in this revision, `_meta` last."""
     refused: tuple[Member, ...]
-    """Members that it lacks, and without which the meaning would be another."""
+    """Members that this revision lacks and that must not be omitted, because the meaning would change."""
     needs: tuple[Member, Mapping[str, Member]] | None
-    """A member, and for some of its values another member that then has to be there."""
+    """A member, and for some of its values another member that must then be present."""
     any_of: tuple[Member, ...]
-    """Members of which at least one has to be there."""
+    """Members of which at least one must be present."""
 
 
 _SCALARS: Final[Mapping[object, Form]] = {
@@ -165,16 +166,16 @@ _SCALARS: Final[Mapping[object, Form]] = {
 
 
 def form_of(annotation: object) -> Form:
-    """The form that a type stands for. `None` and `ABSENT` in a union are passed over: the member knows of them.
+    """Return the form of a type annotation. `None` and `ABSENT` in a union are ignored: `Member` describes them.
 
     Args:
-        annotation: A type that a field of a wire class may have.
+        annotation: A type annotation of a field of a wire class.
 
     Returns:
         The form.
 
     Raises:
-        TypeError: No wire class may have such a field.
+        TypeError: A wire class must not have such a field.
     """
     if annotation == JsonValue or annotation == JsonValue | Absent:
         return AnyJson()
@@ -198,7 +199,7 @@ def form_of(annotation: object) -> Form:
 
 
 def wire_name(attribute: str) -> str:
-    """The name in camelCase: `is_error` is `isError`."""
+    """Return the camelCase name of an attribute: `is_error` becomes `isError`."""
     first, *rest = attribute.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -239,14 +240,14 @@ _SHAPES: Final[dict[tuple[type[WireObject], Revision], Shape]] = {}
 
 
 def shape(cls: type[WireObject], revision: Revision) -> Shape:
-    """What `cls` looks like in `revision`.
+    """Return the description of `cls` in `revision`.
 
     Args:
-        cls: A class made with `wire`.
-        revision: A revision that has the concept.
+        cls: A class created with `wire`.
+        revision: A revision that has the class.
 
     Returns:
-        The description; the same object each time.
+        The description; the same object on each call.
     """
     found = _SHAPES.get((cls, revision))
     if found is None:
@@ -285,17 +286,17 @@ def _has(raw: JsonObject, path: tuple[str, ...]) -> bool:
 
 
 class Chooser:
-    """Tells the classes of a union apart: by the value of their tag, then by the members that are there."""
+    """A resolver of union types: it finds the class of an object by the value of its tag, then by its members."""
 
     def __init__(self, classes: tuple[type[WireObject], ...], revision: Revision) -> None:
         self.classes: Final = tuple(cls for cls in classes if revision in cls.__wire__.alive)
-        """The candidates: the classes that the revision has, in the order in which they are tried."""
+        """The candidates: the classes in the revision, in the order in which they are tried."""
         self.tag: Final = next((wire_name(tag) for cls in self.classes if (tag := cls.__wire__.tag) is not None), None)
-        """The wire name of the member that tells them apart, if there is one."""
+        """The wire name of the member that distinguishes the classes, or `None`."""
         self.tagged: Final[dict[str, list[type[WireObject]]]] = {}
         """The candidates for each value of the tag."""
         self.untagged: Final[list[type[WireObject]]] = []
-        """The candidates where the tag is missing or has another value."""
+        """The candidates for objects whose tag is missing or has another value."""
         for cls in self.classes:
             self._enter(cls, shape(cls, revision))
 
@@ -303,7 +304,8 @@ class Chooser:
         if described.tag is not None:
             self.tagged.setdefault(described.tag[1], []).append(cls)
             return
-        # An enumeration can be a tag of several values, and where it is optional the tag of a default.
+        # An enumeration can be a tag with several values. If it is optional, its class is also a candidate without a
+        # tag.
         values = next((each for each in described.members if each.wire == self.tag), None)
         if values is not None and isinstance(values.form, Enumeration):
             for value in values.form.values:
@@ -313,7 +315,7 @@ class Chooser:
         self.untagged.append(cls)
 
     def choose(self, raw: JsonObject) -> type[WireObject] | None:
-        """The class of an object; `None` when it is of none."""
+        """Return the class of an object, or `None` if no class matches."""
         kind = None if self.tag is None else raw.get(self.tag)
         for cls in self.tagged.get(kind, self.untagged) if isinstance(kind, str) else self.untagged:
             when = cls.__wire__.when
