@@ -91,7 +91,7 @@ def test_a_second_request_with_the_same_id_is_refused() -> None:
     reply.add(_answer("1"))
     joined = reply.add(_answer(1))
     assert joined is not None
-    refusal = ErrorResponse(1, ErrorObject(-32600, "the id is that of an earlier request of the batch"))
+    refusal = ErrorResponse(1, ErrorObject(-32600, "the id is already used by an earlier request of the batch"))
     assert joined.members == (_answer(1), refusal, _answer("1"))
 
 
@@ -125,9 +125,9 @@ def test_ids_are_compared_by_type_and_value(stranger: RequestId) -> None:
 
     assert reply.owes(1)
     assert not reply.owes(stranger)
-    with pytest.raises(LocalProtocolError, match="not waiting for an answer to the id"):
+    with pytest.raises(LocalProtocolError, match="no pending request with the id"):
         reply.add(ErrorResponse(stranger, ErrorObject(1, "m")))
-    with pytest.raises(LocalProtocolError, match="not waiting for an answer to the id"):
+    with pytest.raises(LocalProtocolError, match="no pending request with the id"):
         reply.drop(stranger)
     assert reply.owed == {1}
 

@@ -99,7 +99,7 @@ def test_an_error_without_id_is_written_as_the_revision_wants_it() -> None:
 
 def test_blanks_and_a_byte_order_mark_around_a_message_are_taken_off() -> None:
     assert _survived(f" \r\n\t{PING.decode()} \r\n") == (Request(1, "ping"), [])
-    assert _survived(f"\ufeff{PING.decode()}") == (Request(1, "ping"), ["a byte order mark stands before the message"])
+    assert _survived(f"\ufeff{PING.decode()}") == (Request(1, "ping"), ["a byte order mark precedes the message"])
 
 
 @pytest.mark.parametrize("members", ['"Method":"tools/call"', '"method\\u0000":"tools/call"', '"ID":2', '"x":{"id":2}'])
@@ -124,7 +124,7 @@ def test_similar_members_are_unknown_members_and_are_ignored(members: str) -> No
         (
             '{"jsonrpc":"2.0","id":1,"method":"ping","result":null,"error":null}',
             Request(1, "ping"),
-            "a result or an error of null stands beside a method",
+            "a result or an error of null is present beside a method",
         ),
         (
             '{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}',
@@ -154,7 +154,7 @@ def test_similar_members_are_unknown_members_and_are_ignored(members: str) -> No
         (
             '{"jsonrpc":"2.0","id":1,"result":{"a":{"b":1,"b":2}}}',
             ResultResponse(1, {"a": {"b": 2}}),
-            "a member of an object in an answer is repeated; the last one counts",
+            "a member of an object in a response is repeated; the last one is used",
         ),
     ],
 )

@@ -168,7 +168,7 @@ def test_nothing_is_taken_after_the_end() -> None:
 def test_a_message_with_a_line_end_is_not_sent() -> None:
     assert frame("\u2028".encode()) == "\u2028\n".encode()
     for payload in (b"a\nb", b"a\rb", b"a\n"):
-        with pytest.raises(LocalProtocolError, match="a line end stands within a message"):
+        with pytest.raises(LocalProtocolError, match="message contains a line break"):
             frame(payload)
 
 

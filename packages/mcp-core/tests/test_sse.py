@@ -201,7 +201,7 @@ def test_nothing_is_taken_after_the_end() -> None:
 
     with pytest.raises(LocalProtocolError, match="after the end"):
         parser.receive_data(b"data: a\n\n")
-    with pytest.raises(LocalProtocolError, match="has ended before"):
+    with pytest.raises(LocalProtocolError, match="has already ended"):
         parser.receive_eof()
 
 

@@ -459,7 +459,7 @@ async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_rea
         assert not reply.complete
         assert (await _status(client.start("POST", bad))) == 400
         error = as_object((await reply.answer())["error"])
-        assert "the peer's answer cannot be read" in str(error["message"])
+        assert "the peer's response cannot be read" in str(error["message"])
         assert text_of(await client.ask("tools/call", {"name": "echo", "arguments": {"text": "on"}})) == "on"
 
 
@@ -472,7 +472,7 @@ async def test_an_answer_in_a_batch_that_cannot_be_read_ends_the_waiting_as_well
         answers = json.loads(await client.post(batch).body())
         assert [each["id"] for each in answers] == ["p"]
         error = as_object((await reply.answer())["error"])
-        assert "the peer's answer cannot be read" in str(error["message"])
+        assert "the peer's response cannot be read" in str(error["message"])
 
 
 async def _status(reply: Reply) -> int:

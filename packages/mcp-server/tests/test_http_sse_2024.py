@@ -509,7 +509,7 @@ async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_rea
         assert status == 400
         error = (await client.response("c"))["error"]
         assert isinstance(error, dict)
-        assert "the peer's answer cannot be read" in str(error["message"])
+        assert "the peer's response cannot be read" in str(error["message"])
 
 
 async def test_a_client_that_asks_and_does_not_read_is_slowed(server: Server) -> None:

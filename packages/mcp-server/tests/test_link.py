@@ -262,7 +262,7 @@ async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_rea
         asked = orjson.dumps(client.asked[0]["id"])
         await client.stream.send_all(b'{"jsonrpc":"2.0","id":%b,%b}\n' % (asked, rest))
         error = as_object((await client.response(id))["error"])
-        assert "the peer's answer cannot be read" in str(error["message"])
+        assert "the peer's response cannot be read" in str(error["message"])
         assert text_of(await client.call("tools/call", echo("alive"))) == "alive"
 
 

@@ -1,1 +1,1 @@
-"""Bytes and frames: newline-delimited JSON and server-sent events."""
+"""Framing of messages in byte streams: newline-delimited JSON and server-sent events."""

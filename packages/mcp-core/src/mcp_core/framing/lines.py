@@ -1,10 +1,11 @@
-"""Newline-delimited frames: bytes in any portions to lines, and one message to one line.
+"""Newline-delimited framing: from byte chunks to lines, and from a message to a line.
 
-Used on stdio, and by any transport on a stream of bytes. Only LF ends a line: not CR, and not U+2028, which JSON
-allows in strings. Blanks around a message, the CR of CRLF among them, are taken off, and blank lines skipped.
+The stdio transport uses this framing, and any transport on a byte stream can. Only LF ends a line: not CR, and not
+U+2028, which JSON allows in strings. Blanks around a message, including the CR of CRLF, are removed. Blank lines are
+skipped.
 
-A line that is too long is skipped to its end without being kept. It is reported there, since only there its size, and
-so the setting that would have let it pass, is known.
+A line that is too long is discarded while it is received, and reported at its end. Only there its size is known, and
+with it the setting that would have accepted it.
 
 Spec: basic/transports#stdio
 """
@@ -29,7 +30,7 @@ _BLANK_LINES: Final = re.compile(rb"\n{3,}")
 
 @attrs.define(init=False, eq=False)
 class LineFramer:
-    """Cuts a stream of bytes into frames. What comes out does not depend on the portions in which bytes come in."""
+    """A parser from a byte stream to lines. The result does not depend on how the bytes are divided into chunks."""
 
     _allowed: int
     _partial: bytearray
@@ -44,25 +45,25 @@ class LineFramer:
 
     @property
     def skipping(self) -> int:
-        """How many bytes of a line that is too long were skipped so far; 0 when there is none."""
+        """The number of discarded bytes of a current line that is too long; 0 if there is no such line."""
         return self._skipped
 
     def receive_data(self, data: bytes) -> list[bytes | LimitExceeded]:
-        """Takes the next bytes of the stream.
+        """Receive the next bytes of the stream.
 
         Args:
-            data: Any portion.
+            data: A chunk of any size.
 
         Returns:
-            The frames that are complete now, without line ends; `LimitExceeded` stands for a line that was skipped.
+            The frames that are now complete, without line ends. `LimitExceeded` replaces a line that was too long.
 
         Raises:
             LocalProtocolError: The stream has ended.
         """
         if self._ended:
-            raise LocalProtocolError("data came after the end of the stream")
+            raise LocalProtocolError("data received after the end of the stream")
         if b"\n\n\n" in data:
-            # Blank lines are skipped; a chunk of nothing else would be a list of 65,536 of them.
+            # Blank lines are skipped; a chunk of blank lines only would become a list of 65,536 items.
             data = _BLANK_LINES.sub(b"\n\n", data)
         lines = data.split(b"\n")
         rest = lines.pop()
@@ -81,21 +82,21 @@ class LineFramer:
         return frames
 
     def receive_eof(self) -> list[bytes | LimitExceeded]:
-        """Takes note of the end of the stream.
+        """Receive the end of the stream.
 
         Returns:
-            The frame of a last line without a line end, if there is one. It may be the beginning of a message only.
+            The frame of a last line without a line end, if there is one. It may be an incomplete message.
 
         Raises:
-            LocalProtocolError: The stream has ended before.
+            LocalProtocolError: The stream has already ended.
         """
         frames = self.receive_data(b"\n")
         self._ended = True
         return frames
 
     def _hold(self, piece: bytes) -> None:
-        """Keeps a piece of an unfinished line, unless the line is too long: then only counts it."""
-        # One byte more than is allowed may be the CR of CRLF.
+        """Store a part of an unfinished line, or only count its bytes if the line is too long."""
+        # One byte more than the limit is allowed, because it may be the CR of CRLF.
         if not self._skipped and len(self._partial) + len(piece) <= self._allowed + 1:
             self._partial += piece
         else:
@@ -115,11 +116,14 @@ class LineFramer:
 
 
 def frame(payload: bytes) -> bytes:
-    """One message as one line.
+    """Return one message as one line.
 
     Raises:
-        LocalProtocolError: There is a line end in it.
+        LocalProtocolError: The message contains a line break.
     """
     if b"\n" in payload or b"\r" in payload:
-        raise LocalProtocolError("a line end stands within a message that is to be sent as one line")
+        raise LocalProtocolError(
+            "message contains a line break: on a byte stream each message is one line; "
+            "write it with mcp_core.jsonrpc.codec.encode"
+        )
     return payload + b"\n"

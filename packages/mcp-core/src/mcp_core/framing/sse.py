@@ -1,14 +1,14 @@
-"""Server-sent events: bytes in any portions to events, and events to bytes.
+"""Server-sent events: from byte chunks to events, and from events to bytes.
 
-The parser follows the algorithm of the WHATWG, with three differences that MCP asks for:
+The parser implements the WHATWG algorithm, with three differences that MCP requires:
 
-- An event without data is given out too, with empty `data`: a server sends an id first to make its stream resumable,
-  and `retry` before it closes the connection. Such an event holds no message.
-- `data` stays bytes. Bytes that are not UTF-8 are for the reader of the message to refuse, not to be replaced here.
-- An event that is too large is skipped, and reported at its end, where its size is known. Its id still counts as the
-  last one: to resume before it would bring the same event again.
+- An event without data is returned too, with empty `data`. A server sends an id first to make its stream resumable, and
+  `retry` before it closes the connection. Such an event holds no message.
+- `data` stays bytes. The decoder of the message rejects bytes that are not UTF-8; this parser does not replace them.
+- An event that is too large is discarded, and reported at its end, where its size is known. Its id still becomes the
+  last event id: a client that resumes before the event would receive it again.
 
-Comments do not count, however long they are, and are not kept.
+Comments do not count toward the size of an event, and are not stored.
 
 Spec: basic/transports#streamable-http; https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -34,37 +34,37 @@ _COLON: Final = ord(":")
 _CR: Final = 0x0D
 _LF: Final = 0x0A
 _INITIALS: Final = frozenset(b"deir")
-"""With what the known fields begin: data, event, id, retry."""
+"""The first bytes of the known fields: data, event, id, retry."""
 
 _START_BYTES: Final = 4
-"""What is kept of a line that is too long: enough to see, behind a byte order mark, whether it is a comment."""
+"""The stored bytes of a line that is too long: enough to recognize a comment after a byte order mark."""
 
 _RETRY_DIGITS: Final = 15
-"""More milliseconds than that are 31,000 years; `int` refuses a number of 5,000 digits."""
+"""The maximum number of digits of a retry time: 31,000 years in milliseconds. `int` rejects 5,000 digits."""
 
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """One event of a stream."""
+    """One event of a stream of server-sent events."""
 
     data: bytes = b""
-    """The lines of data, joined by LF. Empty in an event that only has an id or a retry time: there is no message."""
+    """The lines of data, joined by LF. Empty in an event that has only an id or a retry time, and thus no message."""
     event: str = "message"
     """The name of the event."""
     id: str | None = None
-    """The id that this event brought; `None` when it brought none, an empty string when it took the last one back."""
+    """The id of this event; `None` if it has none, an empty string if it resets the last event id."""
     retry: int | None = None
-    """Milliseconds to wait before connecting again; `None` when the event does not say."""
+    """The time to wait before reconnecting, in milliseconds; `None` if the event does not set it."""
 
 
 @attrs.define(init=False, eq=False)
 class SseParser:
-    """Cuts a stream of bytes into events. What comes out does not depend on the portions in which bytes come in."""
+    """A parser from a byte stream to events. The result does not depend on how the bytes are divided into chunks."""
 
     last_event_id: str
-    """The id to resume the stream after; empty when there is none."""
+    """The id to resume the stream after; empty if the stream has no id."""
     retry: int | None
-    """Milliseconds to wait before connecting again, by the last word of the server; `None` when it said nothing."""
+    """The time to wait before reconnecting, in milliseconds, as last set by the server; `None` if never set."""
     _allowed: int
     _partial: bytearray
     _dropped: int
@@ -99,19 +99,19 @@ class SseParser:
         self._known = False
 
     def receive_data(self, data: bytes) -> list[Event | LimitExceeded]:
-        """Takes the next bytes of the stream.
+        """Receive the next bytes of the stream.
 
         Args:
-            data: Any portion.
+            data: A chunk of any size.
 
         Returns:
-            The events that are complete now; `LimitExceeded` stands for an event that was skipped.
+            The events that are now complete. `LimitExceeded` replaces an event that was too large.
 
         Raises:
             LocalProtocolError: The stream has ended.
         """
         if self._ended:
-            raise LocalProtocolError("data came after the end of the stream")
+            raise LocalProtocolError("data received after the end of the stream")
         if self._after_cr and data:
             self._after_cr = False
             if data[0] == _LF:
@@ -120,9 +120,9 @@ class SseParser:
             return []
         self._after_cr = data[-1] == _CR
         if b"\n\n\n" in data:
-            # Behind the blank line that ends an event, further ones do nothing.
+            # After the blank line that ends an event, further blank lines have no effect.
             data = _BLANK_LINES.sub(b"\n\n", data)
-        # Unlike that of str, splitlines of bytes knows no line ends but LF, CR and CRLF.
+        # Unlike str.splitlines, bytes.splitlines splits only at LF, CR and CRLF.
         lines = data.splitlines()
         rest = b"" if data[-1] in _LINE_ENDS else lines.pop()
         events: list[Event | LimitExceeded] = []
@@ -130,7 +130,7 @@ class SseParser:
             if self._partial:
                 made = self._line(*self._completed(line))
             elif line[0] == _COLON if line else not self._size:
-                # A comment, or a blank line that ends nothing: a stream may have very many of them.
+                # A comment, or a blank line that ends no event: a stream may have very many of them.
                 self._at_start = False
                 continue
             else:
@@ -142,16 +142,16 @@ class SseParser:
         return events
 
     def receive_eof(self) -> int:
-        """Takes note of the end of the stream. An event without its blank line is no event.
+        """Receive the end of the stream. An event without its final blank line is discarded.
 
         Returns:
-            How many bytes of an unfinished event were discarded; 0 when the stream ended properly.
+            The number of discarded bytes of an unfinished event; 0 if the stream ended after a complete event.
 
         Raises:
-            LocalProtocolError: The stream has ended before.
+            LocalProtocolError: The stream has already ended.
         """
         if self._ended:
-            raise LocalProtocolError("the stream has ended before")
+            raise LocalProtocolError("the stream has already ended")
         self._ended = True
         comment = self._partial.startswith(b":")
         discarded = self._size + (0 if comment else len(self._partial) + self._dropped)
@@ -160,7 +160,7 @@ class SseParser:
         return discarded
 
     def _completed(self, last: bytes) -> tuple[bytes, int]:
-        """The line that ends with this piece, and its size."""
+        """Return the line that this piece completes, and its size."""
         self._hold(last)
         whole, size = bytes(self._partial), len(self._partial) + self._dropped
         self._partial.clear()
@@ -168,7 +168,7 @@ class SseParser:
         return whole, size
 
     def _hold(self, piece: bytes) -> None:
-        """Keeps a piece of an unfinished line; of a line that is too long, only the start."""
+        """Store a part of an unfinished line; of a line that is too long, only the start."""
         if self._dropped:
             self._dropped += len(piece)
             return
@@ -179,7 +179,7 @@ class SseParser:
             del self._partial[_START_BYTES:]
 
     def _line(self, line: bytes, size: int) -> Event | LimitExceeded | None:
-        """Takes one line, or the start of one that is `size` bytes long."""
+        """Process one line, or the start of a line that is `size` bytes long."""
         if self._at_start:
             self._at_start = False
             if line.startswith(_BYTE_ORDER_MARK):
@@ -216,7 +216,7 @@ class SseParser:
 
     def _dispatch(self) -> Event | LimitExceeded | None:
         made: Event | LimitExceeded | None = None
-        # Decoded here, since an event may have any number of ids and names, of which the last counts.
+        # Decoded here, because an event may have any number of ids and names, of which only the last is used.
         event_id = None if self._event_id is None else self._event_id.decode(errors="replace")
         if event_id is not None:
             self.last_event_id = event_id
@@ -236,17 +236,17 @@ class SseParser:
 def encode_event(
     data: bytes = b"", *, event: str | None = None, id: str | None = None, retry: int | None = None
 ) -> bytes:
-    """Writes one event.
+    """Encode one event.
 
     Args:
-        data: The data, as one line for each line of it. It may be empty, to send an id or a retry time only.
-        event: The name; receivers take `message` when there is none.
+        data: The data. Each of its lines becomes one data line. It may be empty, to send only an id or a retry time.
+        event: The name of the event; receivers use `message` if it is absent.
         id: The id to resume after.
-        retry: Milliseconds to wait before connecting again.
+        retry: The time to wait before reconnecting, in milliseconds.
 
     Raises:
-        LocalProtocolError: There is a CR in the data, or a line end or NUL in the name or the id; they would not
-            arrive as they are. Or the retry time is negative.
+        LocalProtocolError: The data contains a CR, or the name or the id contains a line break or NUL: they would not
+            arrive unchanged. The name or the id contains a lone surrogate. Or the retry time is negative.
     """
     if b"\r" in data:
         raise LocalProtocolError("the data of an event must not contain CR")
@@ -262,17 +262,17 @@ def encode_event(
     try:
         start = head.encode()
     except UnicodeEncodeError as error:
-        raise LocalProtocolError("the name or the id of an event has a lone surrogate in it") from error
+        raise LocalProtocolError("the name or the id of an event contains a lone surrogate") from error
     if b"\n" in data:
         data = data.replace(b"\n", b"\ndata: ")
     return b"%bdata: %b\n\n" % (start, data)
 
 
 def encode_comment(text: str = "") -> bytes:
-    """Writes a comment, which keeps a silent connection from being taken for dead.
+    """Encode a comment, which keeps an idle connection open.
 
     Raises:
-        LocalProtocolError: There is a line end in it.
+        LocalProtocolError: The text contains a line break or NUL.
     """
     return b": %b\n\n" % _one_line(text, "text of a comment").encode(errors="replace")
 

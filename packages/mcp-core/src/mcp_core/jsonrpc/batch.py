@@ -1,4 +1,4 @@
-"""The answer to a batch: which of its requests are not answered yet, and the joined reply.
+"""The reply to a JSON-RPC batch: its pending requests, and the joined responses.
 
 Spec: basic#batching (2025-03-26 only); JSON-RPC 2.0 section 6.
 """
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 __all__ = ["BatchReply"]
 
 _INITIALIZE: Final = "initialize"
-"""The one request that must not be part of a batch. Spec: basic/lifecycle#initialization (2025-03-26)"""
+"""The only request that must not be part of a batch. Spec: basic/lifecycle#initialization (2025-03-26)"""
 
 _Key: TypeAlias = "tuple[type, RequestId]"
-"""An id by type and value: Python takes `True` and 1 for the same."""
+"""An id with its type: `True` and 1 are equal in Python."""
 
 
 @attrs.define(init=False, eq=False)
 class BatchReply:
-    """Collects the answers to one received batch.
+    """A collector of the responses to one received batch.
 
-    Send `immediate` if there is one. Else give each of `messages` to the engine, and call `add` or `drop` for each
-    request among them: the call that settles the last one returns the joined reply, in the order of the batch.
+    Send `immediate` if it is not `None`. Otherwise pass each of `messages` to the engine, and call `add` or `drop` for
+    each request among them. The call for the last pending request returns the joined reply, in the order of the batch.
 
-    What cannot be processed is answered from the start: members that are no valid message, a request with the id of
-    an earlier one, and `initialize`. For an answer that cannot be read, `messages` has what `stand_in` gives.
+    Members that cannot be processed have a response from the start: invalid messages, a request with the id of an
+    earlier one, and `initialize`. For a response that cannot be read, `messages` contains the result of `stand_in`.
     """
 
     messages: tuple[Message, ...]
-    """What is to be processed, in the order of the batch."""
+    """The messages to process, in the order of the batch."""
     immediate: Batch | None
-    """The whole reply, if no answer has to be waited for. `None` also when nothing is ever to be sent, as for a batch
-    of notifications: then `owed` is empty."""
+    """The whole reply, if no request is pending. Also `None` if nothing is ever to send, for example for a batch of
+    notifications; `owed` is then empty."""
     refused: tuple[Response, ...]
-    """The answers from the start, for those who do not join them with the others."""
+    """The responses that exist from the start, for callers that do not join responses."""
     _answers: dict[_Key | int, Response | None]
     _waiting: set[_Key]
 
@@ -61,7 +61,7 @@ class BatchReply:
             elif member.method == _INITIALIZE:
                 self._answers[place] = _refusal(member.id, "initialize must not be part of a batch")
             elif (key := _key(member.id)) in self._waiting:
-                self._answers[place] = _refusal(member.id, "the id is that of an earlier request of the batch")
+                self._answers[place] = _refusal(member.id, "the id is already used by an earlier request of the batch")
             else:
                 self._waiting.add(key)
                 self._answers[key] = None
@@ -72,40 +72,40 @@ class BatchReply:
 
     @property
     def owed(self) -> frozenset[RequestId]:
-        """The ids of the requests that are neither answered nor dropped."""
+        """The ids of the requests that have no response and are not dropped."""
         return frozenset(request_id for _, request_id in self._waiting)
 
     def owes(self, request_id: RequestId) -> bool:
-        """Whether this request is neither answered nor dropped; ids are compared by type and value."""
+        """Return whether this request is pending. Ids are compared by type and value."""
         return _key(request_id) in self._waiting
 
     def add(self, response: Response) -> Batch | None:
-        """Takes the answer to one request.
+        """Add the response to one request.
 
         Returns:
-            The reply, if this was the last answer.
+            The reply, if this was the last pending request; otherwise `None`.
 
         Raises:
-            LocalProtocolError: The batch is not waiting for it.
+            LocalProtocolError: The batch has no pending request with this id.
         """
         self._answers[self._settle(response.id)] = response
         return self._joined()
 
     def drop(self, request_id: RequestId) -> Batch | None:
-        """Takes note that a request was cancelled and gets no answer.
+        """Remove a request that was cancelled and has no response.
 
         Returns:
-            The reply, if it waited for nothing else.
+            The reply, if this was the last pending request and there is a response to send; otherwise `None`.
 
         Raises:
-            LocalProtocolError: The batch is not waiting for an answer to it.
+            LocalProtocolError: The batch has no pending request with this id.
         """
         self._settle(request_id)
         return self._joined()
 
     def _settle(self, request_id: RequestId | None) -> _Key:
         if request_id is None or _key(request_id) not in self._waiting:
-            raise LocalProtocolError(f"the batch is not waiting for an answer to the id {request_id!r}")
+            raise LocalProtocolError(f"the batch has no pending request with the id {request_id!r}")
         key = _key(request_id)
         self._waiting.remove(key)
         return key

@@ -1,10 +1,11 @@
-r"""Bytes and messages: `decode` reads what a peer sent, `encode` writes what it gets.
+r"""Encoding and decoding of JSON-RPC messages: `decode` reads the bytes of a peer, `encode` writes the bytes to send.
 
-*What is survived.* Some peers leave out `jsonrpc`, write `null` where they mean nothing, or an error code as a string.
-Where the meaning is beyond doubt the message is taken, and the deviation is noted.
+*Tolerated deviations.* Some peers omit `jsonrpc`, write `null` for an absent member, or write an error code as a
+string. If the meaning is certain, the message is accepted and the deviation is recorded.
 
-*What is refused.* All that two readers could understand differently: repeated members, two spellings of one id, a
-message that is both question and answer. The refusal is a `MalformedMessage`; the bytes after it are not concerned.
+*Rejected messages.* Everything that two readers could understand differently is rejected: repeated members, ids with
+two spellings, a message that is both request and response. The result is a `MalformedMessage`. Later bytes are not
+affected.
 
 Spec: basic#messages; JSON-RPC 2.0 sections 4 to 6. Member names are compared exactly: `Method` and `method\u0000` are
 unknown members, and unknown members are ignored.
@@ -39,19 +40,19 @@ __all__ = ["decode", "encode", "stand_in"]
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EXCERPT_BYTES: Final = 200
-"""Enough to recognise a banner or a traceback; little enough to be logged."""
+"""Bytes of an excerpt: enough to recognize a banner or a traceback, and few enough for a log."""
 
 _NAME_CHARS: Final = 40
-"""How much of a peer's member name an error repeats."""
+"""The maximum number of characters of a peer's member name in an error."""
 
 _SHORT_INTEGER: Final = 10**20
-"""Every shorter integer has no more digits than `Limits.id_chars` allows at least."""
+"""Integers with a smaller absolute value have at most 20 digits, the minimum of `Limits.id_chars`."""
 
 _INTEGRAL: Final = re.compile(r"-?[0-9]{1,9}")
-"""An error code that came as a string."""
+"""An error code in a string."""
 
 _ENVELOPE_BYTES: Final = 1_000
-"""Where the envelope of an unreadable answer is looked for: this far from its beginning and its end."""
+"""The search range for the envelope of an unreadable response, in bytes from its start and from its end."""
 
 _VERSION: Final = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ID: Final = rb'"id"\s*:\s*("[^"\\]*"|-?(?:0|[1-9][0-9]*))\s*'
@@ -63,19 +64,20 @@ _BEGINS_AS_ANSWER: Final = re.compile(rb"\s*\{\s*" + _VERSION + rb'"(?:result|er
 def decode(
     data: bytes | memoryview, limits: Limits = SERVER_LIMITS, *, notes: list[str] | None = None
 ) -> Message | Batch:
-    """Reads one message, or one batch.
+    """Decode one message, or one batch.
 
     Args:
-        data: The JSON text in UTF-8, as one line, one body or one event has it. Blanks around it are ignored.
-        limits: The bounds to apply.
-        notes: Takes a sentence for each deviation that was survived.
+        data: The JSON text in UTF-8: one line, one body or the data of one event. Surrounding blanks are ignored.
+        limits: The limits to apply.
+        notes: A list that receives one sentence for each tolerated deviation.
 
     Returns:
-        The message. A batch may have members that are no valid message, each as the `MalformedMessage` that says why.
-        The params are `None` where they were `null` or `[]`.
+        The message. A batch may have invalid members, each as the `MalformedMessage` that describes the error. The
+        params are `None` if they were `null` or `[]`.
 
     Raises:
-        MalformedMessage: The bytes are no JSON, or no message, or exceed a bound; then the cause is `LimitExceeded`.
+        MalformedMessage: The bytes are not JSON, are not a message, or exceed a limit. For a limit, the cause is
+            `LimitExceeded`.
     """
     if type(data) is not bytes:
         data = bytes(data)
@@ -95,7 +97,7 @@ def _interpret(data: bytes, limits: Limits, notes: list[str]) -> Message | Batch
     try:
         value, bound, repetitions = read(data, limits)
     except ValueError as error:
-        # Only its text is kept: the error of orjson holds the whole message.
+        # Store only the text of the error: the error of orjson holds the whole message.
         return _unreadable(str(error), data, limits, notes)
     if bound is not None:
         return _over(bound, value, limits, code=ErrorCode.PARSE_ERROR)
@@ -111,9 +113,9 @@ def _interpret(data: bytes, limits: Limits, notes: list[str]) -> Message | Batch
 def _unreadable(reason: str, data: bytes, limits: Limits, notes: list[str]) -> Message | Batch | MalformedMessage:
     behind_mark = data.removeprefix(_BYTE_ORDER_MARK)
     if len(behind_mark) < len(data) and not behind_mark.startswith(_BYTE_ORDER_MARK):
-        notes.append("a byte order mark stands before the message")
+        notes.append("a byte order mark precedes the message")
         return _interpret(behind_mark, limits, notes)
-    # Of an answer only the envelope can be told: who waits for it need not wait until a deadline passes.
+    # The id of an unreadable response is searched in its envelope, so that the caller does not wait until its deadline.
     envelope = _envelope_of_answer(data, limits)
     if "limit" in reason:
         return _over(depth_exceeded(limits.nesting_depth), envelope, limits, code=ErrorCode.PARSE_ERROR)
@@ -123,7 +125,7 @@ def _unreadable(reason: str, data: bytes, limits: Limits, notes: list[str]) -> M
 
 
 def _envelope_of_answer(data: bytes, limits: Limits) -> JsonValue:
-    """What can be told of an answer that cannot be read: its id, where peers write it, first or last."""
+    """Return the envelope of an unreadable response: its id, if it is the first or last member, as peers write it."""
     found = _HEAD_OF_ANSWER.match(data[:_ENVELOPE_BYTES])
     if found is None and _BEGINS_AS_ANSWER.match(data[:_ENVELOPE_BYTES]):
         found = _TAIL_OF_ANSWER.search(data[-_ENVELOPE_BYTES:])
@@ -175,7 +177,7 @@ def _question(
     if "result" in value or "error" in value:
         if value.get("result") is not None or value.get("error") is not None:
             return _bad("a message with a method must have no result and no error", value, limits)
-        notes.append("a result or an error of null stands beside a method")
+        notes.append("a result or an error of null is present beside a method")
     if "id" not in value:
         return Notification(method, params)
     request_id = value["id"]
@@ -190,7 +192,7 @@ def _answer(value: JsonObject, limits: Limits, notes: list[str]) -> ResultRespon
     if "result" not in value and "error" not in value:
         bad = _bad("a message must have a method, a result or an error", value, limits)
         if "method" not in value and bad.reply is not None:
-            # Some peers leave out a result that is empty.
+            # Some peers omit an empty result.
             bad.answers = bad.reply.id
         return bad
     result, error = value.get("result"), value.get("error")
@@ -217,7 +219,7 @@ def _answer(value: JsonObject, limits: Limits, notes: list[str]) -> ResultRespon
 
 
 def _error(error: JsonValue, notes: list[str]) -> ErrorObject | str:
-    """The error object, or what is wrong with it."""
+    """Return the error object, or the description of an error in it."""
     if not isinstance(error, dict):
         return "an error must be an object"
     code = error.get("code")
@@ -238,10 +240,10 @@ def _error(error: JsonValue, notes: list[str]) -> ErrorObject | str:
 def _repeated(
     value: JsonValue, repetitions: tuple[Repetition, ...], limits: Limits, notes: list[str]
 ) -> MalformedMessage | None:
-    """Refuses repeated members, except within an answer: there they harm nobody but a value of the peer's own."""
+    """Reject repeated members, except within a response: there they affect only values of the peer itself."""
     for container, names in repetitions:
         if not names:
-            # The id may be what is repeated. Who waits for an answer with it is better off to know that it came.
+            # The id may be the repeated member. An error with a null id shows the peer that its request arrived.
             value = {**value, "id": None} if isinstance(value, dict) and _wants_reply(value) else value
             return _bad("a member of an object is repeated", value, limits)
         if container is value:
@@ -249,7 +251,7 @@ def _repeated(
                 value = {**container, "id": None}
             return _bad(f"the member {min(names)[:_NAME_CHARS]!r} is repeated", value, limits)
     if isinstance(value, dict) and not isinstance(value.get("method"), str) and not _wants_reply(value):
-        notes.append("a member of an object in an answer is repeated; the last one counts")
+        notes.append("a member of an object in a response is repeated; the last one is used")
         return None
     return _bad(f"the member {min(repetitions[0][1])[:_NAME_CHARS]!r} of an object is repeated", value, limits)
 
@@ -282,17 +284,17 @@ def _over(
 
 
 def stand_in(bad: MalformedMessage) -> ErrorResponse | None:
-    """What stands for an answer that cannot be read: an error, so that whoever waits for it does not wait for ever.
+    """Return an error response in place of a response that cannot be read, so that its request fails at once.
 
     Args:
-        bad: What came instead.
+        bad: The error about the unreadable response.
 
     Returns:
-        What to give to the engine, to which it is as good as any answer. `None` when the id cannot be read.
+        The error response to pass to the engine, or `None` if the id cannot be read.
     """
     if bad.answers is None:
         return None
-    return ErrorResponse(bad.answers, ErrorObject(int(bad.code), f"the peer's answer cannot be read: {bad.message}"))
+    return ErrorResponse(bad.answers, ErrorObject(int(bad.code), f"the peer's response cannot be read: {bad.message}"))
 
 
 def _bad(
@@ -306,7 +308,7 @@ def _bad(
 
 
 def _wants_reply(value: JsonValue) -> bool:
-    """Nobody answers an answer, nor a notification, nor an array of them."""
+    """Return whether an invalid value needs an error response: not a response, a notification, or an array of these."""
     if isinstance(value, list):
         return not value or any(not isinstance(member, dict) or _wants_reply(member) for member in value)
     if not isinstance(value, dict):
@@ -317,17 +319,17 @@ def _wants_reply(value: JsonValue) -> bool:
 
 
 def encode(message: Message | Batch, *, null_id: bool, line: bool = False) -> bytes:
-    """Writes one message, or one batch, on one line.
+    """Encode one message, or one batch, as one line.
 
     Args:
-        message: What to send. An `orjson.Fragment` in a result or in params is copied as it is.
-        null_id: How to write an error that has no id: with an `id` of null, or (`Revision.error_without_id`) with no
-            such member.
-        line: Whether to write the line's end too: what newline framing wants, without a copy.
+        message: The message to send. An `orjson.Fragment` in a result or in params is copied unchanged.
+        null_id: Whether an error without an id has an `id` of null. Otherwise the member is omitted
+            (`Revision.error_without_id`).
+        line: Whether to append a line feed, as newline framing requires. This saves a copy.
 
     Raises:
-        LocalProtocolError: JSON cannot say it, see `mcp_core.jsonrpc.text.write`; an id is neither a string nor an
-            integer; a batch is empty or has a member that is no message.
+        LocalProtocolError: JSON cannot express the message, see `mcp_core.jsonrpc.text.write`; an id is neither a
+            string nor an integer; a batch is empty or has a member that is not a message.
     """
     if isinstance(message, Batch):
         if not message.members:

@@ -1,7 +1,7 @@
-"""The JSON-RPC 2.0 messages, as values.
+"""JSON-RPC 2.0 messages, as values.
 
-Spec: basic#messages of each revision; JSON-RPC 2.0 sections 4 to 6. The members are those of the wire; what
-`params` and `result` mean is not known here (see `mcp_core.methods`).
+Spec: basic#messages of each revision; JSON-RPC 2.0 sections 4 to 6. The attributes have the names of the wire members.
+The types of `params` and `result` are defined in `mcp_core.methods`.
 """
 
 from __future__ import annotations
@@ -28,71 +28,71 @@ __all__ = [
 ]
 
 JsonValue: TypeAlias = Union[bool, int, float, str, list["JsonValue"], dict[str, "JsonValue"], None]  # noqa: UP007 -- `|` does not take names in quotes
-"""Anything that JSON can say."""
+"""Any JSON value."""
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 """A JSON object."""
 
 RequestId: TypeAlias = int | str
-"""The id of a request; echoed exactly, in type and value."""
+"""The id of a request. The response repeats it exactly, in type and value."""
 
 
 @attrs.frozen
 class Request:
-    """Asks for an answer. Spec: basic#requests"""
+    """A message that expects a response. Spec: basic#requests"""
 
     id: RequestId
-    """Chosen by the sender, unique among its requests."""
+    """The id that the sender chose, unique among its requests."""
     method: str
-    """What is asked for."""
+    """The name of the method."""
     params: JsonObject | None = None
-    """The parameters; `None` when the member is absent."""
+    """The parameters; `None` if the member is absent."""
 
 
 @attrs.frozen
 class Notification:
-    """Tells something; there is no answer. Spec: basic#notifications"""
+    """A message that has no response. Spec: basic#notifications"""
 
     method: str
-    """What is told."""
+    """The name of the method."""
     params: JsonObject | None = None
-    """The parameters; `None` when the member is absent."""
+    """The parameters; `None` if the member is absent."""
 
 
 @attrs.frozen
 class ResultResponse:
-    """The answer of a request that succeeded. Spec: basic#result-responses"""
+    """The response to a request that succeeded. Spec: basic#result-responses"""
 
     id: RequestId
     """The id of the request."""
     result: JsonObject
-    """What came out."""
+    """The result."""
 
 
 @attrs.frozen
 class ErrorObject:
-    """What went wrong. Spec: basic#error-responses"""
+    """The error of a response. Spec: basic#error-responses"""
 
     code: int
-    """See `mcp_core.errors.ErrorCode`."""
+    """The error code, see `mcp_core.errors.ErrorCode`."""
     message: str
-    """One sentence."""
+    """The description, one sentence."""
     data: JsonValue = None
-    """More about it; `None` when the member is absent."""
+    """Additional data; `None` if the member is absent."""
 
 
 @attrs.frozen
 class ErrorResponse:
-    """The answer of a request that failed. Spec: basic#error-responses"""
+    """The response to a request that failed. Spec: basic#error-responses"""
 
     id: RequestId | None
-    """The id of the request; `None` when it could not be read."""
+    """The id of the request; `None` if the id could not be read."""
     error: ErrorObject
-    """What went wrong."""
+    """The error."""
 
 
 Response: TypeAlias = ResultResponse | ErrorResponse
-"""Either answer."""
+"""A response: a result or an error."""
 
 Message: TypeAlias = Request | Notification | ResultResponse | ErrorResponse
 """One JSON-RPC message."""
@@ -102,8 +102,8 @@ Message: TypeAlias = Request | Notification | ResultResponse | ErrorResponse
 class Batch:
     """Several messages in one JSON array. Spec: basic#batching (2025-03-26 only)
 
-    A received batch may hold members that are no valid message; each stands as the error that says why.
+    A received batch may have invalid members. Each is the `MalformedMessage` that describes the error.
     """
 
     members: tuple[Message | MalformedMessage, ...]
-    """In the order of the wire. Never empty on the way out."""
+    """The members in their order on the wire. A batch to send must not be empty."""

@@ -1,19 +1,20 @@
-r"""JSON text and values: strict, bounded and exact reading; strict writing.
+r"""JSON text: strict, bounded and exact reading; strict writing.
 
-*Reading.* orjson is fast and strict (UTF-8 only, no NaN, no infinity, no lone surrogate), but it takes the last of two
-members with one name, rounds integers beyond 64 bits to floats, and knows one depth only. What it read is therefore
-written again, which costs it little, and compared:
+*Reading.* orjson is fast and strict (UTF-8 only, no NaN, no infinity, no lone surrogate). However, it accepts repeated
+members and uses the last one, converts integers beyond 64 bits to inexact floats, and has a fixed maximum depth. Its
+value is therefore written again, at little cost, and compared with the text:
 
-- Each member of an object has one colon outside of strings. So the text has more colons than the value written
-  again if, and only if, members were dropped; colons in strings are the same in both, once `\u003a` counts as one.
-- orjson does not write more than a certain depth. Wrapped in arrays, a value that is too deep by one fails to be
-  written.
+- Each member of an object has one colon outside of strings. The text has more colons than the rewritten value if and
+  only if members were dropped. Colons in strings are equal in both, provided that `\u003a` is counted as a colon.
+- orjson does not write beyond a certain depth. The value is wrapped in arrays so that a value one level too deep fails
+  to be written.
 
-Only a suspicious text, or one with a run of 19 digits, is read once more by the json module of the standard library,
-which calls back for each object and keeps integers whole. It is slower by a factor of four to ten, and as linear.
+Only a suspicious text, or one with a run of 19 digits, is read again by the json module of the standard library. That
+module calls a hook for each object and reads integers exactly. It is slower by a factor of four to ten, and also
+linear.
 
-*Writing.* orjson writes NaN and infinities as `null`. So if there is a `null` in the output, the value is searched for
-them; else there are none. Integers beyond 64 bits are handed to it as text.
+*Writing.* orjson writes NaN and infinities as `null`. If the output contains `null`, the value is searched for NaN and
+infinities. Otherwise it has none. Integers beyond 64 bits are passed to orjson as text.
 """
 
 from __future__ import annotations
@@ -41,49 +42,49 @@ __all__ = ["Reading", "Repetition", "depth_exceeded", "read", "write"]
 T = TypeVar("T")
 
 Repetition: TypeAlias = tuple["JsonObject", frozenset[str]]
-"""An object, and the names of the members that its text had more than once. Of several such objects, the first that ends
-and the last that ends: if that is the outermost one, it is the value itself. No names where a long text was not searched."""
+"""An object, and the names of its repeated members. Of several such objects, the first that ends and the last that
+ends; if the last one is the outermost object, it is the value itself. No names if a long text was not searched."""
 
 Reading: TypeAlias = tuple["JsonValue", "LimitExceeded | None", tuple[Repetition, ...]]
-"""The value, the bound that it exceeds, and where names were repeated. A value over a bound is not looked at further:
+"""The value, the limit that it exceeds, and its repeated members. A value that exceeds a limit is not checked further:
 its large integers may have been rounded."""
 
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * 19
-"""-9223372036854775809 is the shortest integer beyond 64 bits."""
+"""The digits of the shortest integer beyond 64 bits, -9223372036854775809."""
 
 _EXPONENT: Final = ord("+" if b"+" in orjson.dumps(1e22) else "e")
-"""What is in the text of each float that an integer may have been rounded to. Older releases of orjson write no sign."""
+"""The byte that the text of every float has that may be a rounded integer. Older releases of orjson write no sign."""
 
 _NAMED_BYTES: Final = 1024 * 1024
-"""Up to this size the repeated members of a text are looked for, which takes a tenth of a second for each MiB."""
+"""The maximum size of a text to search for repeated members, in bytes. A search takes about 0.1 s for each MiB."""
 
 _UNNAMED: Final[Repetition] = ({}, frozenset())
-"""There is an object with repeated members, and it was not looked for."""
+"""An unidentified object with repeated members."""
 
 _BACKSLASH: Final = ord("\\")
 
 _COUNTED_BYTES: Final = 8 * 1024
-"""Up to this size it is cheaper to count brackets than to wrap."""
+"""The maximum size for which counting brackets costs less than wrapping, in bytes."""
 
 _LONG_BYTES: Final = 64 * 1024
-"""From this size on it pays to ask first whether a text is one long string."""
+"""The minimum size for which the check for one long string pays, in bytes."""
 
 _FEW: Final = 200
-"""So many occurrences are found one by one. Counting looks at each byte by itself; finding skips through them."""
+"""The number of occurrences to find one by one. `count` visits each byte; `find` skips bytes."""
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 _SMALLEST: Final = -(2**63)
 _LARGEST: Final = 2**64 - 1
-"""What orjson reads and writes exactly."""
+"""The range of integers that orjson reads and writes exactly."""
 
 _LARGEST_BITS: Final = 1_023
-"""Larger integers are beyond the range of a double, and are refused by orjson and others as infinite."""
+"""The maximum size of an integer, in bits. Larger integers exceed the range of a double, and orjson rejects them."""
 
 
 def _writable_depth() -> int:
-    """How many levels orjson writes: 254 in all its releases so far, but undocumented, so it is asked."""
+    """Return the number of levels that orjson writes. It is 254 in all releases so far, but undocumented."""
     value: JsonValue = []
     for depth in range(1, 2_000):
         try:
@@ -91,24 +92,24 @@ def _writable_depth() -> int:
         except TypeError:
             return depth - 1
         value = [value]
-    raise ImportError("this release of orjson writes JSON of any depth; mcp_core relies on a bound")
+    raise ImportError("this release of orjson writes JSON of any depth; mcp_core requires a maximum depth")
 
 
 _WRITABLE_DEPTH: Final = _writable_depth()
 
 
 def read(data: bytes, limits: Limits) -> Reading:
-    """Reads JSON text.
+    """Read JSON text.
 
     Args:
         data: The text, in UTF-8, without a byte order mark.
-        limits: `nesting_depth`, `array_items` and `object_members` are applied.
+        limits: The limits; `nesting_depth`, `array_items` and `object_members` apply.
 
     Returns:
-        The value, the bound that it exceeds or `None`, and the members that were repeated.
+        The value, the limit that it exceeds or `None`, and its repeated members.
 
     Raises:
-        ValueError: This is no JSON, or is nested even too deep to be read.
+        ValueError: The text is not JSON, or is nested too deeply for orjson.
     """
     size = len(data)
     value: JsonValue = orjson.loads(data) if size <= _LONG_BYTES else _without_collections(orjson.loads, data)
@@ -124,7 +125,7 @@ def read(data: bytes, limits: Limits) -> Reading:
         again = orjson.dumps(wrapped)
     except TypeError:
         return value, depth_exceeded(depth), ()
-    # An item takes two bytes with its comma, and the last one needs none.
+    # An item and its comma take at least two bytes; the last item has no comma.
     lengthy = size > 2 * limits.array_items or size > 2 * limits.object_members
     if lengthy and _count(data, b",") >= min(limits.array_items, limits.object_members):
         crowded = _crowded(value, limits)
@@ -143,9 +144,9 @@ def read(data: bytes, limits: Limits) -> Reading:
 
 
 def _is_simple(data: bytes, value: JsonValue, depth: int) -> bool:
-    """Whether a long text holds so few values that a look at each shows it to be sound, without writing it again.
+    """Return whether a long text has so few values that checking each shows it to be correct, without writing it again.
 
-    It is, if it is not too deep, has a member for each colon, and no number that could be a rounded integer.
+    It is correct if it is not too deep, has one member for each colon, and has no number that may be a rounded integer.
     """
     colons = _count(data, b":", _FEW)
     if colons >= _FEW or _count(data, b",", _FEW) >= _FEW:
@@ -169,7 +170,7 @@ def _is_simple(data: bytes, value: JsonValue, depth: int) -> bool:
 
 
 def _count(text: bytes, byte: bytes, enough: int | None = None) -> int:
-    """How often a byte occurs. With `enough`, counting stops there."""
+    """Return how often a byte occurs. With `enough`, stop counting there."""
     if len(text) > _LONG_BYTES:
         at = text.find(byte)
         for found in range(_FEW):
@@ -182,15 +183,15 @@ def _count(text: bytes, byte: bytes, enough: int | None = None) -> int:
 
 
 def depth_exceeded(allowed: int) -> LimitExceeded:
-    """The bound on nesting was hit; how deep the rest is was not looked at."""
+    """Return the error for an exceeded nesting depth. The actual depth is not measured."""
     return LimitExceeded(
         "nesting depth in levels", observed=allowed + 1, allowed=allowed, setting="Limits.nesting_depth"
     )
 
 
 def _crowded(value: JsonValue, limits: Limits) -> LimitExceeded | None:
-    """The array or object that has too many items or members, if there is one."""
-    # Level by level, so that the loops over a million items are loops of the interpreter's own.
+    """Return the error for an array or object with too many items or members, or `None`."""
+    # Level by level, so that the loops over a million items run in C.
     level: list[JsonValue] = [value]
     while level:
         objects = [item for item in level if type(item) is dict and item]
@@ -212,10 +213,10 @@ def _crowded(value: JsonValue, limits: Limits) -> LimitExceeded | None:
 
 
 def _without_collections(read: Callable[[T], JsonValue], text: T) -> JsonValue:
-    """Reads a long text while the cyclic garbage collector rests.
+    """Read a long text with the cyclic garbage collector disabled.
 
-    It looks again and again at what was made so far, which more than doubles the time that a text full of brackets takes,
-    and finds nothing: what is made here does not contain itself.
+    The collector would traverse the new objects repeatedly, which more than doubles the time for a text full of
+    brackets. It would find no garbage, because the new objects contain no cycles.
     """
     if not gc.isenabled():
         return read(text)
@@ -227,10 +228,10 @@ def _without_collections(read: Callable[[T], JsonValue], text: T) -> JsonValue:
 
 
 def _read_exactly(data: bytes, *, repeated: bool) -> Reading:
-    """Reads once more what orjson has accepted, and looks at every object where members are `repeated`."""
+    """Read a text that orjson has accepted again, and find the objects with repeated members if `repeated` is true."""
     if not repeated:
         return _without_collections(json.loads, data.decode()), None, ()
-    # A text may have 100,000 such objects; what is said of it needs two.
+    # A text may have 100,000 such objects; the caller needs two.
     found: list[tuple[JsonObject, list[tuple[str, JsonValue]]]] = []
 
     def object_of(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
@@ -250,29 +251,29 @@ def _repeated_names(pairs: list[tuple[str, JsonValue]]) -> frozenset[str]:
 
 
 def write(value: JsonValue, *, line: bool = False) -> bytes:
-    """Writes a value as JSON text in UTF-8, on one line, without blanks.
+    """Write a value as JSON text in UTF-8, on one line, without blanks.
 
     Args:
-        value: What to write. An `orjson.Fragment` in it is copied as it is.
-        line: Whether to write the line's end too.
+        value: The value. An `orjson.Fragment` in it is copied unchanged.
+        line: Whether to append a line feed.
 
     Raises:
-        LocalProtocolError: JSON cannot say it: a NaN, an infinity, a lone surrogate, an integer of more than 308
-            digits, a name that is no string, another type, or something too deep or contained in itself.
+        LocalProtocolError: JSON cannot express the value: a NaN, an infinity, a lone surrogate, an integer of more than
+            308 digits, a name that is not a string, another type, or a value that is too deep or contains itself.
     """
     try:
         text = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE if line else None)
     except TypeError as error:
         text = _write_large_integers(value, error) + (b"\n" if line else b"")
-    # Where there are few values, which is to say in one long string, they are looked at sooner than the text.
+    # If there are few values, that is, one long string, checking them takes less time than searching the text.
     few = len(text) > _LONG_BYTES and _count(text, b",", _FEW) < _FEW
     if (few or b"null" in text) and _has_infinite(value):
-        raise LocalProtocolError(f"{_where(value)} is not a finite number, which JSON cannot say")
+        raise LocalProtocolError(f"{_where(value)} is not a finite number, which JSON cannot express")
     return text
 
 
 def _has_infinite(value: JsonValue) -> bool:
-    """Whether there is a NaN or an infinity in a value that is known not to contain itself."""
+    """Return whether a value without cycles contains a NaN or an infinity."""
     waiting: list[JsonValue] = [[value]]
     while waiting:
         container = waiting.pop()
@@ -292,7 +293,7 @@ def _has_infinite(value: JsonValue) -> bool:
 
 
 def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
-    """Writes a value that orjson refused, if the reason was nothing but integers beyond 64 bits."""
+    """Write a value that orjson rejected, if the only reason was integers beyond 64 bits."""
     copies: dict[int, JsonValue] = {}
     waiting: list[JsonObject | list[JsonValue]] = []
 
@@ -301,7 +302,8 @@ def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
             return _as_text(item)
         if not isinstance(item, (dict, list, tuple)):
             return item
-        # Known by identity, so that what contains itself ends here, and is refused by orjson as too deep.
+        # Containers are tracked by identity. The loop therefore ends for a value that contains itself, and orjson
+        # rejects it.
         if id(item) not in copies:
             waiting.append(dict(item) if isinstance(item, dict) else list(item))
             copies[id(item)] = waiting[-1]
@@ -321,15 +323,15 @@ def _write_large_integers(value: JsonValue, refusal: TypeError) -> bytes:
 
 
 def _as_text(number: int) -> JsonValue:
-    return orjson.Fragment(str(number))  # type: ignore[return-value]  # orjson takes it wherever it takes a value
+    return orjson.Fragment(str(number))  # type: ignore[return-value]  # orjson accepts it in place of a value
 
 
 _Path: TypeAlias = "tuple[_Path, str] | None"
-"""A place in a value: the place that it is in, and how it is called there."""
+"""A position in a value: the position of its container, and its name or index there."""
 
 
 def _where(value: JsonValue) -> str:
-    """Names the first place found that cannot be written, as `params.points[3]`."""
+    """Return the path of the first value found that cannot be written, for example `params.points[3]`."""
     seen: set[int] = set()
     waiting: list[tuple[_Path, int, JsonValue]] = [(None, 1, value)]
     while waiting:
