@@ -84,7 +84,7 @@ Peer: TypeAlias = ClientPeer | ServerPeer
 
 @attrs.frozen(kw_only=True, eq=False)
 class RequestReceived:
-    """The peer sent a request. Respond once with `respond` or `fail`, unless the peer cancels the request."""
+    """A request from the peer. Respond once with `respond` or `fail`, unless the peer cancels the request."""
 
     id: RequestId
     """The id of the request, to use in the response."""
@@ -104,7 +104,7 @@ class RequestReceived:
 
 @attrs.frozen(kw_only=True, eq=False)
 class NotificationReceived:
-    """The peer sent a notification."""
+    """A notification from the peer."""
 
     method: str
     """The name of the method in the specification; an alias is already replaced."""
@@ -122,7 +122,7 @@ class NotificationReceived:
 
 @attrs.frozen(kw_only=True, eq=False)
 class CancelReceived:
-    """The peer cancelled its request. Nothing may be sent for it after this event."""
+    """The cancellation of an inbound request. Nothing may be sent for the request after this event."""
 
     id: RequestId
     """The id of the request."""
@@ -134,7 +134,7 @@ class CancelReceived:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ProgressReceived:
-    """The peer reported progress of an outbound request."""
+    """Progress of an outbound request, as reported by the peer."""
 
     id: RequestId
     """The id of the request."""
@@ -146,7 +146,7 @@ class ProgressReceived:
 
 @attrs.frozen(kw_only=True, eq=False)
 class AnswerReceived:
-    """An outbound request succeeded."""
+    """The result of an outbound request."""
 
     id: RequestId
     """The id of the request, as sent."""
@@ -162,7 +162,7 @@ class AnswerReceived:
 
 @attrs.frozen(kw_only=True, eq=False)
 class FailureReceived:
-    """An outbound request failed: the response is an error, or an invalid result."""
+    """The failure of an outbound request: an error response, or an invalid result."""
 
     id: RequestId
     """The id of the request, as sent."""
@@ -176,7 +176,7 @@ class FailureReceived:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Opened:
-    """Both sides agreed on an era and a revision, by the handshake or by `server/discover` (client)."""
+    """The agreement on an era and a revision, by the handshake or by `server/discover` (client)."""
 
     peer: Peer
     """The peer, with the negotiated revision."""
@@ -186,7 +186,7 @@ class Opened:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Negotiating:
-    """The negotiation continues; `Reaction.reply` holds the next request (client)."""
+    """A negotiation that continues; `Reaction.reply` holds the next request (client)."""
 
     method: str
     """The method of the next request: `server/discover` or `initialize`."""
@@ -196,7 +196,7 @@ class Negotiating:
 
 @attrs.frozen(kw_only=True, eq=False)
 class NegotiationEnded:
-    """The negotiation failed; the caller should close the connection (client)."""
+    """The failure of the negotiation; the caller should close the connection (client)."""
 
     error: McpError
     """The cause of the failure."""
@@ -218,7 +218,7 @@ class Served:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SessionReplaced:
-    """A second `initialize` replaced the legacy session of this connection; the response is in `Reaction.reply`.
+    """The replacement of the legacy session by a second `initialize`; the response is in `Reaction.reply`.
 
     Bridges that reuse one pipe for several clients send a second `initialize`. The caller must cancel the handlers of
     the requests in `abandoned.owed` and fail the tasks that wait for the requests in `abandoned.asked`. Handlers that
@@ -232,8 +232,8 @@ class SessionReplaced:
     ended: ServerConnection
     """A closed connection that holds the requests of the session that ended.
 
-    Request ids can be reused in the new session. For this reason, handlers of the old session have a connection of
-    their own, whose commands send nothing.
+    Request ids can be reused in the new session. Handlers of the old session therefore have a separate connection,
+    whose commands send nothing.
     """
     notes: tuple[str, ...] = ()
     """Deviations from the specification that were tolerated."""
@@ -241,7 +241,7 @@ class SessionReplaced:
 
 @attrs.frozen(kw_only=True, eq=False)
 class LogLevelSet:
-    """The client set the minimum level of log messages for the session; the response is in `Reaction.reply`."""
+    """A new minimum level of log messages for the session; the response is in `Reaction.reply`."""
 
     level: LoggingLevel
     """The minimum level."""

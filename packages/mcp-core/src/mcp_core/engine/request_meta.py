@@ -108,7 +108,7 @@ def read_server_info(result: JsonObject, revision: Revision) -> Implementation |
 
 
 def missing_member(key: str) -> RequestFailed:
-    """Return the error for a request without session whose metadata lacks this member."""
+    """Return the error for a request outside a session whose metadata lacks this member."""
     return RequestFailed(
         f"invalid params: _meta[{key!r}] is missing or of the wrong type, and no session was opened by initialize",
         code=ErrorCode.INVALID_PARAMS,

@@ -97,8 +97,8 @@ class ServerConnection(Serving):
             The message to send. `receive` reports the response under the id of this request.
 
         Raises:
-            LocalProtocolError: There is no session, its revision does not allow the method or any request from the
-                server, or there is no pending inbound request `for_request`, or it was cancelled.
+            LocalProtocolError: There is no session, its revision or state does not allow the request, there is no
+                pending inbound request `for_request`, or the client cancelled that request.
             MissingRequiredClientCapability: The client did not declare a capability that the request requires.
         """
         session = self._client_session()
@@ -159,7 +159,7 @@ class ServerConnection(Serving):
             request.
 
         Raises:
-            LocalProtocolError: This server did not declare the `logging` capability, there is no session and no pending
+            LocalProtocolError: This server did not declare the `logging` capability, there is no session or no pending
                 inbound request `for_request`, or the request is a subscription, whose stream carries only change
                 notifications.
         """
@@ -265,7 +265,7 @@ class ServerConnection(Serving):
             if self._interests.session_wants(params):
                 messages.append(Outgoing(Notification(row.name, wire)))
         for id in self._interests.listeners(row, params):
-            messages.append(self._tagged(row, params, id, self._inbound.get(id).peer.revision))  # noqa: PERF401  # a generator would hide which command refuses
+            messages.append(self._tagged(row, params, id, self._inbound.get(id).peer.revision))  # noqa: PERF401  # a generator would hide which command raises
         return tuple(messages)
 
     def _publish_of_task(self, row: NotificationRow[object], params: object) -> tuple[Outgoing, ...]:
