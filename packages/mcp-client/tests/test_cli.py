@@ -396,7 +396,7 @@ def test_the_end_of_stderr_is_shown_with_the_error(run: Run) -> None:
     code, _, err = run("call", "exit")
     assert code == 1
     assert "exited with status 4" in err
-    assert "The end of its stderr:\nno more cheese" in err
+    assert "Last lines of stderr:\nno more cheese" in err
     assert "stderr: no more cheese" in run("call", "exit", "--stderr", "show")[2]
 
 

@@ -58,7 +58,7 @@ def test_an_error_tells_what_it_happened_to() -> None:
     )
     assert str(error) == (
         "no such city (method tools/call, id 'a', peer weather 1.2, phase request) [7]\n"
-        "The end of its stderr:\nTraceback\nKeyError"
+        "Last lines of stderr:\nTraceback\nKeyError"
     )
     assert Circumstances().describe() == ""
 

@@ -319,7 +319,7 @@ async def test_who_may_not_read_a_skill_does_not_learn_of_it(root: Path) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("# No front matter", "SKILL.md:1: a skill begins with"),
+        ("# No front matter", "SKILL.md:1: a skill must start with"),
         ("---\nname: bad\n", "SKILL.md:3: the YAML has no end"),
         ("---\nname: bad\nname: bad\n---\n", "SKILL.md:3: the key 'name' stands there twice"),
         ("---\nname: [bad\n---\n", "SKILL.md:3: "),

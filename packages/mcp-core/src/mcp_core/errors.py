@@ -185,7 +185,7 @@ class McpError(Exception):
         lines[0] += self._label()
         lines.extend(f"  {number}. {attempt}" for number, attempt in enumerate(self.circumstances.attempts, 1))
         if self.circumstances.stderr_tail:
-            lines.append("The end of its stderr:")
+            lines.append("Last lines of stderr:")
             lines.append(self.circumstances.stderr_tail.rstrip("\n"))
         return "\n".join(lines)
 
@@ -293,7 +293,7 @@ class RequestFailed(McpError):
 
 
 class UnsupportedProtocolVersion(RequestFailed):
-    """The server does not implement the requested revision. Spec: basic/versioning (2026-07-28)."""
+    """A requested revision that the server does not implement. Spec: basic/versioning (2026-07-28)."""
 
     default_code = ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
 
@@ -322,13 +322,13 @@ def _dotted(capabilities: Mapping[str, JsonValue]) -> list[str]:
 
 
 class MissingRequiredClientCapability(RequestFailed):
-    """The request requires a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
+    """A request that requires a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
 
     default_code = ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
 
     @classmethod
     def of(cls, required: Mapping[str, JsonValue], what: str) -> MissingRequiredClientCapability:
-        """Return the error for the action `what`, which `required` these capabilities."""
+        """Return the error for `what`, an action or a message that needs the capabilities in `required`."""
         return cls(
             f"{what} requires a client capability that was not declared: {', '.join(_dotted(required))}",
             data={"requiredCapabilities": dict(required)},
@@ -336,19 +336,19 @@ class MissingRequiredClientCapability(RequestFailed):
 
 
 class HeaderMismatch(RequestFailed):
-    """An HTTP header is missing, malformed or differs from the body. Spec: basic/transports (2026-07-28)."""
+    """An HTTP header that is missing, malformed or different from the body. Spec: basic/transports (2026-07-28)."""
 
     default_code = ErrorCode.HEADER_MISMATCH
 
 
 class UrlElicitationRequired(RequestFailed):
-    """The user must visit a URL first. Spec: client/elicitation (2025-11-25)."""
+    """A URL that the user must visit first. Spec: client/elicitation (2025-11-25)."""
 
     default_code = ErrorCode.URL_ELICITATION_REQUIRED
 
 
 class ResourceNotFound(RequestFailed):
-    """The resource does not exist. The code on the wire follows the revision: see `Revision.resource_not_found`."""
+    """A resource that does not exist. The code on the wire follows the revision: see `Revision.resource_not_found`."""
 
     default_code = ErrorCode.RESOURCE_NOT_FOUND
 
@@ -411,11 +411,11 @@ class TransportError(McpError):
 
 
 class ConnectionEnded(TransportError):
-    """The peer disconnected. All pending requests fail with this error; the peer may have processed them."""
+    """The loss of the peer. All pending requests fail with this error; the peer may have processed them."""
 
 
 class SessionExpired(ConnectionEnded):
-    """The HTTP server does not know the session: status 404, or 400 from some servers. The request was not processed.
+    """A session that the HTTP server does not know: status 404, or 400 from some servers. Nothing was processed.
 
     Spec: basic/transports#session-management (legacy)
     """
@@ -433,7 +433,7 @@ class HttpFailure(TransportError):
 
 
 class AccessDenied(HttpFailure):
-    """The server requires credentials, or other credentials: 401 or 403. Spec: basic/authorization"""
+    """Missing or insufficient credentials for the server: 401 or 403. Spec: basic/authorization"""
 
     def __init__(self, message: str, *, status: int, body: bytes = b"", challenges: Sequence[str] = ()) -> None:
         super().__init__(message, status=status, body=body)
@@ -466,7 +466,7 @@ class Attempt:
 
 
 class AuthorizationError(McpError):
-    """No token was obtained. Neither the message nor the attempts contain secrets. Spec: basic/authorization"""
+    """A failure to obtain a token. Neither the message nor the attempts contain secrets. Spec: basic/authorization"""
 
     def __init__(self, message: str, *, attempts: Sequence[Attempt] = ()) -> None:
         super().__init__(message)
@@ -478,7 +478,7 @@ class AuthorizationError(McpError):
 
 
 class DiscoveryFailed(AuthorizationError):
-    """The authorization server was not found, or its metadata is unusable."""
+    """An authorization server that was not found, or whose metadata is unusable."""
 
 
 class UnsafeUrl(DiscoveryFailed):
@@ -521,19 +521,19 @@ class _OAuthRefusal(AuthorizationError):
 
 
 class RegistrationFailed(_OAuthRefusal):
-    """The client has no client id for the authorization server. Spec: basic/authorization#client-registration"""
+    """A missing client id for the authorization server. Spec: basic/authorization#client-registration"""
 
 
 class AuthorizationRefused(_OAuthRefusal):
-    """The browser returned no code: the user or the authorization server denied the authorization."""
+    """A redirect without a code: the user or the authorization server denied the authorization."""
 
 
 class TokenRefused(_OAuthRefusal):
-    """The token endpoint returned no usable token."""
+    """A response of the token endpoint without a usable token."""
 
 
 class InsufficientScope(AuthorizationError):
-    """The scope of the token is insufficient, and a new login cannot extend it. Spec: basic/authorization#step-up"""
+    """An insufficient scope of the token, which a new login cannot extend. Spec: basic/authorization#step-up"""
 
     def __init__(self, message: str, *, required: Sequence[str] = (), granted: Sequence[str] = ()) -> None:
         super().__init__(message)
