@@ -397,7 +397,7 @@ async def test_a_refusal_says_why(autojump_clock: trio.testing.MockClock) -> Non
         said = b""
         while data := await stream.receive_some():
             said += data
-        assert b"Origin 'https://evil.example' is neither that of this server nor listed" in said
+        assert b"Origin 'https://evil.example' is neither this server's own origin nor listed" in said
 
 
 async def test_a_client_that_asks_for_nothing_is_hung_up_on(autojump_clock: trio.testing.MockClock) -> None:

@@ -386,7 +386,7 @@ async def test_a_stream_without_event_ids_is_lost(autojump_clock: trio.testing.M
         await reply.cut()
 
     async with serving(legacy(calls)) as server, open_http(server.url) as client:
-        with pytest.raises(ConnectionEnded, match="stream ended before its answer"):
+        with pytest.raises(ConnectionEnded, match="stream ended before the response"):
             await client.call_tool("slow", on_progress=lambda _: None)
         # What is lost is not cancelled: nobody knows whether it runs.
         assert server.rpcs()[-1] == "tools/call"

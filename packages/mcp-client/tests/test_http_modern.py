@@ -288,7 +288,7 @@ async def test_a_broken_stream_is_told_and_nothing_is_asked_again(how: str) -> N
         await (reply.end() if how == "end" else reply.cut())
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
-        with pytest.raises(ConnectionEnded, match="the stream ended before its answer"):
+        with pytest.raises(ConnectionEnded, match="the stream ended before the response"):
             await client.call_tool("echo", on_progress=lambda _: None)
         assert not client._link.connection.asked
         assert not client._link._calls

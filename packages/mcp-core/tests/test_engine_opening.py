@@ -42,7 +42,7 @@ from mcp_core.jsonrpc.messages import JsonObject, RequestId
 from mcp_core.methods import Role
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, Era, Revision
 
-NOT_FOUND: Final = HttpFailure("POST was answered with status 404", status=404)
+NOT_FOUND: Final = HttpFailure("POST returned status 404", status=404)
 
 
 def id_of(outgoing: Outgoing | None) -> RequestId:

@@ -178,15 +178,15 @@ def test_batches_are_posted_in_one_revision_only(revision: Revision | None) -> N
         assert body is not None
         assert orjson.loads(body)[1]["method"] == TOLD.method
     else:
-        with pytest.raises(LocalProtocolError, match="a batch may not be posted"):
+        with pytest.raises(LocalProtocolError, match="a batch must not be posted"):
             exchange_of(batch, revision)
 
 
 @pytest.mark.spec("http.client-no-responses", "http.client-no-get-stream")
 def test_a_modern_client_posts_no_answer_and_fetches_no_stream() -> None:
-    with pytest.raises(LocalProtocolError, match="an answer may not be posted in revision 2026-07-28"):
+    with pytest.raises(LocalProtocolError, match="a response must not be posted in revision 2026-07-28"):
         exchange_of(ANSWER, R2026_07_28)
-    with pytest.raises(LocalProtocolError, match="no stream is fetched by GET in revision 2026-07-28"):
+    with pytest.raises(LocalProtocolError, match="a stream must not be fetched with GET in revision 2026-07-28"):
         exchange_of(None, R2026_07_28)
     assert exchange_of(TOLD, R2026_07_28).method == "POST"
 
@@ -224,14 +224,14 @@ def test_json_under_another_name_is_survived(kind: str | None) -> None:
 
     assert begun(exchange, kind=kind) is Expect.MESSAGE
     assert exchange.receive_body(RESULT) == (ANSWER,)
-    assert exchange.notes == ["JSON came under another media type"]
+    assert exchange.notes == ["the JSON body has another media type"]
 
 
 def test_text_that_is_no_json_is_no_answer() -> None:
     exchange = exchange_of()
     begun(exchange, kind="text/plain")
 
-    with pytest.raises(HttpFailure, match=r"status 200 and text/plain: It works! .*no MCP endpoint"):
+    with pytest.raises(HttpFailure, match=r"status 200 and text/plain: It works! .*not an MCP endpoint"):
         exchange.receive_body(b"It works!")
 
 
@@ -245,10 +245,10 @@ def test_a_page_is_no_answer_and_the_error_says_what_came() -> None:
     assert failure.status == 200
     assert len(failure.body) == FAILURE_BYTES
     assert failure.message.startswith(
-        "POST was answered with status 200 and text/html: <html> <title>Log\N{REPLACEMENT CHARACTER}[31m in</title>xxx"
+        "POST returned status 200 and text/html: <html> <title>Log\N{REPLACEMENT CHARACTER}[31m in</title>xxx"
     )
     assert failure.message.endswith(
-        "... (this is no MCP endpoint, or something else answers in its place: a web page, a login, a proxy)"
+        "... (the URL is not an MCP endpoint, or a web page, a login or a proxy responded in its place)"
     )
     assert len(failure.message) < 400
 
@@ -261,7 +261,7 @@ def test_an_empty_body_is_no_answer_to_a_request(body: bytes) -> None:
     assert exchange.receive_body(body) == ()
     error = lost(exchange)
     assert isinstance(error, RemoteProtocolError)
-    assert error.message == "the body of the response (status 200) is empty or answers something else"
+    assert error.message == "the body (status 200) is empty, or does not contain the response to the request"
 
 
 @pytest.mark.parametrize("status", [202, 204])
@@ -306,7 +306,7 @@ def test_an_error_without_id_is_the_answer(members: JsonObject) -> None:
 
     assert exchange.receive_body(error(-32603, "x", **members)) == (ErrorResponse(7, ErrorObject(-32603, "x")),)
     assert exchange.end(broken=False) is None
-    assert "the error has no id; it was taken for the answer" in exchange.notes
+    assert "the error has no id and was used as the response" in exchange.notes
 
 
 def test_what_is_no_message_is_the_answer_and_a_bad_one() -> None:
@@ -437,7 +437,7 @@ def test_a_refusal_of_another_kind_is_only_quoted(status: int, kind: str | None)
     exchange = exchange_of()
 
     assert begun(exchange, status, kind) is Expect.TEXT
-    assert exchange.failure(b"").message.startswith(f"POST was answered with status {status}")
+    assert exchange.failure(b"").message.startswith(f"POST returned status {status}")
 
 
 def test_a_redirect_that_was_not_followed_is_told_without_its_query() -> None:
@@ -445,14 +445,14 @@ def test_a_redirect_that_was_not_followed_is_told_without_its_query() -> None:
 
     assert begun(exchange, 302, "text/html", location="https://login.example/?token=secret") is Expect.TEXT
     message = exchange.failure(b"").message
-    assert message.endswith("(it refers to https://login.example/, which was not followed)")
+    assert message.endswith("(it redirects to https://login.example/, and the redirect was not followed)")
 
 
 def test_a_redirect_to_nowhere_is_told_too() -> None:
     exchange = exchange_of()
     begun(exchange, 304, None)
 
-    with pytest.raises(HttpFailure, match=r"POST was answered with status 304$"):
+    with pytest.raises(HttpFailure, match=r"POST returned status 304$"):
         exchange.receive_body(b"")
 
 
@@ -461,14 +461,14 @@ def test_an_encoded_answer_is_refused_by_the_name_of_its_encoding(kind: str) -> 
     for message in (CALL, None):
         exchange = exchange_of(message)
         assert begun(exchange, 200, kind, content_encoding="GZip") is Expect.TEXT
-        assert "it is encoded as gzip, which was not asked for" in exchange.failure(b"\x1f\x8b").message
+        assert "the body is encoded as gzip, which the request did not accept" in exchange.failure(b"\x1f\x8b").message
 
 
 def test_the_encoding_that_is_none_is_fine() -> None:
     assert begun(exchange_of(), content_encoding="Identity") is Expect.MESSAGE
 
 
-@pytest.mark.parametrize(("status", "sentence"), [(401, "wants credentials"), (403, "refuses access")])
+@pytest.mark.parametrize(("status", "sentence"), [(401, "requires credentials"), (403, "denied access")])
 @pytest.mark.parametrize("message", [CALL, TOLD, None], ids=["request", "notification", "get"])
 def test_credentials_that_are_wanted_are_named(status: int, sentence: str, message: Message | None) -> None:
     exchange = exchange_of(message, session_id="s")
@@ -511,7 +511,7 @@ def test_an_id_that_is_not_visible_ascii_is_not_used(id: str) -> None:
     begun(exchange, mcp_session_id=id)
 
     assert exchange.session_id is None
-    assert exchange.notes == ["the session id has characters that it may not have, and is not used"]
+    assert exchange.notes == ["the session id has invalid characters and is ignored"]
 
 
 def test_a_server_without_sessions_opens_none() -> None:
@@ -605,7 +605,7 @@ def test_what_needs_no_answer_is_done_when_it_is_accepted(
     assert begun(exchange, status, kind) is Expect.NOTHING
     assert exchange.end(broken=False) is None
     assert not exchange.answered
-    assert exchange.notes == ([] if status != 200 else ["what needs no answer was answered with status 200, not 202"])
+    assert exchange.notes == ([] if status != 200 else ["the status for a message without requests is 200, not 202"])
 
 
 def test_what_needs_no_answer_can_be_refused() -> None:
@@ -645,14 +645,14 @@ def test_events_without_a_message_are_no_messages() -> None:
     )
 
     assert received == []
-    assert exchange.notes == ["an event called 'ping' was ignored", "an event called 'x' was ignored"]
+    assert exchange.notes == ["ignored an event of type 'ping'", "ignored an event of type 'x'"]
 
 
 def test_a_message_in_an_event_of_another_name_is_survived() -> None:
     exchange = exchange_of()
 
     assert streaming(exchange, encode_event(RESULT, event="response")) == [ANSWER]
-    assert exchange.notes == ["a message came in an event called 'response'"]
+    assert exchange.notes == ["an event of type 'response' contains a message"]
 
 
 def test_what_a_server_calls_its_events_is_shown_harmlessly() -> None:
@@ -717,7 +717,7 @@ def test_a_last_event_without_its_end_counts_if_it_is_whole() -> None:
 
     assert streaming(exchange, b"id: 1\ndata: " + RESULT) == []
     assert exchange.receive_data(b"") == (ANSWER,)
-    assert exchange.notes == ["the last event of the stream has no end"]
+    assert exchange.notes == ["the blank line after the last event is missing"]
     assert exchange.end(broken=False) is None
 
 
@@ -763,8 +763,8 @@ def test_a_server_may_have_no_stream_of_its_own(status: int, kind: str | None) -
     failure = exchange.failure(b"")
     assert isinstance(failure, HttpFailure)
     assert failure.status == status
-    assert failure.message.startswith("GET was answered with")
-    assert ("no stream of events" in failure.message) == (status < 300)
+    assert failure.message.startswith("GET returned")
+    assert ("not an event stream" in failure.message) == (status < 300)
 
 
 # --- streams that end too early ------------------------------------------------------------------------------------
@@ -779,7 +779,7 @@ def test_a_modern_stream_that_ends_too_early_is_lost(broken: bool) -> None:
     error = lost(exchange, broken=broken)
 
     assert isinstance(error, ConnectionEnded)
-    assert error.message == "the stream ended before its answer; whether the request was processed is not known"
+    assert error.message == "the stream ended before the response; the server may have processed the request"
     assert exchange.broken is broken
 
 
@@ -849,7 +849,7 @@ def test_an_event_id_that_no_header_can_carry_leads_nowhere(id: str) -> None:
     streaming(exchange, encode_event(id=id))
 
     assert isinstance(lost(exchange), ConnectionEnded)
-    with pytest.raises(LocalProtocolError, match="nothing that a header can carry"):
+    with pytest.raises(LocalProtocolError, match="a header cannot carry the event id"):
         exchange.resumption().headers()
 
 
@@ -895,7 +895,7 @@ def test_a_connection_that_ends_before_the_response_or_in_it_loses_the_answer(re
     silent = exchange_of(revision=revision)
     error = lost(silent, broken=True)
     assert isinstance(error, ConnectionEnded)
-    assert error.message == "the connection ended before the answer; whether the request was processed is not known"
+    assert error.message == "the connection ended before the response; the server may have processed the request"
     assert silent.status is None
 
     halfway = exchange_of(revision=revision)

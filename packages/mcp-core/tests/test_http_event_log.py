@@ -142,7 +142,7 @@ def test_a_stream_tells_how_far_it_is() -> None:
 def test_ids_of_different_types_are_different_requests() -> None:
     events = log()
     events.begin(1, [1])
-    with pytest.raises(LocalProtocolError, match="does not owe an answer to the request '1'"):
+    with pytest.raises(LocalProtocolError, match="stream 1 has no pending request '1'"):
         events.append(1, b"x", answers="1")
     with pytest.raises(LocalProtocolError):
         events.append(1, b"x", answers=True)
@@ -161,13 +161,13 @@ def test_a_request_is_answered_once() -> None:
 def test_a_stream_begins_once() -> None:
     events = log()
     events.begin(1, [1])
-    with pytest.raises(LocalProtocolError, match="stream 1 was begun before"):
+    with pytest.raises(LocalProtocolError, match="stream 1 already exists"):
         events.begin(1)
 
 
 def test_nothing_is_added_to_a_stream_that_was_not_begun_or_is_over() -> None:
     events = log()
-    with pytest.raises(LocalProtocolError, match="stream 1 was not begun"):
+    with pytest.raises(LocalProtocolError, match="stream 1 does not exist"):
         events.append(1, b"x")
     events.begin(1, [1])
     events.append(1, b"x")
@@ -312,7 +312,8 @@ def test_nothing_begins_while_answers_that_nobody_fetches_fill_the_log() -> None
     for id in (1, 2):
         events.append(id, b"x", answers=id)
     with pytest.raises(
-        LimitExceeded, match=r"did not fetch: 2 is over the limit of 2; the setting is Limits.replay_events"
+        LimitExceeded,
+        match=r"undelivered responses of one session: 2 is over the limit of 2; the setting is Limits.replay_events",
     ):
         events.begin(3, [3])
     assert events.find(3) is None

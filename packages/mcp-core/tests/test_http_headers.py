@@ -143,20 +143,20 @@ def test_blanks_around_a_value_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("=?base64?SGVsbG8?=", "no base64"),
-        ("=?base64?SGVs!!!bG8=?=", "no base64"),
-        ("=?base64?SGVsbG8==?=", "no base64"),
-        ("=?base64?=SGVsbG8?=", "no base64"),
-        ("=?base64?SGVs bG8=?=", "no base64"),
-        ("=?base64?__--?=", "no base64"),
-        ("=?base64?a?=", "no base64"),
-        ("=?base64?SGVsbG9=?=", "not exact base64"),
-        ("=?base64?/w==?=", "no UTF-8"),
-        ("=?base64?7aCA?=", "no UTF-8"),
-        ("é", "characters that a header must not have"),
-        ("a\nb", "characters that a header must not have"),
-        ("a\x00", "characters that a header must not have"),
-        ("\x7f", "characters that a header must not have"),
+        ("=?base64?SGVsbG8?=", "not base64"),
+        ("=?base64?SGVs!!!bG8=?=", "not base64"),
+        ("=?base64?SGVsbG8==?=", "not base64"),
+        ("=?base64?=SGVsbG8?=", "not base64"),
+        ("=?base64?SGVs bG8=?=", "not base64"),
+        ("=?base64?__--?=", "not base64"),
+        ("=?base64?a?=", "not base64"),
+        ("=?base64?SGVsbG9=?=", "not canonical base64"),
+        ("=?base64?/w==?=", "not UTF-8"),
+        ("=?base64?7aCA?=", "not UTF-8"),
+        ("é", "characters that are not allowed in a header"),
+        ("a\nb", "characters that are not allowed in a header"),
+        ("a\x00", "characters that are not allowed in a header"),
+        ("\x7f", "characters that are not allowed in a header"),
     ],
 )
 def test_a_value_that_encoding_does_not_give_is_refused(value: str, problem: str) -> None:
@@ -261,7 +261,7 @@ def test_each_value_has_one_spelling(value: JsonValue, text: str) -> None:
 @pytest.mark.spec("header.xmcp-integer-safe-range")
 @pytest.mark.parametrize("value", [SAFE + 1, -SAFE - 1, 1e300, pytest.param(10**5000, id="5001 digits")])
 def test_an_integer_that_others_would_round_is_not_sent(value: JsonValue) -> None:
-    with pytest.raises(LocalProtocolError, match=r"'limit' is beyond 9007199254740991, which Mcp-Param-Limit"):
+    with pytest.raises(LocalProtocolError, match=r"'limit' is beyond 9007199254740991: Mcp-Param-Limit"):
         mirrored(_call(limit=value), LATEST, [LIMIT])
 
 
@@ -278,9 +278,9 @@ def test_a_method_that_no_header_can_say_is_not_sent(method: str) -> None:
 
 
 def test_a_lone_surrogate_is_not_sent() -> None:
-    with pytest.raises(LocalProtocolError, match=r"params\.name has a lone surrogate"):
+    with pytest.raises(LocalProtocolError, match=r"params\.name contains a lone surrogate"):
         mirrored(_call("\udfff"), LATEST)
-    with pytest.raises(LocalProtocolError, match=r"the argument 'outer\.inner' has a lone surrogate"):
+    with pytest.raises(LocalProtocolError, match=r"the argument 'outer\.inner' contains a lone surrogate"):
         mirrored(_call(outer={"inner": "\ud800"}), LATEST, [INNER])
 
 
@@ -296,7 +296,7 @@ def test_an_extension_names_the_member_that_is_repeated() -> None:
     assert mismatch(sent, other, ()) is None
     found = mismatch(sent, other, (), names=names)
     assert found is not None
-    assert found.message == "the header Mcp-Name says 'left', the body says 'right'"
+    assert found.message == "the header Mcp-Name has 'left', but the body has 'right'"
 
 
 # --- What a server compares -------------------------------------------------------------------------------------------
@@ -321,9 +321,9 @@ def test_neither_the_case_of_names_nor_blanks_around_values_matter() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        (MCP_PROTOCOL_VERSION, "the header MCP-Protocol-Version is missing; the body says '2026-07-28'"),
-        (MCP_METHOD, "the header Mcp-Method is missing; the body says 'tools/call'"),
-        (MCP_NAME, "the header Mcp-Name is missing; the body says 'search'"),
+        (MCP_PROTOCOL_VERSION, "the header MCP-Protocol-Version is missing; the body has '2026-07-28'"),
+        (MCP_METHOD, "the header Mcp-Method is missing; the body has 'tools/call'"),
+        (MCP_NAME, "the header Mcp-Name is missing; the body has 'search'"),
     ],
 )
 def test_a_request_without_a_standard_header_is_refused(name: str, sentence: str) -> None:
@@ -349,7 +349,7 @@ def test_a_request_without_a_standard_header_is_refused(name: str, sentence: str
 def test_a_header_that_differs_is_refused(name: str, value: str) -> None:
     complaint = _complaint(Headers([*_without(name), (name, value)]), _call())
     assert complaint is not None
-    assert f"says {value!r}, the body says" in complaint
+    assert f"has {value!r}, but the body has" in complaint
     assert name in complaint.lower()
 
 
@@ -359,7 +359,7 @@ def test_a_header_that_came_twice_is_refused_even_if_equal(name: str) -> None:
     assert value is not None
     complaint = _complaint(Headers([*_headers(), (name, value)]), _call())
     assert complaint is not None
-    assert f"came 2 times: '{value}, {value}'" in complaint
+    assert f"occurs 2 times: '{value}, {value}'" in complaint
 
 
 @pytest.mark.spec("header.base64-decoded-before-compare", "header.base64-mcp-name-accepted")
@@ -388,7 +388,7 @@ def test_a_request_whose_body_has_no_name_is_left_to_the_reader_of_the_body() ->
     assert _complaint(_headers(name=None), message) is None
     assert (
         _complaint(_headers(), message)
-        == "the header Mcp-Name says 'search', the body says nothing that a header could repeat"
+        == "the header Mcp-Name has 'search', but the body has no value that a header can carry"
     )
 
 
@@ -491,7 +491,7 @@ def test_a_designated_argument_without_its_header_is_refused() -> None:
     for arguments in each:
         complaint = _complaint(_headers(), _call_with(arguments), *DESIGNATED)
         assert complaint is not None
-        assert "is missing; the body says" in complaint
+        assert "is missing; the body has" in complaint
 
 
 @pytest.mark.spec("header.param-null-not-expected")
@@ -519,7 +519,7 @@ def test_an_integer_that_a_gateway_may_have_rounded_is_refused(value: JsonValue)
 def test_a_designated_header_that_came_twice_is_refused() -> None:
     pairs = [("mcp-param-region", "us"), ("Mcp-Param-Region", "us")]
     complaint = _complaint(_headers(*pairs), _call(region="us"), REGION)
-    assert complaint == "the header Mcp-Param-Region came 2 times: 'us, us'"
+    assert complaint == "the header Mcp-Param-Region occurs 2 times: 'us, us'"
 
 
 @pytest.mark.spec("header.param-unknown-ignored", "header.param-intermediary-forward")

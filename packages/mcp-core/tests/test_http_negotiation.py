@@ -306,16 +306,16 @@ def test_only_what_a_server_said_tells_what_it_speaks(failure: McpError, told: b
 
 
 def test_a_server_that_speaks_neither_transport_is_told_with_both_reasons() -> None:
-    first = HttpFailure("POST was answered with status 405", status=405, body=b"no")
-    second = HttpFailure("GET was answered with status 200 and text/html", status=200)
+    first = HttpFailure("POST returned status 405", status=405, body=b"no")
+    second = HttpFailure("GET returned status 200 and text/html", status=200)
 
     failure = neither(first, second)
 
     assert isinstance(failure, HttpFailure)
     assert (failure.status, failure.body) == (405, b"no")
     assert failure.message == (
-        "neither Streamable HTTP nor HTTP+SSE is spoken here: POST was answered with status 405; "
-        "GET was answered with status 200 and text/html"
+        "the server supports neither Streamable HTTP nor HTTP+SSE: POST returned status 405; "
+        "GET returned status 200 and text/html"
     )
     assert failure.__cause__ is second
 

@@ -70,7 +70,7 @@ def test_another_name_is_refused_and_told(host: str, method: str) -> None:
 def test_a_request_must_have_one_host() -> None:
     assert _refusal(_request(host=None)) == "Host '' is missing; the setting is EndpointPolicy.allowed_hosts"
     assert _refusal(_request(("host", "localhost:8000"))) == (
-        "Host 'localhost:8000, localhost:8000' came more than once; the setting is EndpointPolicy.allowed_hosts"
+        "Host 'localhost:8000, localhost:8000' is repeated; the setting is EndpointPolicy.allowed_hosts"
     )
 
 
@@ -177,8 +177,7 @@ def test_another_origin_is_refused_and_told(origin: str, method: str) -> None:
 def test_several_origins_are_refused_even_if_each_is_allowed() -> None:
     sentence = _refusal(_request(("Origin", APP), ("Origin", APP)), origins=LISTED)
     assert sentence == (
-        "Origin 'https://app.example, https://app.example' came more than once; "
-        "the setting is EndpointPolicy.allowed_origins"
+        "Origin 'https://app.example, https://app.example' is repeated; the setting is EndpointPolicy.allowed_origins"
     )
 
 
@@ -253,16 +252,16 @@ def test_what_can_be_meant_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ("*", "there is no wildcard; None switches the check off"),
-        ("*.example", "is no host"),
-        ("https://mcp.example", "is no host"),
-        ("mcp.example/mcp", "is no host"),
-        ("", "is no host"),
-        ("m\xfcp.example", "is no host"),
-        ("\u212a.example", "is no host"),
-        ("mcp.example:https", "is no host"),
-        ("1:2:3", "is no host"),
-        pytest.param("a" * 301, "is no host", id="301 characters"),
+        ("*", "wildcards are not supported; None disables the check"),
+        ("*.example", "is not a host"),
+        ("https://mcp.example", "is not a host"),
+        ("mcp.example/mcp", "is not a host"),
+        ("", "is not a host"),
+        ("m\xfcp.example", "is not a host"),
+        ("\u212a.example", "is not a host"),
+        ("mcp.example:https", "is not a host"),
+        ("1:2:3", "is not a host"),
+        pytest.param("a" * 301, "is not a host", id="301 characters"),
         ("0.0.0.0", "is an address to listen on"),
         ("0.0.0.0:8000", "is an address to listen on"),
         ("::", "is an address to listen on"),
@@ -279,14 +278,14 @@ def test_a_host_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ("*", "any web page"),
-        ("null", "any web page"),
-        ("app.example", "is no origin"),
-        ("https://app.example/", "is no origin"),
-        ("https://app.example/path", "is no origin"),
-        ("https://*.example", "is no origin"),
-        ("https://", "is no origin"),
-        ("", "is no origin"),
+        ("*", "every web page"),
+        ("null", "every web page"),
+        ("app.example", "is not an origin"),
+        ("https://app.example/", "is not an origin"),
+        ("https://app.example/path", "is not an origin"),
+        ("https://*.example", "is not an origin"),
+        ("https://", "is not an origin"),
+        ("", "is not an origin"),
     ],
 )
 def test_an_origin_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -> None:

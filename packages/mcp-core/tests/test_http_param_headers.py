@@ -118,20 +118,20 @@ def test_an_empty_annotation_is_refused() -> None:
     ["a b", "a:b", "a/b", "(a)", "a@b", "ü", "a\r\nX: y", "a\x00", "a\n", "\t", '"a"', "a,b", "{a}", "a=b", "\u212a"],
 )
 def test_an_annotation_that_is_no_token_is_refused(header: str) -> None:
-    assert "characters that the name of a header cannot have" in _refusal(_schema(a=_designated(header)))
+    assert "characters that are not allowed in a header name" in _refusal(_schema(a=_designated(header)))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-non-string")
 @pytest.mark.parametrize("header", [None, 1, True, 1.5, [], ["a"], {}, {"a": "b"}])
 def test_an_annotation_that_is_no_string_is_refused(header: JsonValue) -> None:
-    assert "which is no string" in _refusal(_schema(a=_designated(header)))
+    assert "not a string" in _refusal(_schema(a=_designated(header)))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-duplicate", "header.xmcp-unique-case-insensitive")
 @pytest.mark.parametrize("other", ["Region", "REGION", "region"])
 def test_two_annotations_that_are_equal_but_for_case_are_refused(other: str) -> None:
-    assert "is already that of" in _refusal(_schema(a=_designated(), b=_designated(other)))
-    assert "is already that of" in _refusal(_schema(a=_designated(), b=_schema(c=_designated(other))))
+    assert "is already used by" in _refusal(_schema(a=_designated(), b=_designated(other)))
+    assert "is already used by" in _refusal(_schema(a=_designated(), b=_schema(c=_designated(other))))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-non-primitive", "header.xmcp-client-rejects-number")
@@ -139,7 +139,7 @@ def test_two_annotations_that_are_equal_but_for_case_are_refused(other: str) -> 
 @pytest.mark.parametrize("kind", ["number", "object", "array", "null", "String", "", None, ["string", "null"], 5])
 def test_an_annotation_on_another_type_is_refused(kind: JsonValue) -> None:
     sentence = _refusal(_schema(a=_designated(kind=kind)))
-    assert sentence.endswith(f"is on a property of type {kind!a}; allowed are string, integer, boolean")
+    assert sentence.endswith(f"is on a property of type {kind!a}; allowed types: string, integer, boolean")
 
 
 def test_an_annotation_on_a_property_without_type_is_refused() -> None:
@@ -191,7 +191,7 @@ def test_a_schema_that_is_too_deep_is_refused_and_one_level_less_is_not() -> Non
         schema = _schema(a=schema)
     assert param_headers(schema) == ()
     assert _refusal({"not": schema}) == (
-        "inputSchema: x-mcp-header cannot be looked for: the schema has more than 250 levels"
+        "inputSchema: x-mcp-header cannot be searched for: the schema has more than 250 levels"
     )
 
 

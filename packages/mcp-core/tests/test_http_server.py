@@ -459,7 +459,7 @@ def test_neither_batches_nor_responses_are_modern(body: bytes, what: str) -> Non
     assert code_of(answer) == -32600
     assert "id" not in answer
     assert isinstance(outcome, Refusal)
-    assert outcome.reason.startswith(f"{what} cannot be sent under revision 2026-07-28")
+    assert outcome.reason.startswith(f"{what} is not allowed in revision 2026-07-28")
 
 
 @pytest.mark.spec("subscription.http-sse")

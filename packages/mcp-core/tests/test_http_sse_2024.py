@@ -99,24 +99,24 @@ def test_an_origin_can_be_written_in_several_ways(url: str, endpoint: str) -> No
 @pytest.mark.parametrize(
     ("endpoint", "why"),
     [
-        ("https://evil.example/m", "must be of the origin of the stream, https, a.example, port 8443"),
-        ("//evil.example:8443/m", "must be of the origin"),
-        ("https://a.example/m", "must be of the origin"),
-        ("http://a.example:8443/m", "must be of the origin"),
-        ("https://a.example.:8443/m", "must be of the origin"),
-        ("https://user:secret@a.example:8443/m", "has a user or a password"),
-        ("https://@a.example:8443/m", "has a user or a password"),
-        ("https://a.example:99999/m", "no URL that can be read"),
-        ("https://[::1/m", "no URL that can be read"),
-        ("file:///etc/passwd", "must be of the origin"),
-        ("javascript:alert(1)", "must be of the origin"),
-        ("/\\evil.example/m", "no URI"),
-        ("\\\\evil.example/m", "no URI"),
-        ("/m\N{LATIN SMALL LETTER U WITH DIAERESIS}", "no URI"),
-        ("/m x", "no URI"),
-        ("/m\tx", "no URI"),
-        ("", "no URI"),
-        ('{"uri": "/m"}', "no URI"),
+        ("https://evil.example/m", "must have the origin of the stream, https, a.example, port 8443"),
+        ("//evil.example:8443/m", "must have the origin"),
+        ("https://a.example/m", "must have the origin"),
+        ("http://a.example:8443/m", "must have the origin"),
+        ("https://a.example.:8443/m", "must have the origin"),
+        ("https://user:secret@a.example:8443/m", "contains a user name or a password"),
+        ("https://@a.example:8443/m", "contains a user name or a password"),
+        ("https://a.example:99999/m", "not a valid URL"),
+        ("https://[::1/m", "not a valid URL"),
+        ("file:///etc/passwd", "must have the origin"),
+        ("javascript:alert(1)", "must have the origin"),
+        ("/\\evil.example/m", "not a URI"),
+        ("\\\\evil.example/m", "not a URI"),
+        ("/m\N{LATIN SMALL LETTER U WITH DIAERESIS}", "not a URI"),
+        ("/m x", "not a URI"),
+        ("/m\tx", "not a URI"),
+        ("", "not a URI"),
+        ('{"uri": "/m"}', "not a URI"),
     ],
 )
 def test_an_endpoint_elsewhere_is_refused_by_its_name(endpoint: str, why: str) -> None:
@@ -146,7 +146,7 @@ def test_messages_follow_the_endpoint() -> None:
 
     assert stream.endpoint == "https://a.example:8443/m"
     assert received == (ResultResponse(7, {}), ResultResponse(7, {}))
-    assert stream.notes == ["an event called 'time' was ignored", "a message came in an event called 'answer'"]
+    assert stream.notes == ["ignored an event of type 'time'", "an event of type 'answer' contains a message"]
 
 
 def test_what_is_too_large_is_told_as_such() -> None:
@@ -164,7 +164,7 @@ def test_a_second_endpoint_does_not_take_the_session_over() -> None:
     stream.receive_data(encode_event(b"/other", event="endpoint"))
 
     assert stream.endpoint == "https://a.example:8443/m"
-    assert stream.notes == ["another endpoint was named later, and ignored"]
+    assert stream.notes == ["ignored a second endpoint with another URI"]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(200, "application/json"), (200, None), (404, None), (405, "text/html")])
@@ -174,7 +174,7 @@ def test_what_is_no_stream_is_told_with_its_status(status: int, kind: str | None
     assert not stream.receive_head(head_of(status, kind))
     failure = stream.failure(b"x")
     assert failure.status == status
-    assert failure.message.startswith(f"GET was answered with status {status}")
+    assert failure.message.startswith(f"GET returned status {status}")
 
 
 def test_credentials_may_be_wanted() -> None:
@@ -192,12 +192,12 @@ def test_a_failure_needs_a_response() -> None:
 def test_the_session_ends_with_the_stream() -> None:
     stream = stream_of()
     assert stream.receive_data(b"") == ()
-    assert stream.ended().message == "the stream ended before the server named its endpoint, and with it the session"
+    assert stream.ended().message == "the stream ended before the server named its endpoint, which ends the session"
 
     stream = stream_of()
     stream.receive_data(encode_event(b"/m", event="endpoint"))
     assert isinstance(stream.ended(), ConnectionEnded)
-    assert stream.ended().message == "the stream ended, and with it the session"
+    assert stream.ended().message == "the stream ended, which ends the session"
 
 
 @pytest.mark.parametrize("status", [200, 202, 204])
@@ -209,7 +209,7 @@ def test_a_post_that_is_not_accepted_is_a_failure() -> None:
     failure = post_failure(head_of(404, "text/plain"), b"Could not find session")
 
     assert isinstance(failure, HttpFailure)
-    assert failure.message == "POST was answered with status 404 and text/plain: Could not find session"
+    assert failure.message == "POST returned status 404 and text/plain: Could not find session"
     assert ("content-type", "application/json") in post_headers()
 
 

@@ -194,7 +194,7 @@ def test_options_that_make_no_sense_together_are_refused(
         ("--http 192.0.2.1:0", "cannot listen at 192.0.2.1:0: "),
         ("--http 127.0.0.1:0 --tls-cert nowhere.pem", "the certificate cannot be used, from nowhere.pem: No such file"),
         ("--http 127.0.0.1:0 --path x", "has to begin with a slash: 'x'"),
-        ("--http 127.0.0.1:0 --allowed-host=", "allowed_hosts: '' is no host"),
+        ("--http 127.0.0.1:0 --allowed-host=", "allowed_hosts: '' is not a host"),
         ("--http 127.0.0.1:0 --store sample_server.py", "sample_server.py"),
     ],
 )

@@ -1,1 +1,1 @@
-"""HTTP, as decisions: which request is whose, what may be answered, what comes next. No sockets."""
+"""HTTP as decisions, without sockets: admission of requests, contents of responses, and the next step of a client."""

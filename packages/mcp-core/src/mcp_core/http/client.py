@@ -1,21 +1,22 @@
-"""One exchange of an HTTP client, in all revisions: a message is posted, or a stream is fetched.
+"""One exchange of an HTTP client, in all revisions: the client posts a message or fetches a stream.
 
     exchange = ClientExchange(message, revision=revision, limits=limits, session_id=session)
     # send exchange.method, exchange.headers(), exchange.body()
     expect = exchange.receive_head(head)
-    # MESSAGE: exchange.receive_body(all)   STREAM: exchange.receive_data(portion), for each   TEXT: raise exchange.failure(start)
+    # MESSAGE: exchange.receive_body(all)   STREAM: exchange.receive_data(portion), for each   TEXT: raise
+    # exchange.failure(start)
     outcome = exchange.end(broken=False)
 
-Any exchange may be given up at any point. `end` says what became of the requests in it: answered (`None`), to be had
-by another request (`Resume`), or lost. Nothing is asked twice here: whoever wants that has to know that the first
-request may have been processed.
+The caller can abandon an exchange at any point. `end` reports the outcome of the requests in the exchange: all have
+responses (`None`), another request can fetch the responses (`Resume`), or the responses are lost (`Lost`). The exchange
+never repeats a request. A caller that repeats one has to know that the server may have processed the first request.
 
-*What counts as the answer.* A JSON-RPC error in the body of a 400 or 404 is one (2026-07-28 wants those statuses), also
-if its id is null or invented, as servers write it that refuse a request before they read it. An answer with another id
-is delivered, and does not count.
+*What counts as the response.* A JSON-RPC error in the body of a 400 or 404 counts (2026-07-28 requires those statuses).
+It counts also if its id is null or invented, because servers that reject a request before they parse it write such ids.
+A response with another id is delivered, but does not count.
 
-*Legacy* is the era, not the traits `sessions` and `resumable`: a server that agrees to 2024-11-05 here and opens a
-session all the same needs to get its session id back.
+*Legacy* means the era, not the traits `sessions` and `resumable`: a server that negotiates 2024-11-05 here and still
+opens a session needs to receive its session id.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28).
 """
@@ -67,51 +68,51 @@ if TYPE_CHECKING:
 __all__ = ["FAILURE_BYTES", "ClientExchange", "Expect", "Lost", "Resume", "session_headers"]
 
 _DEFAULT_RETRY: Final = 1.0
-"""Seconds before a stream is fetched again when the server does not say."""
+"""Time before a stream is fetched again if the server does not specify one, in seconds."""
 
 _SHORTEST_RETRY: Final = 0.1
-"""Seconds. Who is told to come back at once, again and again, would do nothing else."""
+"""In seconds. A server that requests an immediate reconnect each time would keep the client busy."""
 
 _LONGEST_RETRY: Final = 3_600.0
-"""Seconds. The server's word counts, however long; but after an hour nobody remembers what he waited for."""
+"""In seconds. The client honors the server's value up to one hour. After that the request no longer matters."""
 
 _OF_SESSIONS: Final = re.compile(r"session|not initialized", re.IGNORECASE)
-"""How deployed servers say with status 400 that they do not know the session, where 404 is specified."""
+"""Texts of deployed servers that report an unknown session with status 400, where the specification requires 404."""
 
 
 @attrs.frozen
 class Resume:
-    """The stream ended before its time: the rest can be had with `ClientExchange.resumption`."""
+    """The stream ended early: `ClientExchange.resumption` fetches the rest."""
 
     last_event_id: str
-    """The event after which it goes on."""
+    """The event after which the stream continues."""
     after: float
-    """Seconds to wait before: the server's last word on it, or 1."""
+    """Time to wait before the request, in seconds: the latest value from the server, or 1."""
 
 
 @attrs.frozen
 class Lost:
-    """The answer cannot be had any more. The request may have been processed."""
+    """The response is unavailable. The server may have processed the request."""
 
     error: McpError
-    """Why: `ConnectionEnded`, or `RemoteProtocolError` when the server answered with nothing that makes sense."""
+    """The cause: `ConnectionEnded`, or `RemoteProtocolError` if the server responded without a valid message."""
 
 
 class ClientExchange:
     """One POST of a message, or one GET of a stream.
 
     Args:
-        message: What to post; `None` for a GET, which a legacy client may send.
-        revision: What was agreed on, or the modern revision that the message is written in; `None` before that, for
+        message: The message to post; `None` for a GET, which only a legacy client may send.
+        revision: The negotiated revision, or the modern revision of the message; `None` before negotiation, for
             `initialize`.
-        limits: The bounds that hold here.
-        session_id: The session, where there is one.
-        last_event_id: Of a GET: the event after which a stream shall go on.
-        designated: The parameters of the called tool that stand in headers too.
+        limits: The limits for the messages of the exchange.
+        session_id: The session id, if there is a session.
+        last_event_id: For a GET: the event after which the stream continues.
+        designated: The header parameters of the called tool.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Raises:
-        LocalProtocolError: The revision knows no such POST (a batch, an answer) or no GET.
+        LocalProtocolError: The revision does not allow this POST (a batch, a response) or a GET.
     """
 
     __slots__ = (
@@ -147,19 +148,20 @@ class ClientExchange:
     ) -> None:
         check_allowed(message, revision)
         self.method: Final = "GET" if message is None else "POST"
-        """The method of the request."""
+        """The HTTP method of the request."""
         self.session_id: str | None = None
-        """The session that the answer to `initialize` opened; `None` for all else. It is a secret."""
+        """The session that the response to `initialize` opened; `None` for all other requests. The id is a secret."""
         self.broken = False
-        """Whether the connection broke before the response was complete, as `end` was told."""
+        """Whether the connection broke before the response was complete, as reported to `end`."""
         self.offers_endpoint = False
-        """The answer to the POST was the stream of another transport, HTTP+SSE."""
+        """Whether the response to the POST was a stream of another transport, HTTP+SSE."""
         self.notes: Final = Deviations()
-        """A sentence for each deviation that was survived; of very many the first. The caller may clear it."""
+        """The tolerated deviations, one sentence each. The number is bounded: later ones are dropped. The caller may
+        clear the list."""
         self._message: Final = message
         self._revision: Final = revision
         self._limits: Final = limits
-        # A modern server has no sessions, so it cannot have forgotten one.
+        # A modern server has no sessions, so it cannot report one as unknown.
         self._session: Final = session_id if self._is_legacy else None
         self._last_event_id: Final = last_event_id or ""
         self._designated: Final = designated
@@ -176,28 +178,32 @@ class ClientExchange:
 
     @property
     def message(self) -> Message | Batch | None:
-        """What is posted; `None` for a GET."""
+        """The posted message; `None` for a GET."""
         return self._message
 
     @property
     def status(self) -> int | None:
-        """The status of the response; `None` before it came."""
+        """The status of the response; `None` before the response."""
         return None if self._head is None else self._head.status
 
     # --- the request -----------------------------------------------------------------------------------------------
 
     def headers(self) -> list[tuple[str, str]]:
-        """The headers that the protocol wants.
+        """Return the headers that the protocol requires.
 
         Raises:
-            LocalProtocolError: Something in the message, or the event id to resume after, cannot be said in a header.
+            LocalProtocolError: A header cannot carry a part of the message, or the event id to resume after.
         """
         if self._message is None:
             return get_headers(self._last_event_id, self._revision, self._session, self._limits)
         return post_headers(self._message, self._revision, self._session, self._designated, self._names)
 
     def body(self) -> bytes | None:
-        """The body of a POST. Raises `LocalProtocolError` when JSON cannot say it."""
+        """Return the body of a POST; `None` for a GET.
+
+        Raises:
+            LocalProtocolError: The message cannot be written as JSON.
+        """
         if self._message is None:
             return None
         null_id = self._revision is not None and not self._revision.error_without_id
@@ -206,7 +212,7 @@ class ClientExchange:
     # --- the response ----------------------------------------------------------------------------------------------
 
     def receive_head(self, head: HttpHead) -> Expect:
-        """Takes the beginning of the response, and says what its body is to be taken for."""
+        """Record the head of the response, and return how to read the body."""
         self._head = head
         self._expect = self._expected(head)
         if self._expect is Expect.STREAM:
@@ -218,7 +224,7 @@ class ClientExchange:
 
     def _open_session(self, id: str | None) -> None:
         if id is not None and not is_session_id(id):
-            self.notes.note("the session id has characters that it may not have, and is not used")
+            self.notes.note("the session id has invalid characters and is ignored")
         else:
             self.session_id = id
 
@@ -229,27 +235,29 @@ class ClientExchange:
             return expected_of_get(head)
         expect = expected_of_post(head, awaiting=self._awaited.asked)
         if expect is Expect.NOTHING and head.status not in (202, 204):
-            self.notes.note(f"what needs no answer was answered with status {head.status}, not 202")
+            self.notes.note(f"the status for a message without requests is {head.status}, not 202")
         return expect
 
     def _session_is_gone(self, status: int) -> bool:
-        # To a first GET many servers without such a stream answer 404; whether the session lives is told by a POST.
+        # Many servers without a standalone stream respond 404 to the first GET; only a POST shows whether the session
+        # exists.
         return status == 404 and self._session is not None and (self._message is not None or bool(self._last_event_id))
 
     def receive_data(self, data: bytes) -> tuple[Received, ...]:
-        """Takes a portion of a stream.
+        """Read a portion of a stream.
 
         Args:
-            data: Any portion; empty when the stream ended properly.
+            data: Any portion; empty if the stream ended properly.
 
         Returns:
-            The messages that are complete now, and `MalformedMessage` for each event that holds none.
+            The messages that are complete now, and a `MalformedMessage` for each event without a valid message.
 
         Raises:
-            HttpFailure: It is the stream of HTTP+SSE, which is no answer to a POST.
+            HttpFailure: The stream is one of HTTP+SSE, which is not a response to a POST.
+            LocalProtocolError: The response is not a stream.
         """
         if self._reader is None:
-            raise LocalProtocolError("the response is no stream")
+            raise LocalProtocolError("the response is not a stream: receive_head did not return Expect.STREAM")
         received: list[Received] = []
         for what in self._reader.receive_data(data):
             if not isinstance(what, Event):
@@ -258,27 +266,28 @@ class ClientExchange:
                 self.offers_endpoint = True
                 status = self.status or 0
                 raise HttpFailure(
-                    "POST was answered with the stream of HTTP+SSE, the transport of 2024-11-05", status=status
+                    "POST returned a stream of HTTP+SSE, the transport of revision 2024-11-05", status=status
                 )
             else:
-                self.notes.note(f"an event called {clipped(what.event)!r} was ignored")
+                self.notes.note(f"ignored an event of type {clipped(what.event)!r}")
         return tuple(received)
 
     def receive_body(self, body: bytes) -> tuple[Received, ...]:
-        """Takes the body of a message.
+        """Read the body of a message.
 
         Args:
-            body: All of it.
+            body: The whole body.
 
         Returns:
-            The message, or `MalformedMessage`; nothing when the body is empty.
+            The message, or a `MalformedMessage`; empty if the body is empty.
 
         Raises:
-            HttpFailure: The status is none of success, and the body no answer.
-            SessionExpired: Likewise, and the server does not know the session.
+            HttpFailure: The status is not 2xx, and the body does not contain a response to the request.
+            SessionExpired: The server does not know the session.
+            LocalProtocolError: There is no response yet.
         """
         if self._head is None:
-            raise LocalProtocolError("there was no response yet")
+            raise LocalProtocolError("there is no response yet: call receive_head first")
         good = is_good(self._head)
         if good and (not body or body.strip() in (b"", b"null")):
             return ()
@@ -290,13 +299,13 @@ class ClientExchange:
                 what.answers = self._awaited.only
             return (self._awaited.take(what, self.notes),)
         if good and not says_json(self._head):
-            self.notes.note("JSON came under another media type")
+            self.notes.note("the JSON body has another media type")
         if not good:
             what = self._answer_of_refusal(what, body)
         return (self._awaited.take(what, self.notes),)
 
     def _answer_of_refusal(self, message: Message | Batch, body: bytes) -> Message | Batch:
-        """What a body says that came with a status of failure. Raises `HttpFailure` when it is no answer."""
+        """Return the response in a body whose status is not 2xx. Raises `HttpFailure` if the body has no response."""
         if not any(isinstance(each, ResultResponse | ErrorResponse) for each in members(message)):
             raise self.failure(body)
         if not isinstance(message, ErrorResponse) or message.id in self._awaited.ids:
@@ -305,7 +314,7 @@ class ClientExchange:
         if only is None or self._complains_of_session(body):
             raise self.failure(body)
         if message.id is not None:
-            self.notes.note("the error has an id that was not asked for; it was taken for the answer")
+            self.notes.note("the error has an unknown id and was used as the response")
             message = attrs.evolve(message, id=only)
         return message
 
@@ -315,17 +324,20 @@ class ClientExchange:
         return _OF_SESSIONS.search(body[:FAILURE_BYTES].decode("utf-8", "replace")) is not None
 
     def failure(self, body: bytes) -> HttpFailure | SessionExpired:
-        """The error for a response that is no answer.
+        """Return the error for an HTTP response without a JSON-RPC response.
 
         Args:
-            body: Its beginning: 512 bytes, or all if there are less.
+            body: The first 512 bytes of the body, or the whole body if it is shorter.
 
         Returns:
-            `AccessDenied` for the statuses 401 and 403; `SessionExpired` when the server does not know the session,
-            so that the request was not processed; else `HttpFailure`.
+            `AccessDenied` for the statuses 401 and 403. `SessionExpired` if the server does not know the session and
+            therefore did not process the request. Otherwise `HttpFailure`.
+
+        Raises:
+            LocalProtocolError: There is no response yet.
         """
         if self._head is None:
-            raise LocalProtocolError("there was no response yet")
+            raise LocalProtocolError("there is no response yet: call receive_head first")
         failure = failure_of(self.method, self._head, body)
         if self._session_is_gone(self._head.status) or self._complains_of_session(body):
             return SessionExpired(f"the server does not know the session: {failure.message}")
@@ -335,26 +347,26 @@ class ClientExchange:
 
     @property
     def answered(self) -> bool:
-        """Whether it had requests, and all of them are answered: what follows need not be waited for."""
+        """Whether the exchange had requests, and each has its response. The rest of the body is irrelevant then."""
         return self._awaited.asked and not self._awaited.ids
 
     @property
     def retry_after(self) -> float:
-        """Seconds to wait before the stream is fetched again: the server's last word on it, or 1. From 0.1 to an hour."""
+        """Seconds to wait before the stream is fetched again, from 0.1 to 3,600: the server's latest value, or 1."""
         said = None if self._reader is None else self._reader.retry
         if said is not None:
             return min(max(said / 1_000, _SHORTEST_RETRY), _LONGEST_RETRY)
         return self._retry
 
-    def end(self, broken: bool) -> Resume | Lost | None:  # noqa: FBT001  there is nothing else to say of an end
-        """The body ended, or the connection did.
+    def end(self, broken: bool) -> Resume | Lost | None:  # noqa: FBT001  an end has no other property
+        """Record the end of the body or of the connection, and return the outcome of the exchange.
 
         Args:
-            broken: Whether the connection broke, at any point, also before there was a response.
+            broken: Whether the connection broke, at any point, including before the response.
 
         Returns:
-            `None` when all answers came, or none was due. `Resume` when the rest of the stream can be had; so also for
-            a stream that was fetched for its own sake, and had ids.
+            `None` if all responses arrived, or none was pending. `Resume` if the rest of the stream can be fetched,
+            also for a stream that a GET fetched for its own sake and that had event ids. `Lost` otherwise.
         """
         self.broken = broken
         if self._awaited.asked and not self._awaited.ids:
@@ -371,21 +383,21 @@ class ClientExchange:
         return (self._reader.last_event_id if self._reader is not None else "") or self._last_event_id
 
     def _why_lost(self) -> McpError:
-        unknown = "whether the request was processed is not known"
+        unknown = "the server may have processed the request"
         if self._expect is Expect.STREAM:
-            return ConnectionEnded(f"the stream ended before its answer; {unknown}")
+            return ConnectionEnded(f"the stream ended before the response; {unknown}")
         if self.broken or self.status is None:
-            return ConnectionEnded(f"the connection ended before the answer; {unknown}")
+            return ConnectionEnded(f"the connection ended before the response; {unknown}")
         if self._expect is Expect.NOTHING:
             return RemoteProtocolError(
-                f"the server accepted the request with status {self.status} and did not answer it"
+                f"the server accepted the request with status {self.status} and sent no response"
             )
         return RemoteProtocolError(
-            f"the body of the response (status {self.status}) is empty or answers something else"
+            f"the body (status {self.status}) is empty, or does not contain the response to the request"
         )
 
     def resumption(self) -> ClientExchange:
-        """The GET that fetches the rest of this stream, and waits for the same answers."""
+        """Return the GET that fetches the rest of the stream and waits for the same responses."""
         session = self.session_id or self._session
         rest = ClientExchange(
             None, revision=self._revision, limits=self._limits, session_id=session, last_event_id=self._last_id()

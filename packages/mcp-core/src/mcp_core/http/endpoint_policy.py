@@ -1,4 +1,4 @@
-"""What an HTTP endpoint allows and prefers: the settings of whoever runs it. Secure as it stands.
+"""Settings of an HTTP endpoint: what it allows and prefers. The defaults are secure.
 
 Spec: basic/transports#security-warning, basic/transports/streamable-http (2026-07-28).
 """
@@ -23,7 +23,7 @@ _HOSTS: Final[tuple[str, ...] | None] = LOOPBACK_HOSTS
 def _listed(
     attribute: attrs.Attribute[tuple[str, ...]] | attrs.Attribute[tuple[str, ...] | None], value: object
 ) -> None:
-    # A lone string is iterable too: it would allow names of one letter, and not the one that is meant.
+    # A single string is iterable too: it would allow names of one letter instead of the intended name.
     if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
         raise TypeError(f"EndpointPolicy.{attribute.name} must be a tuple of strings, not {value!r}")
 
@@ -62,27 +62,28 @@ class EndpointPolicy:
     """The settings of one endpoint.
 
     Raises:
-        TypeError: A setting is of the wrong type.
-        ValueError: A setting is out of its range.
+        TypeError: A setting has the wrong type.
+        ValueError: A setting is out of range.
     """
 
     allowed_hosts: tuple[str, ...] | None = attrs.field(default=_HOSTS, validator=_check_hosts)
-    """The names by which clients may call the server, as `mcp.example` or `mcp.example:8443`: what `Host` must be. The
-    names of this machine unless told otherwise. `None` checks nothing, and leaves a server on a loopback address or in
-    an inner network open to any web page whose name is made to point at it."""
+    """Host names of the server, for example `mcp.example` or `mcp.example:8443`: the allowed values of `Host`. The
+    default is the loopback names of this machine. `None` disables the check. Then any web page whose host name resolves
+    to the server (DNS rebinding) can send requests to a server on a loopback address or in a private network."""
     allowed_origins: tuple[str, ...] = attrs.field(default=(), validator=_check_origins)
-    """Web pages that may use the endpoint from a browser, as `https://app.example`, besides those of the endpoint's own
-    host and port. They, and no others, get CORS headers."""
+    """Origins of web pages that may use the endpoint from a browser, for example `https://app.example`, in addition to
+    the endpoint's own host and port. Only these origins receive CORS headers."""
     answer: Literal["json", "stream"] = attrs.field(default="json", validator=_check_answer)
-    """The form of an answer where the client takes both. `json` still becomes a stream with the first notification, or
-    after `stream_after`."""
+    """The form of a response if the client accepts both. With `json` the response still becomes a stream with the first
+    notification, or after `stream_after`."""
     stream_after: float = attrs.field(default=5.0, validator=_seconds(zero=True))
-    """Seconds after which an answer that is not there yet becomes a stream, so that proxies see life; `math.inf` for
-    never."""
+    """Time after which a pending response becomes a stream, in seconds, so that proxies do not close an idle
+    connection. `math.inf` disables it."""
     keep_alive: float = attrs.field(default=15.0, validator=_seconds())
-    """Seconds of silence on a stream after which a comment is sent: less than the 30 to 60 after which proxies end it."""
+    """Time without data on a stream after which a comment is sent, in seconds. Proxies close idle streams after 30 to
+    60."""
     retry: float = attrs.field(default=1.0, validator=_seconds(zero=True))
-    """Seconds that a client is told to wait before it comes back for the rest of a stream that was closed early."""
+    """Time that a client is asked to wait before it fetches the rest of a stream that was closed early, in seconds."""
     session_idle: float = attrs.field(default=1_800.0, validator=_seconds())
-    """Seconds after which a session of a legacy client ends that nobody used. While one of its requests runs, the time
-    stands still."""
+    """Time after which an unused session of a legacy client ends, in seconds. The time does not run while a request of
+    the session is in progress."""

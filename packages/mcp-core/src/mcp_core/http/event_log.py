@@ -1,16 +1,17 @@
-"""The events of one session that can be sent again: a bounded log, stream by stream.
+"""Bounded log of the events of one session that can be replayed, stream by stream.
 
-A stream begins with what it owes, the requests whose answers it will carry, and is over when somebody says that it was
-delivered. As long as it is not, whoever lost the connection may come back for what followed the last event that came
-through, and gets that stream and no other.
+A stream begins with its pending requests, whose responses it will carry. It is over when `delivered` is called. Until
+then a client that lost the connection can return for the events after the last one that it received. It receives that
+stream and no other.
 
-*What goes.* With more events or bytes than `Limits.replay_events` and `Limits.replay_bytes` allow, these go, until it
-fits: first whole streams that were delivered, the oldest first; then events that answer nothing, the oldest first. The
-newest event stays, and if its stream is over, all of that. An answer that was not delivered stays too: nothing else will tell the client what became of its
-request. So that this is bounded all the same, no stream begins while answers alone reach the bounds.
+*Eviction.* If there are more events or bytes than `Limits.replay_events` and `Limits.replay_bytes` allow, the log
+removes, until it complies: first whole streams that were delivered, the oldest first; then events without a response,
+the oldest first. The newest event stays, and if its stream is over, the whole stream stays. A response that was not
+delivered stays too, because the client has no other way to learn the outcome of its request. To bound the log in this
+case too, no stream can begin while the responses alone reach a limit.
 
-*Event ids* name the stream and the place in it, counted from 1: all that a server needs to know to resume, also one that
-was started anew. That is no secret: a session is reached by its own unguessable id only.
+*Event ids* consist of the number of the stream and the position in it, counted from 1. A server needs no more to
+resume, even after a restart. Event ids are not secret: a client reaches a session only with the unguessable session id.
 
 Spec: basic/transports#resumability-and-redelivery (2025-03-26 to 2025-11-25)
 """
@@ -34,24 +35,24 @@ if TYPE_CHECKING:
 __all__ = ["EventLog", "LoggedEvent", "LoggedStream", "Replay", "event_id", "parse_event_id"]
 
 _EVENT_ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})", re.ASCII)
-"""18 digits are more than a session lives to count, and fit the 64 bits of a database."""
+"""18 digits are more than a session can count to, and fit the 64 bits of a database."""
 
 
 def event_id(stream: int, number: int) -> str:
-    """The id of an event, unique in its session: `3-17`.
+    """Return the id of an event, unique in its session: `3-17`.
 
     Args:
-        stream: The stream, 0 or more.
-        number: The event's place in it, 0 or more; 0 stands for its beginning.
+        stream: The number of the stream, 0 or more.
+        number: The position of the event in the stream, 0 or more; 0 means the beginning of the stream.
     """
     return f"{stream}-{number}"
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
-    """Reads what came as `Last-Event-ID`.
+    """Parse a `Last-Event-ID`.
 
     Returns:
-        The stream and the number; `None` for all that `event_id` does not write.
+        The numbers of the stream and of the event; `None` for any text that `event_id` does not write.
     """
     found = _EVENT_ID.fullmatch(text)
     return None if found is None else (int(found[1]), int(found[2]))
@@ -59,40 +60,40 @@ def parse_event_id(text: str) -> tuple[int, int] | None:
 
 @attrs.frozen
 class LoggedEvent:
-    """One event."""
+    """An event of a stream."""
 
     number: int
-    """Its place in the stream, from 1."""
+    """The position in the stream, from 1."""
     data: bytes
-    """One JSON message; empty in an event that only has an id."""
+    """One JSON message; empty in an event that has only an id."""
     answers: RequestId | None = None
-    """The request that it answers; `None` when it answers none."""
+    """The id of the request to which the message is the response; `None` if the message is not a response."""
 
 
 @attrs.frozen
 class LoggedStream:
-    """How far a stream is."""
+    """The state of a stream."""
 
     stream: int
-    """Its number in the session."""
+    """The number of the stream in the session."""
     last: int
-    """The number of its last event; 0 when there was none."""
+    """The number of the last event; 0 without events."""
     owed: tuple[RequestId, ...]
-    """The requests that it was begun for and that are not answered, in their order; none when it is over."""
+    """The requests of the stream without a response, in their order; empty if the stream is over."""
 
 
 @attrs.frozen
 class Replay:
-    """What followed an event on its stream."""
+    """The events that followed a given event on its stream."""
 
     events: tuple[LoggedEvent, ...]
-    """What is kept of it, in its order."""
+    """The events that are still in the log, in order."""
     lost: int
-    """How many events of it are kept no more."""
+    """The number of events that were evicted from the log."""
 
 
 _Key: TypeAlias = "tuple[type, RequestId]"
-"""An id by type and value: Python takes `True` and 1 for the same."""
+"""An id by type and value, because `True` and 1 are equal in Python."""
 
 
 @attrs.define(eq=False)
@@ -110,7 +111,7 @@ class EventLog:
     """The log of one session.
 
     Args:
-        limits: `replay_events` and `replay_bytes` hold here.
+        limits: The limits. The log uses `replay_events` and `replay_bytes`.
     """
 
     __slots__ = (
@@ -131,29 +132,29 @@ class EventLog:
         self._streams: dict[int, _Stream] = {}
         self._events = 0
         self._bytes = 0
-        # Of streams that are not over: how many answers, and their bytes; which other events, the oldest first.
+        # For streams that are not over: the number of responses, their bytes, and the other events, the oldest first.
         self._answers = 0
         self._answer_bytes = 0
         self._plain: OrderedDict[tuple[int, int], None] = OrderedDict()
-        # The streams that are over, and still have events, the oldest first.
+        # The streams that are over and still have events, the oldest first.
         self._delivered: OrderedDict[int, None] = OrderedDict()
         self._standalone: int | None = None
         self._newest = (-1, 0)
 
     def begin(self, stream: int, owed: Iterable[RequestId] = ()) -> None:
-        """Begins a stream.
+        """Begin a stream.
 
         Args:
-            stream: A number that the session did not use yet.
-            owed: The requests whose answers it will carry. With none it is the standalone stream, of which a session
-                has one: the one before is over.
+            stream: A number that the session has not used.
+            owed: The requests whose responses the stream will carry. Without requests the stream is the standalone
+                stream. A session has one of these: the previous one is over.
 
         Raises:
-            LimitExceeded: Answers that were not delivered reach the bounds. Nothing was begun.
-            LocalProtocolError: There is such a stream.
+            LimitExceeded: The responses that were not delivered reach a limit. No stream was begun.
+            LocalProtocolError: The stream exists already.
         """
         if stream in self._streams:
-            raise LocalProtocolError(f"stream {stream} was begun before")
+            raise LocalProtocolError(f"stream {stream} already exists")
         self._check_room()
         requests: dict[_Key, None] = {(type(request), request): None for request in owed}
         if not requests:
@@ -163,28 +164,30 @@ class EventLog:
         self._streams[stream] = _Stream(owed=requests)
 
     def append(self, stream: int, data: bytes, answers: RequestId | None = None) -> int:
-        """Adds an event to a stream.
+        """Add an event to a stream.
 
         Args:
-            stream: One that was begun and is not over.
-            data: One JSON message; nothing for an event that only has an id.
-            answers: The request that it answers, one of those that the stream owes; `None` when it answers none.
+            stream: A stream that was begun and is not over.
+            data: One JSON message; empty for an event that has only an id.
+            answers: The request to which the message is the response, one of the pending requests of the stream; `None`
+                if the message is not a response.
 
         Returns:
-            The number of the event: one more than the last one's.
+            The number of the event: the number of the previous event plus one.
 
         Raises:
-            LocalProtocolError: There is no such stream, it is over, or it does not owe this answer. Nothing was added.
+            LocalProtocolError: The stream does not exist or is over, or the request is not pending on it. No event was
+                added.
         """
         kept = self._streams.get(stream)
         if kept is None or kept.over:
-            raise LocalProtocolError(f"stream {stream} {'was not begun' if kept is None else 'is over'}")
+            raise LocalProtocolError(f"stream {stream} {'does not exist' if kept is None else 'is over'}")
         if answers is not None:
             key = (type(answers), answers)
             if key not in kept.owed:
-                raise LocalProtocolError(f"stream {stream} does not owe an answer to the request {answers!r}")
+                raise LocalProtocolError(f"stream {stream} has no pending request {answers!r}")
             del kept.owed[key]
-        # orjson reserves up to eight times the size of a text and does not give it back: a copy has the exact size.
+        # orjson reserves up to eight times the size of a text and does not release it: a copy has the exact size.
         data = bytes(memoryview(data))
         number = kept.last = kept.last + 1
         kept.events[number] = LoggedEvent(number, data, answers)
@@ -200,10 +203,10 @@ class EventLog:
         return number
 
     def delivered(self, stream: int) -> None:
-        """A stream is over: all of it was written to a client that was still there, or nobody wants the rest of it.
+        """Mark a stream as over: it was written to a connected client, or the rest of it is not needed.
 
-        Its events are kept as long as there is room, for a connection that broke before the last bytes came through.
-        Nothing happens when there is no such stream.
+        The log keeps the events while the limits allow it, because the connection may have broken before the client
+        received the last bytes. Does nothing if there is no such stream.
         """
         kept = self._streams.get(stream)
         if kept is None or kept.over:
@@ -225,14 +228,14 @@ class EventLog:
             del self._streams[stream]
 
     def after(self, stream: int, number: int) -> Replay | None:
-        """What followed an event on its stream.
+        """Return the events that followed an event on its stream.
 
         Args:
-            stream: The stream.
-            number: The event's number; 0 for the beginning of the stream.
+            stream: The number of the stream.
+            number: The number of the event; 0 for the beginning of the stream.
 
         Returns:
-            What is to be sent again; `None` when the stream is not known (any more), or had no such event.
+            The events to send again; `None` if the stream is unknown or was evicted, or never had such an event.
         """
         kept = self._streams.get(stream)
         if kept is None or not 0 <= number <= kept.last:
@@ -241,21 +244,21 @@ class EventLog:
         return Replay(events, kept.last - number - len(events))
 
     def find(self, stream: int) -> LoggedStream | None:
-        """How far a stream is; `None` when it is not known (any more)."""
+        """Return the state of a stream; `None` if the stream is unknown or was evicted."""
         kept = self._streams.get(stream)
         return None if kept is None else kept.described(stream)
 
     def streams(self) -> tuple[LoggedStream, ...]:
-        """All streams that are known, in the order in which they began."""
+        """Return the state of all streams in the log, in the order in which they began."""
         return tuple([kept.described(stream) for stream, kept in self._streams.items()])
 
     def __len__(self) -> int:
-        """How many events are kept."""
+        """Return the number of events in the log."""
         return self._events
 
     @property
     def size(self) -> int:
-        """How many bytes of data they have."""
+        """The data of the events in the log, in bytes."""
         return self._bytes
 
     def _check_room(self) -> None:
@@ -263,26 +266,25 @@ class EventLog:
             allowed: int = getattr(self._limits, setting)
             if observed >= allowed:
                 raise LimitExceeded(
-                    "answers of one session that its client did not fetch"
-                    + (" in bytes" if setting == "replay_bytes" else ""),
+                    "undelivered responses of one session" + (" in bytes" if setting == "replay_bytes" else ""),
                     observed=observed,
                     allowed=allowed,
                     setting=f"Limits.{setting}",
                 )
 
     def _shrink(self) -> None:
-        """Drops what may go until the bounds hold."""
+        """Evict events until the log is within its limits."""
         while self._events > self._limits.replay_events or self._bytes > self._limits.replay_bytes:
             if not self._drop_oldest():
                 return
 
     def shed(self) -> None:
-        """Drops everything that may go: all but the answers that were not delivered, and the newest event."""
+        """Evict everything except the responses that were not delivered, and the newest event."""
         while self._drop_oldest():
             pass
 
     def _drop_oldest(self) -> bool:
-        """Drops a stream that is over, or else an event. Returns whether there was one."""
+        """Evict a stream that is over, or else an event. Return whether there was one."""
         over = next((stream for stream in self._delivered if stream != self._newest[0]), None)
         if over is not None:
             del self._delivered[over]

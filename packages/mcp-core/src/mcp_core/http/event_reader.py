@@ -1,4 +1,4 @@
-"""A server's stream of events to messages: what every client does with a stream, whichever transport it belongs to."""
+"""Reader of a server's event stream that yields messages, for every transport."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 __all__ = ["Deviations", "EventReader", "Received", "read_message"]
 
 Received: TypeAlias = Message | Batch | MalformedMessage
-"""What came: messages, or what is wrong with them."""
+"""Messages, or the error of an invalid message."""
 
 _MESSAGE: Final = "message"
 
 _NOTES_KEPT: Final = 20
-"""A stream may live for days and be wrong in each event."""
+"""A stream may last for days and have a deviation in each event."""
 
 
 class Deviations(list[str]):
-    """Sentences about what was survived; the first ones are kept, until somebody clears the list."""
+    """Tolerated deviations, one sentence each. The first ones are kept until the list is cleared."""
 
     def note(self, sentence: str) -> None:
-        """Takes down one more, if there is room."""
+        """Append a deviation, unless the list is full."""
         if len(self) < _NOTES_KEPT:
             self.append(sentence)
 
 
 @attrs.define(init=False, eq=False)
 class EventReader:
-    """Reads one stream.
+    """A reader of one stream.
 
     Args:
-        limits: The bounds that hold here.
-        notes: Takes a sentence for each deviation that is survived.
+        limits: The limits for the events and messages.
+        notes: Receives a sentence for each tolerated deviation.
     """
 
     _limits: Limits
@@ -59,23 +59,23 @@ class EventReader:
 
     @property
     def last_event_id(self) -> str:
-        """The id of the last event that had one; empty when none had."""
+        """The id of the last event that had one; empty if no event had one."""
         return self._parser.last_event_id
 
     @property
     def retry(self) -> int | None:
-        """Milliseconds to wait before connecting again, by the last word of the server; `None` when it said nothing."""
+        """Milliseconds to wait before the next connection: the server's latest value; `None` if it sent none."""
         return self._parser.retry
 
     def receive_data(self, data: bytes) -> Iterator[Received | Event]:
-        """Takes the next bytes.
+        """Read the next bytes.
 
         Args:
-            data: Any portion; empty when the stream ended properly. It ends reading.
+            data: Any portion; empty if the stream ended properly, which ends the reading.
 
         Yields:
-            Messages, and `MalformedMessage` for events that hold none or are too large. `Event` stands for one that
-            is called otherwise and is no message: it belongs to another protocol, or to the owner of this reader.
+            Messages. A `MalformedMessage` for an event that is too large or has no valid message. An `Event` for an
+            event of another type that contains no message: another protocol, or the owner of this reader, defines it.
         """
         if not data:
             yield from self._last()
@@ -86,7 +86,7 @@ class EventReader:
                 yield what
 
     def _last(self) -> Iterator[Message | Batch]:
-        """Some servers leave out the blank line that ends the last event: a whole message counts all the same."""
+        """Read the last event if the server left out the blank line at its end, and it has a whole message."""
         if self._ended:
             return
         self._ended = True
@@ -96,10 +96,10 @@ class EventReader:
         for event in events:
             what = self._read(event)
             if isinstance(what, Message | Batch):
-                self._notes.note("the last event of the stream has no end")
+                self._notes.note("the blank line after the last event is missing")
                 yield what
                 return
-        # What is cut off was not received: to resume after it would lose it.
+        # A truncated event was not received: to resume after it would lose it.
         self._parser.last_event_id = before
 
     def _read(self, event: Event | LimitExceeded) -> Received | Event | None:
@@ -108,28 +108,31 @@ class EventReader:
             bad.__cause__ = event
             return bad
         if event.event == _MESSAGE:
-            # Without data it brings only an id or a retry time.
+            # An event without data has only an id or a retry time.
             return read_message(event.data, self._limits, self._notes) if event.data else None
         what = read_message(event.data, self._limits, Deviations())
         if isinstance(what, MalformedMessage):
             return event
-        self._notes.note(f"a message came in an event called {clipped(event.event)!r}")
+        self._notes.note(f"an event of type {clipped(event.event)!r} contains a message")
         return what
 
 
 def read_message(data: bytes, limits: Limits, notes: Deviations) -> Received:
-    """The message in a body or an event, or what is wrong with it. Never raises.
+    """Read the message in a body or an event. Never raises.
 
     Args:
-        data: The bytes.
-        limits: The bounds that hold here.
-        notes: Takes a sentence for each deviation that was survived.
+        data: The bytes of the body or event.
+        limits: The limits for the message.
+        notes: Receives a sentence for each tolerated deviation.
+
+    Returns:
+        The message, or the error of an invalid message.
     """
     survived: list[str] = []
     try:
         message = decode(data, limits, notes=survived)
     except MalformedMessage as malformed:
-        notes.note(f"what should be a message is none: {malformed.message}")
+        notes.note(f"invalid message: {malformed.message}")
         return malformed
     for sentence in survived:
         notes.note(sentence)

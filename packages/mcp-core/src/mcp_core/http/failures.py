@@ -1,7 +1,7 @@
-"""What a client tells of a response that is no answer of the protocol.
+"""Errors of a client for HTTP responses without a message of the protocol.
 
-An error names the status, what came instead, and the beginning of it; a person shall see from the first line whether
-the address is wrong, a login page stands before the server, or the server is at fault.
+An error names the status, the media type, and the beginning of the body. Its first line shows whether the address is
+wrong, a login page replaces the server, or the server is at fault.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 __all__ = ["FAILURE_BYTES", "clipped", "encoding_of", "failure_of", "media_type_of", "printable"]
 
 FAILURE_BYTES: Final = EXCERPT_BYTES
-"""How much of the body of a failure is read."""
+"""Number of bytes of the body that a client reads for an error."""
 
 _QUOTED: Final = 200
-"""How many characters of it stand in the sentence; all that was read is in `HttpFailure.body`."""
+"""Characters of the body in the error message. `HttpFailure.body` has all bytes that were read."""
 
 _REFUSALS: Final = {
-    401: "the server wants credentials, or others",
-    403: "the server refuses access",
+    401: "the server requires credentials, or rejected those that were sent",
+    403: "the server denied access",
 }
-"""The statuses that are about who asks. Spec: basic/authorization"""
+"""The statuses of authentication and authorization. Spec: basic/authorization"""
 
 
 def failure_of(method: str, head: HttpHead, body: bytes) -> HttpFailure:
-    """The error for a response.
+    """Return the error for a response.
 
     Args:
-        method: Of the request, as `POST`.
-        head: The beginning of the response.
-        body: Of its body, the first 512 bytes or more.
+        method: The method of the request, for example `POST`.
+        head: The head of the response.
+        body: The body: its first 512 bytes or more.
 
     Returns:
-        `AccessDenied` for the statuses 401 and 403, else `HttpFailure`.
+        `AccessDenied` for the statuses 401 and 403, otherwise `HttpFailure`.
     """
     refusal = _REFUSALS.get(head.status)
     if refusal is not None:
         challenges = head.headers.all("www-authenticate")
-        message = f"{refusal}: {method} was answered with status {head.status}{_what_came(head, body)}"
+        message = f"{refusal}: {method} returned status {head.status}{_what_came(head, body)}"
         return AccessDenied(message, status=head.status, body=body, challenges=challenges)
-    message = f"{method} was answered with status {head.status}{_what_came(head, body)}"
+    message = f"{method} returned status {head.status}{_what_came(head, body)}"
     return HttpFailure(f"{message}{_advice(method, head)}", status=head.status, body=body)
 
 
@@ -57,38 +57,38 @@ def _what_came(head: HttpHead, body: bytes) -> str:
 
 
 def _advice(method: str, head: HttpHead) -> str:
-    """What it means, where that can be told."""
+    """Return the meaning of the response, in parentheses; empty if unknown."""
     encoding = encoding_of(head)
     if encoding is not None:
-        return f" (it is encoded as {clipped(encoding)}, which was not asked for)"
+        return f" (the body is encoded as {clipped(encoding)}, which the request did not accept)"
     if 200 <= head.status < 300 and method == "GET":
-        return " (this is no stream of events)"
+        return " (this is not an event stream)"
     if 200 <= head.status < 300:
-        return " (this is no MCP endpoint, or something else answers in its place: a web page, a login, a proxy)"
+        return " (the URL is not an MCP endpoint, or a web page, a login or a proxy responded in its place)"
     location = head.headers.get("location")
     if 300 <= head.status < 400 and location is not None:
-        return f" (it refers to {clipped(location.partition('?')[0])}, which was not followed)"
+        return f" (it redirects to {clipped(location.partition('?')[0])}, and the redirect was not followed)"
     return ""
 
 
 def media_type_of(head: HttpHead) -> str:
-    """The media type of a response, in lower case and without parameters; empty when it has none."""
+    """Return the media type of a response, in lower case and without parameters; empty if the header is missing."""
     return media_type(head.headers.get("content-type") or "")
 
 
 def encoding_of(head: HttpHead) -> str | None:
-    """The content encoding of a response; `None` when it has none, as was asked for."""
+    """Return the content encoding of a response; `None` without an encoding, as the request specified."""
     encoding = (head.headers.get("content-encoding") or "").strip().lower()
     return None if encoding in ("", "identity") else encoding
 
 
 def printable(text: str) -> str:
-    """Text of a peer without what could act on a terminal or a log; runs of blanks become one."""
+    """Replace characters of a peer's text that could control a terminal or a log. Runs of blanks become one."""
     blank = " ".join(text.split())
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in blank)
 
 
 def clipped(text: str) -> str:
-    """Text of a peer for a sentence of ours: printable, and of bounded length."""
+    """Return a peer's text for an error message: printable, and at most 200 characters."""
     shown = printable(text)
     return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}..."

@@ -1,20 +1,20 @@
-"""What an HTTP client tries next when a server could not be opened, and what it remembers of those that could.
+"""The next request of an HTTP client after a failed opening request, and the cache of what servers support.
 
-A client that speaks everything asks three times at most: `server/discover`, `initialize`, and a GET for the stream of
-HTTP+SSE. Whatever a server answers as a JSON-RPC message is decided by the engine
-(`mcp_core.engine.negotiation`); here is decided what the rest of HTTP means:
+A client that supports all revisions sends at most three requests: `server/discover`, `initialize`, and a GET for the
+stream of HTTP+SSE. The engine decides about everything that a server sends as a JSON-RPC message
+(`mcp_core.engine.negotiation`). This module decides about the rest of HTTP:
 
-                                       to server/discover     to initialize
-    401, 403                           give up                give up: credentials are wanted, not another protocol
-    the connection failed              give up                give up: nothing was said about the protocol
-    something else than is allowed     initialize             give up: it is no MCP endpoint
+                                       for server/discover    for initialize
+    401, 403                           give up                give up: credentials are required, not another protocol
+    the connection failed              give up                give up: the failure is not about the protocol
+    a response that is not allowed     initialize             give up: the URL is not an MCP endpoint
       (a page, an empty body, 3xx, 5xx)
     400, 404, 405, and most of 4xx     initialize             GET, expecting `endpoint`
     the stream of HTTP+SSE             initialize             GET, expecting `endpoint`
-    silence                            initialize             give up
+    timeout                            initialize             give up
 
-What was only guessed is not remembered: a server that was slow to start, or hidden behind a proxy without an answer for
-a moment, may be a modern one (`tells_the_era`).
+A guess is not cached: a server that was slow to start, or whose proxy failed for a moment, may be modern
+(`tells_the_era`).
 
 Spec: basic/versioning#backward-compatibility, basic/transports/streamable-http#backward-compatibility (2026-07-28);
 basic/transports#backwards-compatibility (legacy).
@@ -47,28 +47,28 @@ if TYPE_CHECKING:
 __all__ = ["EraCache", "Next", "Spoken", "neither", "next_after", "tells_the_era"]
 
 _NOT_ABOUT_THE_ENDPOINT: Final = frozenset({407, 408, 421, 425, 429, 431, 451})
-"""Statuses of 4xx that say nothing of the protocol: about a proxy, the moment, the name or the size."""
+"""Statuses 4xx without information about the protocol: they concern a proxy, the moment, the name or the size."""
 
 
 class Next(enum.Enum):
-    """What to do when an opening request (`server/discover`, `initialize`) failed."""
+    """The next step after an opening request (`server/discover`, `initialize`) failed."""
 
-    REFUSED = "take the server for a legacy one"
-    """Give the failure to `ClientConnection.opening_refused`, and send what it returns: `initialize`."""
+    REFUSED = "treat the server as legacy"
+    """Pass the failure to `ClientConnection.opening_refused`, and send the result: `initialize`."""
     OPEN_SSE = "try HTTP+SSE"
-    """GET the same URL, and read it with `mcp_core.http.sse_2024.SseStream`. When it names an endpoint, post the same
-    `initialize` there. When it does not, raise `neither`."""
+    """GET the same URL, and read the response with `mcp_core.http.sse_2024.SseStream`. If the server names an endpoint,
+    post the same `initialize` there. Otherwise raise `neither`."""
     GIVE_UP = "give up"
     """Raise the failure."""
 
 
 def next_after(exchange: ClientExchange, failure: McpError) -> Next:
-    """What to do when an opening request failed.
+    """Return the next step after an opening request failed.
 
     Args:
-        exchange: The exchange in which `server/discover` or `initialize` was posted.
-        failure: What came of it: from `ClientExchange.failure`, `receive_body`, `receive_data` or `end`, from the
-            connection, or a deadline. What the server said as a JSON-RPC message does not come here.
+        exchange: The exchange that posted `server/discover` or `initialize`.
+        failure: The failure: from `ClientExchange.failure`, `receive_body`, `receive_data` or `end`, from the
+            connection, or a timeout. Errors that the server sent as a JSON-RPC message are not passed here.
     """
     message = exchange.message
     method = message.method if isinstance(message, Request) else None
@@ -81,23 +81,23 @@ def next_after(exchange: ClientExchange, failure: McpError) -> Next:
 
 
 def _says_something(exchange: ClientExchange, failure: McpError) -> bool:
-    """Whether a failed probe tells that the server is not a modern one."""
+    """Return whether a failed probe shows that the server is not modern."""
     if isinstance(failure, AccessDenied | LimitExceeded):
         return False
     if isinstance(failure, ConnectionEnded):
-        # A response that came whole, and has no answer in it, was meant.
+        # A complete HTTP response without a JSON-RPC response is intentional.
         return exchange.status is not None and not exchange.broken
     return isinstance(failure, HttpFailure | RemoteProtocolError | RequestTimeout)
 
 
 def tells_the_era(failure: McpError) -> bool:
-    """Whether the failure of a probe shows what the server speaks, so that it may be remembered.
+    """Return whether the failure of a probe reveals the era of the server, so that the era can be cached.
 
-    Silence does not: the server was slow, perhaps. Nor do the statuses of 5xx, and those about the moment, which come
-    from whatever stands before the server as well.
+    A timeout does not: the server may be slow. Statuses 5xx and statuses that concern only the moment do not either,
+    because a proxy in front of the server sends them too.
 
     Args:
-        failure: What came of `server/discover`, where it was no message.
+        failure: The failure of `server/discover`, other than a JSON-RPC message.
     """
     if isinstance(failure, HttpFailure):
         return failure.status < 500 and failure.status not in _NOT_ABOUT_THE_ENDPOINT
@@ -105,19 +105,20 @@ def tells_the_era(failure: McpError) -> bool:
 
 
 def neither(streamable: McpError, sse: McpError) -> McpError:
-    """The error for a server that speaks neither Streamable HTTP nor HTTP+SSE.
+    """Return the error for a server that supports neither Streamable HTTP nor HTTP+SSE.
 
     Args:
-        streamable: What the POST of `initialize` came to.
-        sse: What the GET came to.
+        streamable: The failure of the POST of `initialize`.
+        sse: The failure of the GET.
 
     Returns:
-        One that tells both; `HttpFailure` with the status and the body of the first, if it was one. When the GET shows
-        that credentials are wanted, that is the error: with them there may be an answer.
+        An error that reports both failures: an `HttpFailure` with the status and the body of the first, if the first is
+        an `HttpFailure`. If the GET shows that credentials are required, its `AccessDenied`: a retry with credentials
+        may succeed.
     """
     if isinstance(sse, AccessDenied) or not isinstance(streamable, HttpFailure):
         return sse if isinstance(sse, AccessDenied) else streamable
-    message = f"neither Streamable HTTP nor HTTP+SSE is spoken here: {streamable.message}; {sse.message}"
+    message = f"the server supports neither Streamable HTTP nor HTTP+SSE: {streamable.message}; {sse.message}"
     failure = HttpFailure(message, status=streamable.status, body=streamable.body)
     failure.__cause__ = sse
     return failure
@@ -125,25 +126,25 @@ def neither(streamable: McpError, sse: McpError) -> McpError:
 
 @attrs.frozen(kw_only=True)
 class Spoken:
-    """How a server is spoken to."""
+    """The revision and the transport that a server supports."""
 
     revision: Revision
-    """The revision that was agreed on. Its era is what matters."""
+    """The negotiated revision. Only its era is relevant."""
     http_sse: bool = False
-    """Whether over HTTP+SSE, the transport of 2024-11-05."""
+    """Whether the transport is HTTP+SSE, that of 2024-11-05."""
 
 
 class EraCache:
-    """What servers speak, so that each is probed once.
+    """A cache of the era of each server, so that a client probes a server once.
 
-    A server is known by its endpoint, without the query: behind one origin may be a gateway to many. An entry is a
-    hint, and may have become wrong: `ClientConnection.open(era=...)` probes by itself when a server refuses
-    `initialize`; whoever fails with the help of an entry should `forget` it, and open once more without.
+    The key is the endpoint without the query, because one origin may be a gateway to many servers. An entry is a hint
+    and can be outdated. `ClientConnection.open(era=...)` probes automatically if a server rejects `initialize`. A
+    caller that fails with an entry must `forget` the entry and open the connection again without it.
 
     Args:
-        most: How many servers are remembered. With more, the one that was not used for longest is forgotten.
+        most: The maximum number of servers. When the cache is full, the least recently used entry is evicted.
 
-    Spec: basic/versioning (2026-07-28), which wants the era cached for each origin.
+    Spec: basic/versioning (2026-07-28), which requires a cache of the era for each origin.
     """
 
     def __init__(self, most: int = 1_000) -> None:
@@ -154,7 +155,7 @@ class EraCache:
         return len(self._known)
 
     def find(self, url: str) -> Spoken | None:
-        """What is known of the server at `url`."""
+        """Return the entry of the server at `url`; `None` without an entry."""
         key = _endpoint(url)
         spoken = self._known.get(key)
         if spoken is not None:
@@ -162,7 +163,7 @@ class EraCache:
         return spoken
 
     def learn(self, url: str, spoken: Spoken) -> None:
-        """Takes down what the server at `url` speaks, for as long as this cache lives: it has to be certain."""
+        """Record the era of the server at `url` for the lifetime of the cache. The era must be certain, not a guess."""
         key = _endpoint(url)
         self._known[key] = spoken
         self._known.move_to_end(key)
@@ -170,7 +171,7 @@ class EraCache:
             self._known.popitem(last=False)
 
     def forget(self, url: str) -> None:
-        """What was known of the server at `url` turned out to be wrong."""
+        """Remove the entry of the server at `url`, which proved wrong."""
         self._known.pop(_endpoint(url), None)
 
 

@@ -1,9 +1,9 @@
-"""Which arguments of a tool are repeated in HTTP headers: the `x-mcp-header` annotations of its `inputSchema`.
+"""Header parameters: arguments of a tool that HTTP headers repeat (`x-mcp-header` in the tool's `inputSchema`).
 
-A server designates a parameter by `"x-mcp-header": "Region"` in its schema; its argument then also travels in the
-header `Mcp-Param-Region`, for those who see no bodies. The rules are strict, because the reader of the header and the
-reader of the body must mean the same value: where the parameter stands has to be plain from the schema alone, and its
-text must have one spelling. A client that speaks HTTP leaves out a tool that breaks one.
+A server declares a header parameter with `"x-mcp-header": "Region"` in the schema of a property. The header
+`Mcp-Param-Region` then repeats the argument, for intermediaries that do not read bodies. The rules are strict, because
+the reader of the header and the reader of the body must obtain the same value: the schema alone must determine the path
+of the parameter, and its text must have one spelling. A client that uses HTTP leaves out a tool that violates a rule.
 
 Spec: basic/transports/streamable-http#schema-extension (2026-07-28)
 """
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["X_MCP_HEADER", "InvalidParamHeader", "ParamHeader", "param_headers"]
 
 X_MCP_HEADER: Final = "x-mcp-header"
-"""The member of a property's schema that designates it."""
+"""The member of a property's schema that makes the property a header parameter."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TYPES: Final = ("string", "integer", "boolean")
 
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose values are no schemas. What looks like an annotation there is none."""
+"""Keywords whose values are not schemas. A member called `x-mcp-header` in such a value is not an annotation."""
 _NAMED: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
-"""Keywords that hold schemas by names, as `properties` does; a name may be that of the annotation."""
+"""Keywords that contain schemas by name, as `properties` does. A name may equal that of the annotation."""
 
 _DEEPEST: Final = 250
-"""Levels of a schema that are looked at: as many as a message can have. It also ends the walk through a value that
-contains itself, which the programs of a server can make."""
+"""The maximum depth of a schema, equal to that of a message. The limit also ends the traversal of a value that contains
+itself, which server code can construct."""
 
 
 class InvalidParamHeader(ValueError):
@@ -41,24 +41,24 @@ class InvalidParamHeader(ValueError):
 
     def __init__(self, place: tuple[str, ...], reason: str) -> None:
         self.path: str = ascii("/".join(("inputSchema", *place)))[1:-1][:200]
-        """Where it stands, as `inputSchema/properties/region`."""
+        """The location of the annotation, for example `inputSchema/properties/region`."""
         self.reason: str = reason
-        """What is wrong with it."""
+        """The rule that the annotation violates."""
         super().__init__(f"{self.path}: {X_MCP_HEADER} {reason}")
 
 
 @attrs.frozen
 class ParamHeader:
-    """One parameter that is repeated in a header. `param_headers` finds them."""
+    """A header parameter. `param_headers` finds them."""
 
     header: str
-    """The annotation, as `Region`: the header is `Mcp-Param-Region`."""
+    """The value of the annotation, for example `Region`: the header is `Mcp-Param-Region`."""
     path: tuple[str, ...]
-    """Where in `arguments` the value stands: the names of the members from the outside in."""
+    """The path of the value in `arguments`: the names of the members, the outermost first."""
     type: str
     """`string`, `integer` or `boolean`."""
     name: str = attrs.field(init=False)
-    """The name of the header in lower case, as `mcp-param-region`."""
+    """The name of the header in lower case, for example `mcp-param-region`."""
 
     @name.default
     def _name_default(self) -> str:
@@ -66,30 +66,30 @@ class ParamHeader:
 
 
 def param_headers(input_schema: JsonObject) -> tuple[ParamHeader, ...]:
-    """The parameters of a tool that are repeated in headers.
+    """Return the header parameters of a tool.
 
     Args:
         input_schema: The tool's `inputSchema`.
 
     Returns:
-        One for each annotation, ordered by path; empty for most tools.
+        One entry for each annotation, ordered by path; empty for most tools.
 
     Raises:
-        InvalidParamHeader: An annotation breaks a rule, or the schema is nested too deeply to be looked at.
+        InvalidParamHeader: An annotation violates a rule, or the schema is nested too deeply.
     """
     found: dict[str, ParamHeader] = {}
-    # A schema, the keywords and names that lead to it, and whether `properties` is the only keyword among them.
+    # A schema, the keywords and names of its path, and whether `properties` is the only keyword in the path.
     pending: list[tuple[JsonObject, tuple[str, ...], bool]] = [(input_schema, (), True)]
     while pending:
         schema, place, reachable = pending.pop()
         if len(place) > _DEEPEST:
-            raise InvalidParamHeader((), f"cannot be looked for: the schema has more than {_DEEPEST} levels")
+            raise InvalidParamHeader((), f"cannot be searched for: the schema has more than {_DEEPEST} levels")
         if X_MCP_HEADER in schema:
             param = _param(schema, place, reachable=reachable)
             other = found.setdefault(param.name, param)
             if other is not param:
                 same = ascii("/".join(other.path))[:80]
-                raise InvalidParamHeader(place, f"{param.header!r:.80} is already that of {same}, but for case")
+                raise InvalidParamHeader(place, f"{param.header!r:.80} is already used by {same} (case is ignored)")
         for keyword, value in schema.items():
             if isinstance(value, dict):
                 pending += _within(keyword, value, place, reachable=reachable)
@@ -105,7 +105,7 @@ def param_headers(input_schema: JsonObject) -> tuple[ParamHeader, ...]:
 def _within(
     keyword: str, value: JsonObject, place: tuple[str, ...], *, reachable: bool
 ) -> list[tuple[JsonObject, tuple[str, ...], bool]]:
-    """The schemas that an object under `keyword` holds."""
+    """Return the schemas in an object under `keyword`."""
     if keyword in _DATA:
         return []
     here = keyword == "properties"
@@ -121,12 +121,12 @@ def _within(
 def _param(schema: JsonObject, place: tuple[str, ...], *, reachable: bool) -> ParamHeader:
     header: JsonValue = schema[X_MCP_HEADER]
     if not isinstance(header, str):
-        raise InvalidParamHeader(place, f"is {header!a:.80}, which is no string")
+        raise InvalidParamHeader(place, f"is {header!a:.80}, not a string")
     if not header:
         raise InvalidParamHeader(place, "is empty")
     if _TOKEN.fullmatch(header) is None:
         raise InvalidParamHeader(
-            place, f"is {header!a:.80}, which has characters that the name of a header cannot have"
+            place, f"is {header!a:.80}, which contains characters that are not allowed in a header name"
         )
     if not place:
         raise InvalidParamHeader(place, "is on the whole schema, not on a property")
@@ -134,5 +134,5 @@ def _param(schema: JsonObject, place: tuple[str, ...], *, reachable: bool) -> Pa
         raise InvalidParamHeader(place, "is not reachable from the root through `properties` only")
     kind = schema.get("type")
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise InvalidParamHeader(place, f"is on a property of type {kind!a:.80}; allowed are {', '.join(_TYPES)}")
+        raise InvalidParamHeader(place, f"is on a property of type {kind!a:.80}; allowed types: {', '.join(_TYPES)}")
     return ParamHeader(header, place[1::2], kind)

@@ -1,6 +1,7 @@
-"""Media types: what a peer takes (`Accept`) and what it sends (`Content-Type`).
+"""Media types that a peer accepts (`Accept`) and sends (`Content-Type`).
 
-Nothing here raises, whatever a header says: what cannot be read says nothing, and who says nothing takes anything.
+The functions never raise, whatever a header contains. An unreadable `Accept` counts as missing, and a missing `Accept`
+allows every type.
 
 Spec: basic/transports#sending-messages-to-the-server; RFC 9110 sections 8.3 and 12.5.1
 """
@@ -19,37 +20,37 @@ if TYPE_CHECKING:
 __all__ = ["EVENT_STREAM", "JSON", "accepts", "is_event_stream", "is_json", "media_type"]
 
 JSON: Final = "application/json"
-"""The type of one message."""
+"""The media type of a single message."""
 EVENT_STREAM: Final = "text/event-stream"
-"""The type of a stream of messages."""
+"""The media type of a stream of messages."""
 
 _READ_CHARS: Final = 1_024
-"""How much of an `Accept` is read. Browsers send 150 characters; 32 KiB of them would take ten milliseconds."""
+"""Characters of an `Accept` that are parsed. Browsers send 150; 32 KiB would take ten milliseconds."""
 
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _RANGE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}")
-# A comma and a semicolon within quotes separate nothing. Each character can be matched in one way only.
+# A comma or semicolon within quotes is not a separator. Each character can be matched in one way only.
 _ITEM: Final = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+', re.DOTALL)
 _PARAMETER: Final = re.compile(r'(?:[^;"]|"(?:\\.|[^"\\])*"?)+', re.DOTALL)
 _QUALITY: Final = re.compile(r"[01]?(?:\.[0-9]*)?")
 
 
 def accepts(headers: Headers, media: str) -> float:
-    """How much the sender of `headers` wants `media`, by its `Accept`.
+    """Return the quality value of `media` in the `Accept` header.
 
     Args:
-        headers: Those of the request.
-        media: A type in lower case, as `application/json`. Parameters of the accepted types are not looked at.
+        headers: The headers of the request.
+        media: A type in lower case, for example `application/json`. Parameters of the accepted types are ignored.
 
     Returns:
-        From 0.0, not at all, to 1.0. The most exact range counts: `type/subtype` before `type/*` before `*/*`. It is 1.0
-        when there is no `Accept`, or none that can be read.
+        From 0.0 (not accepted) to 1.0. The most specific range counts: `type/subtype` before `type/*` before `*/*`. 1.0
+        if there is no `Accept`, or no readable one.
     """
     values = headers.all("accept")
     if not values:
         return 1.0
     text = values[0] if len(values) == 1 else ",".join(values)
-    # Peers repeat themselves: what they said is read once, and kept.
+    # Peers send the same text each time: it is parsed once and cached.
     ranges = _ranges(text[:_READ_CHARS])
     quality = ranges.get(media)
     if quality is None:
@@ -61,13 +62,13 @@ def accepts(headers: Headers, media: str) -> float:
 
 @lru_cache(maxsize=256)
 def _ranges(text: str) -> Mapping[str, float]:
-    """The quality of each range. Of two for the same range the higher one counts: their parameters are not known."""
+    """Return the quality of each range. If a range occurs twice the higher one counts: its parameters are ignored."""
     found: dict[str, float] = {}
     for item in _ITEM.findall(text):
         name, *parameters = _PARAMETER.findall(item) or [""]
         name = name.strip().lower()
         if name == "*":
-            name = "*/*"  # what the standard library of Java sends
+            name = "*/*"  # sent by the standard library of Java
         if _RANGE.fullmatch(name):
             found[name] = max(found.get(name, 0.0), _quality(parameters))
     return found
@@ -78,21 +79,21 @@ def _quality(parameters: list[str]) -> float:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "q":
             text = value.strip()
-            # The type was listed, so it is wanted, if it cannot be read how much.
+            # The type was listed, so it is accepted even if its quality is unreadable.
             return min(float(text), 1.0) if text not in ("", ".") and _QUALITY.fullmatch(text) else 1.0
     return 1.0
 
 
 def media_type(value: str | None) -> str:
-    """The type in a `Content-Type`, in lower case and without parameters; empty when there is none."""
+    """Return the type in a `Content-Type`, in lower case and without parameters; empty if the header is missing."""
     return "" if value is None else value.partition(";")[0].strip().lower()
 
 
 def is_json(value: str | None) -> bool:
-    """Whether a `Content-Type` is that of one message."""
+    """Return whether a `Content-Type` is that of a single message."""
     return value == JSON or media_type(value) == JSON
 
 
 def is_event_stream(value: str | None) -> bool:
-    """Whether a `Content-Type` is that of a stream of messages."""
+    """Return whether a `Content-Type` is that of a stream of messages."""
     return value == EVENT_STREAM or media_type(value) == EVENT_STREAM

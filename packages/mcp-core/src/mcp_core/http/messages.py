@@ -1,6 +1,6 @@
-"""The parts of HTTP messages that decisions are made from: headers, requests, heads of responses.
+"""Parts of HTTP messages from which this package decides: headers, requests, heads of responses.
 
-Spec: RFC 9110. Names of headers are kept in lower case; values are text in ISO 8859-1, as HTTP/1.1 has them.
+Spec: RFC 9110. Header names are stored in lower case. Values are text in ISO 8859-1, as in HTTP/1.1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Headers", "HttpHead", "HttpRequest"]
 
 
 class Headers:
-    """The headers of one message, in their order; a name may come more than once.
+    """The headers of one message, in order. A name may occur more than once.
 
     Args:
         pairs: Names and values.
@@ -28,27 +28,31 @@ class Headers:
         self._pairs = tuple([(name.lower(), value) for name, value in pairs])
         self._first = dict(self._pairs)
         if len(self._first) != len(self._pairs):
-            # Of several the first.
+            # The first of several values counts.
             self._first = dict(reversed(self._pairs))
 
     @classmethod
     def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """From bytes, as h11 and ASGI have them. Blanks around values are dropped."""
+        """Create headers from bytes, as used by h11 and ASGI. Blanks around values are removed."""
         return cls([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])
 
     def get(self, name: str) -> str | None:
-        """The value of a header; `None` when there is none; of several the first. `name` in lower case."""
+        """Return the first value of a header; `None` if the header is missing. `name` must be in lower case."""
         return self._first.get(name)
 
     def all(self, name: str) -> Sequence[str]:
-        """All values of a header, in their order. `name` in lower case."""
+        """Return all values of a header, in order. `name` must be in lower case."""
         if len(self._first) != len(self._pairs):
             return [value for each, value in self._pairs if each == name]
         value = self._first.get(name)
         return () if value is None else (value,)
 
     def raw(self) -> list[tuple[bytes, bytes]]:
-        """As bytes. Raises `UnicodeEncodeError` for what HTTP cannot carry."""
+        """Return the headers as bytes.
+
+        Raises:
+            UnicodeEncodeError: A name or value is not in ISO 8859-1.
+        """
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._pairs]
 
     def __contains__(self, name: str) -> bool:
@@ -73,35 +77,35 @@ class Headers:
 
 @attrs.frozen(kw_only=True)
 class HttpRequest:
-    """One request, without its body."""
+    """A request without its body."""
 
     method: str
     """`GET`, `POST`, ..."""
     target: str
-    """Path and query, as they came: `/mcp?x=1`."""
+    """Path and query, as received: `/mcp?x=1`."""
     headers: Headers
-    """Its headers."""
+    """The headers of the request."""
     scheme: str = "http"
     """`http` or `https`."""
     client: str | None = None
-    """The address of who sent it; `None` when that is not known."""
+    """The address of the client; `None` if unknown."""
 
     @property
     def path(self) -> str:
-        """The target without its query."""
+        """The target without the query."""
         return self.target.partition("?")[0]
 
     @property
     def query(self) -> str:
-        """What follows the question mark; empty when there is none."""
+        """The text after the question mark; empty without a question mark."""
         return self.target.partition("?")[2]
 
 
 @attrs.frozen(kw_only=True)
 class HttpHead:
-    """The beginning of a response."""
+    """The head of a response: status and headers."""
 
     status: int
-    """Its status."""
+    """The status code."""
     headers: Headers = attrs.field(factory=Headers)
-    """Its headers."""
+    """The headers of the response."""

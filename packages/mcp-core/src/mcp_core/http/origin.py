@@ -1,13 +1,13 @@
-"""May this request come in at all? The Host, Origin and Sec-Fetch-Site headers, and what browsers are told of them.
+"""Checks of the Host, Origin and Sec-Fetch-Site headers (DNS rebinding, CSRF), and the CORS headers for browsers.
 
-*The attack.* A web page may send requests to a server on the visitor's own machine. Its browser then says from where,
-in `Origin` and `Sec-Fetch-Site`. With DNS rebinding the page's name points to this machine, so that the browser takes
-page and server for one site; what remains foreign is the name, in `Host`. Hence: the Host has to be one of ours, and
-the Origin, when there is one, has to be the same as the Host or a listed one. Programs that are no browsers send no
-Origin, and are not concerned.
+*Attack.* A web page can send requests to a server on the user's own machine. The browser then names the origin of the
+page in `Origin` and `Sec-Fetch-Site`. With DNS rebinding the host name of the page resolves to this machine, so that
+the browser treats page and server as one site. Only the name in `Host` is still foreign. Therefore the Host must be one
+of the server's, and the Origin, if there is one, must equal the Host or be in the list. Programs other than browsers
+send no Origin, and these checks do not affect them.
 
-*What is told.* A listed origin gets the headers of CORS, with its own name in them; nobody else gets any, and there is
-no wildcard. A refusal is a sentence that names the header, its value and the setting, for the body of a 403.
+*Responses.* A listed origin receives CORS headers that name that origin. Other origins receive none, and there is no
+wildcard. A rejection is one sentence for the body of a 403. It names the header, its value and the setting.
 
 Spec: basic/transports#security-warning; RFC 9110 section 7.2, RFC 6454, https://fetch.spec.whatwg.org/
 """
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-"""The names under which a server that listens on the loopback interface is known, with any port."""
+"""The names of a server that listens on the loopback interface, with any port."""
 
 _Authority: TypeAlias = tuple[str, int | None]
-"""A host, in the one spelling that is compared, and its port; `None` when it is not said."""
+"""A host, normalized for comparison, and its port; `None` if the text has no port."""
 
 _AUTHORITY: Final = re.compile(r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::([0-9]{0,5}))?", re.IGNORECASE | re.ASCII)
 _AUTHORITY_IPV6: Final = re.compile(r"\[([0-9a-f:.]+)\](?::([0-9]{0,5}))?", re.IGNORECASE | re.ASCII)
@@ -46,41 +46,42 @@ _ORIGIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(.+)", re.IGNORECASE | re.AS
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _LONGEST: Final = 300
-"""A name in the DNS has 253 characters at most. What is longer is not looked at."""
+"""A name in the DNS has at most 253 characters. Longer text is rejected without parsing."""
 
-_ANYWHERE: Final = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 -- it is what is refused
-"""Addresses to bind to. A browser that is sent to one of them ends at the loopback interface."""
+_ANYWHERE: Final = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 -- these are rejected
+"""Addresses to listen on. A browser that connects to one of them reaches the loopback interface."""
 
 _FOREIGN_SITES: Final = frozenset({"cross-site", "same-site"})
-"""What `Sec-Fetch-Site` says of a page that is not from here. Another port of this machine is `same-site`."""
+"""Values of `Sec-Fetch-Site` for a page of another origin. Another port of this machine is `same-site`."""
 
 _ALLOWED_METHODS: Final = "GET, POST, DELETE"
 _EXPOSED_HEADERS: Final = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _ALLOWED_HEADERS: Final = frozenset({"accept", "authorization", "content-type", "last-event-id"})
 _OUR_HEADERS: Final = "mcp-"
-"""All that begin so may be sent too: there is one for each designated parameter of a tool."""
+"""The prefix of further allowed headers: each header parameter of a tool has one."""
 _REQUESTED_HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _PREFLIGHT_SECONDS: Final = "600"
-"""How long a browser may remember the answer. Without a word it asks again after five seconds."""
+"""Time for which a browser may cache the response, in seconds. The default of browsers is five seconds."""
 
 
 @attrs.frozen
 class _Rules:
-    """What an endpoint allows, ready to be compared."""
+    """The settings of an endpoint, parsed for comparison."""
 
     hosts: frozenset[_Authority] | None
     origins: frozenset[tuple[str, _Authority]]
 
 
 def check_allowed(hosts: tuple[str, ...] | None, origins: tuple[str, ...]) -> None:
-    """Makes sure that the two settings can be meant: a mistake has to be found before the first request.
+    """Check the two settings when they are configured, before the first request.
 
     Args:
-        hosts: See `EndpointPolicy.allowed_hosts`.
-        origins: See `EndpointPolicy.allowed_origins`.
+        hosts: The setting `EndpointPolicy.allowed_hosts`.
+        origins: The setting `EndpointPolicy.allowed_origins`.
 
     Raises:
-        ValueError: An entry is no host or origin, or one that must not be allowed; the sentence says which and why.
+        ValueError: An entry is not a host or an origin, or must not be allowed. The message names the entry and the
+            reason.
     """
     _rules(hosts, origins)
 
@@ -96,28 +97,30 @@ def _rules(hosts: tuple[str, ...] | None, origins: tuple[str, ...]) -> _Rules:
 def _listed_host(entry: str) -> _Authority:
     setting = f"EndpointPolicy.allowed_hosts: {entry!a}"
     if entry == "*":
-        raise ValueError(f"{setting}: there is no wildcard; None switches the check off")
-    # Addresses of IPv6 are taken without brackets too: there is no other meaning.
+        raise ValueError(f"{setting}: wildcards are not supported; None disables the check")
+    # IPv6 addresses are accepted without brackets too: the text has no other meaning.
     found = _authority(f"[{entry}]" if entry.count(":") > 1 and not entry.startswith("[") else entry)
     if found is None:
-        raise ValueError(f"{setting} is no host, as 'mcp.example', 'mcp.example:8080' or '[::1]'")
+        raise ValueError(f"{setting} is not a host such as 'mcp.example', 'mcp.example:8080' or '[::1]'")
     if found[0] in _ANYWHERE:
-        raise ValueError(f"{setting} is an address to listen on; a client never addresses a server so")
+        raise ValueError(f"{setting} is an address to listen on, which clients do not use; list the server's host name")
     return found
 
 
 def _listed_origin(entry: str) -> tuple[str, _Authority]:
     setting = f"EndpointPolicy.allowed_origins: {entry!a}"
     if entry in ("*", "null"):
-        raise ValueError(f"{setting} would let in any web page; list the origins one by one")
+        raise ValueError(f"{setting} would allow every web page; list each origin")
     found = _origin(entry)
     if found is None:
-        raise ValueError(f"{setting} is no origin, as 'https://app.example' or 'http://localhost:3000', without a path")
+        raise ValueError(
+            f"{setting} is not an origin such as 'https://app.example' or 'http://localhost:3000' (no path)"
+        )
     return found
 
 
 def _authority(text: str) -> _Authority | None:
-    """The host and the port in `text`; `None` when it has something else."""
+    """Return the host and the port in `text`; `None` if the text has another form."""
     return _read_authority(text) if len(text) <= _LONGEST else None
 
 
@@ -138,7 +141,7 @@ def _read_authority(text: str) -> _Authority | None:
 
 
 def _origin(text: str) -> tuple[str, _Authority] | None:
-    """The scheme, the host and the port of an origin; a port that its scheme has anyway is always said."""
+    """Return the scheme, the host and the port of an origin. The default port of the scheme replaces a missing port."""
     parts = _ORIGIN.fullmatch(text)
     authority = None if parts is None else _authority(parts[2])
     if parts is None or authority is None:
@@ -148,22 +151,22 @@ def _origin(text: str) -> tuple[str, _Authority] | None:
 
 
 def refusal(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[str, ...]) -> str | None:
-    """Why `request` must not come in, judged by where it comes from and to whom it is addressed.
+    """Return why the origin or the host of `request` is not allowed.
 
-    This is for endpoints that programs use. A page that people come to by a link from elsewhere, such as a consent
-    page, is visited by `cross-site` requests.
+    Use this check for endpoints that programs call. Do not use it for a page that users open by a link from another
+    site, such as a consent page: those requests are `cross-site`.
 
     Args:
         request: The request.
-        hosts: See `EndpointPolicy.allowed_hosts`; `None` switches the check of Host off, and with it the protection
+        hosts: The setting `EndpointPolicy.allowed_hosts`. `None` disables the check of Host, and with it the protection
             against DNS rebinding.
-        origins: See `EndpointPolicy.allowed_origins`.
+        origins: The setting `EndpointPolicy.allowed_origins`.
 
     Returns:
-        `None` when it may. Else a sentence for the body of a 403.
+        `None` if the request is allowed. Otherwise a sentence for the body of a 403.
 
     Raises:
-        ValueError: See `check_allowed`.
+        ValueError: A setting is invalid; see `check_allowed`.
     """
     rules = _rules(hosts, origins)
     headers = request.headers
@@ -172,28 +175,28 @@ def refusal(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[
         return sentence
     given = headers.all("origin")
     if len(given) > 1:
-        return _sentence("Origin", ", ".join(given), "came more than once", "origins")
+        return _sentence("Origin", ", ".join(given), "is repeated", "origins")
     if given:
         origin = _origin(given[0])
         if origin in rules.origins:
             return None
         if origin is None or not _same_authority(origin, headers):
-            return _sentence("Origin", given[0], "is neither that of this server nor listed", "origins")
+            return _sentence("Origin", given[0], "is neither this server's own origin nor listed", "origins")
     for site in headers.all("sec-fetch-site"):
         if site.strip().lower() in _FOREIGN_SITES:
-            return _sentence("Sec-Fetch-Site", site, "tells of a web page whose origin is not listed", "origins")
+            return _sentence("Sec-Fetch-Site", site, "means a web page whose origin is not listed", "origins")
     return None
 
 
 def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str | None:
     given = request.headers.all("host")
     if len(given) != 1:
-        return _sentence("Host", ", ".join(given), "came more than once" if given else "is missing", "hosts")
+        return _sentence("Host", ", ".join(given), "is repeated" if given else "is missing", "hosts")
     found = _authority(given[0])
     if found is None or not _is_allowed(found, allowed):
-        return _sentence("Host", given[0], "is no host" if found is None else "is not allowed", "hosts")
+        return _sentence("Host", given[0], "is not a host" if found is None else "is not allowed", "hosts")
     if not request.target.startswith("/"):
-        # The absolute form, meant for proxies. Its host would go before that of the header (RFC 9112 section 3.2.2).
+        # The absolute form, meant for proxies. Its host has precedence over the header (RFC 9112 section 3.2.2).
         _, separator, rest = request.target.partition("://")
         addressed = re.split(r"[/?#]", rest, maxsplit=1)[0]
         if separator and _authority(addressed) != found:
@@ -205,14 +208,14 @@ def _is_allowed(found: _Authority, allowed: frozenset[_Authority]) -> bool:
     name, port = found
     if found in allowed or (name, None) in allowed:
         return True
-    # Which of the two it stands for, a proxy in front may hide.
+    # A proxy in front may hide the scheme, and with it which of the two default ports is meant.
     return port is None and any((name, default) in allowed for default in _DEFAULT_PORTS.values())
 
 
 def _same_authority(origin: tuple[str, _Authority], headers: Headers) -> bool:
-    """Whether a page of `origin` is from the host that the request is addressed to, whatever the scheme.
+    """Return whether a page of `origin` has the host and port of the request, whatever the scheme.
 
-    Behind a proxy that ends TLS the page is from `https`, and this server knows of `http` only.
+    Behind a proxy that terminates TLS the page has the scheme `https`, but this server sees only `http`.
     """
     scheme, (name, port) = origin
     given = headers.all("host")
@@ -223,12 +226,12 @@ def _same_authority(origin: tuple[str, _Authority], headers: Headers) -> bool:
 
 
 def _sentence(header: str, value: str, problem: str, setting: str) -> str:
-    # In ASCII and clipped: it goes to a peer and to a log.
+    # In ASCII and truncated, because a peer and a log receive the text.
     return f"{header} {value!a:.80} {problem}; the setting is EndpointPolicy.allowed_{setting}"
 
 
 def _listed(headers: Headers, origins: tuple[str, ...]) -> str | None:
-    """The origin of the request exactly as it came, if it is a listed one."""
+    """Return the origin of the request exactly as received, if the origin is listed."""
     given = headers.all("origin")
     if len(given) != 1 or _origin(given[0]) not in _rules(None, origins).origins:
         return None
@@ -236,17 +239,17 @@ def _listed(headers: Headers, origins: tuple[str, ...]) -> str | None:
 
 
 def cors_headers(headers: Headers, origins: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """What has to be in a response so that a web page of a listed origin can read it.
+    """Return the headers that allow a web page of a listed origin to read the response.
 
     Args:
-        headers: Those of the request.
-        origins: See `EndpointPolicy.allowed_origins`.
+        headers: The headers of the request.
+        origins: The setting `EndpointPolicy.allowed_origins`.
 
     Returns:
-        Headers for the response; none when there is no origin or it is not listed.
+        Headers for the response; empty if there is no origin, or it is not listed.
 
     Raises:
-        ValueError: See `check_allowed`.
+        ValueError: A setting is invalid; see `check_allowed`.
     """
     origin = _listed(headers, origins) if "origin" in headers and origins else None
     if origin is None:
@@ -259,17 +262,17 @@ def cors_headers(headers: Headers, origins: tuple[str, ...]) -> tuple[tuple[str,
 
 
 def preflight_headers(request: HttpRequest, origins: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
-    """What a browser is told that asks, with `OPTIONS`, what a web page may send here.
+    """Return the headers of the response to a CORS preflight request.
 
     Args:
         request: The request.
-        origins: See `EndpointPolicy.allowed_origins`.
+        origins: The setting `EndpointPolicy.allowed_origins`.
 
     Returns:
-        Headers for an answer 204; `None` when it is no such question, or that of an origin that is not listed.
+        Headers for a response 204; `None` if the request is not a preflight request, or its origin is not listed.
 
     Raises:
-        ValueError: See `check_allowed`.
+        ValueError: A setting is invalid; see `check_allowed`.
     """
     headers = request.headers
     if request.method != "OPTIONS" or "access-control-request-method" not in headers:
@@ -291,10 +294,10 @@ def preflight_headers(request: HttpRequest, origins: tuple[str, ...]) -> tuple[t
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached from this machine only.
+    """Return whether a server that listens on `host` is reachable only from this machine.
 
     Args:
-        host: A name or an address, with or without brackets. An empty one means all interfaces.
+        host: A name or an address, with or without brackets. An empty text means all interfaces.
     """
     name = host.removeprefix("[").removesuffix("]").lower()
     if name.removesuffix(".") == "localhost":

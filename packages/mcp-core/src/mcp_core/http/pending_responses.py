@@ -1,4 +1,4 @@
-"""Which answers an exchange waits for: the requests of one POST, until they are answered."""
+"""Pending responses of one exchange: the requests of one POST without a response."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ __all__ = ["Awaited", "members"]
 
 @attrs.define(eq=False)
 class Awaited:
-    """The requests of one exchange."""
+    """The pending requests of one exchange."""
 
     ids: set[RequestId]
-    """Those that are not answered."""
+    """The ids of the requests without a response."""
     asked: bool
-    """Whether there were any."""
+    """Whether the exchange had requests."""
 
     @classmethod
     def of(cls, message: Message | Batch | None) -> Awaited:
-        """What a posted message waits for."""
+        """Return the pending responses for a posted message."""
         ids = {each.id for each in members(message) if isinstance(each, Request)}
         return cls(ids, asked=bool(ids))
 
     def copy(self) -> Awaited:
-        """The same, to be taken down by another exchange."""
+        """Return a copy for another exchange, independent of this one."""
         return Awaited(set(self.ids), asked=self.asked)
 
     @property
     def only(self) -> RequestId | None:
-        """The id of the only one; `None` when there are several, or none."""
+        """The id of the only pending request; `None` if there are several, or no pending requests."""
         return next(iter(self.ids)) if len(self.ids) == 1 else None
 
     def take(self, what: Received, notes: Deviations) -> Received:
-        """Takes down what is answered by `what`.
+        """Record the requests that have their response in `what`.
 
         Args:
-            what: What came.
-            notes: Takes a sentence for each deviation that was survived.
+            what: The received message.
+            notes: Receives a sentence for each tolerated deviation.
 
         Returns:
-            The same; an error without id has the only id that it can have.
+            The message. An error without an id gets the id of the only pending request.
         """
         if isinstance(what, ErrorResponse) and what.id is None and self.only is not None:
-            notes.note("the error has no id; it was taken for the answer")
+            notes.note("the error has no id and was used as the response")
             what = attrs.evolve(what, id=self.only)
         if isinstance(what, MalformedMessage) and what.answers is None and isinstance(what.__cause__, LimitExceeded):
-            # Too large to be read, so its id is not known; of what comes in an exchange, the answer is the largest.
+            # The message is too large to be parsed, so its id is unknown. In an exchange the response is the largest.
             what.answers = self.only
         for each in members(what):
             if isinstance(each, MalformedMessage):
@@ -67,14 +67,14 @@ class Awaited:
 
     def _settle(self, id: RequestId | None) -> None:
         if id not in self.ids:
-            # Some servers write ids as text, or as numbers what was text: the engine understands them, so they count.
+            # Some servers change strings to numbers or numbers to strings in ids. The engine accepts such ids too.
             id = next((awaited for awaited in self.ids if str(awaited) == str(id)), None)
         if id is not None:
             self.ids.discard(id)
 
 
 def members(what: Received | None) -> Iterator[Message | MalformedMessage]:
-    """The messages in something that came, or goes: one, those of a batch, or none."""
+    """Yield the messages of a received or posted item: one message, the members of a batch, or no message."""
     if isinstance(what, Batch):
         yield from what.members
     elif what is not None:

@@ -1,8 +1,8 @@
-"""What an HTTP client sends besides the body, and what it may not send at all.
+"""Headers of a client's HTTP requests, and the check which messages the client may send.
 
-Names are in lower case, as HTTP compares them. What is a matter of the connection is not among them: `Host`,
-`Content-Length`, and `Accept-Encoding: identity`, without which servers may compress, which they do to streams as well,
-and hold events back.
+Names are in lower case, because HTTP ignores case. Headers of the connection are not included: `Host`,
+`Content-Length`, and `Accept-Encoding: identity`. Without the latter servers may compress, also streams, and then
+buffer events.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28).
 """
@@ -38,35 +38,35 @@ __all__ = [
 
 _ON_GET: Final = (("accept", EVENT_STREAM),)
 ON_POST: Final = (("accept", f"{JSON}, {EVENT_STREAM}"), ("content-type", JSON))
-"""What every POST of a message has."""
+"""The headers of every POST of a message."""
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-"""What a session id may be. Spec: basic/transports#session-management (legacy)"""
+"""The allowed characters of a session id. Spec: basic/transports#session-management (legacy)"""
 
 _SENDABLE: Final = re.compile(r"[\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
-"""What a header carries unchanged, in ISO 8859-1."""
+"""Text in ISO 8859-1 that a header transmits unchanged."""
 
 
 def check_allowed(message: Message | Batch | None, revision: Revision | None) -> None:
-    """Whether a message may be posted, or, for `None`, a stream be fetched.
+    """Check that the revision allows to post a message, or, for `None`, to fetch a stream.
 
     Args:
         message: The message.
-        revision: What was agreed on; `None` before that.
+        revision: The negotiated revision; `None` before negotiation.
 
     Raises:
-        LocalProtocolError: The revision knows no such thing.
+        LocalProtocolError: The revision does not allow it.
     """
     if isinstance(message, Batch):
-        forbidden = "a batch may not be posted" if revision is None or not revision.batching else None
+        forbidden = "a batch must not be posted" if revision is None or not revision.batching else None
     elif isinstance(message, ResultResponse | ErrorResponse):
         answers = revision is None or revision.responses_from_client
-        forbidden = None if answers else "an answer may not be posted"
+        forbidden = None if answers else "a response must not be posted"
     else:
         modern = message is None and revision is not None and revision.era is Era.MODERN
-        forbidden = "no stream is fetched by GET" if modern else None
+        forbidden = "a stream must not be fetched with GET" if modern else None
     if forbidden is not None:
-        where = "before the revision is agreed" if revision is None else f"in revision {revision}"
+        where = "before the revision is negotiated" if revision is None else f"in revision {revision}"
         raise LocalProtocolError(f"{forbidden} {where}", anchor="basic/transports")
 
 
@@ -77,17 +77,17 @@ def post_headers(
     designated: Sequence[ParamHeader],
     names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """The headers of a POST.
+    """Return the headers of a POST.
 
     Args:
-        message: What is posted.
-        revision: What was agreed on; `None` before that.
-        session_id: The session.
-        designated: The parameters of the called tool that stand in headers too.
+        message: The posted message.
+        revision: The negotiated revision; `None` before negotiation.
+        session_id: The session id; `None` without a session.
+        designated: The header parameters of the called tool.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Raises:
-        LocalProtocolError: Something in the message cannot be said in a header.
+        LocalProtocolError: A header cannot carry a part of the message.
     """
     if revision is not None and revision.routing_headers and isinstance(message, Request | Notification):
         return [*ON_POST, *mirrored(message, revision, designated, names=names)]
@@ -97,32 +97,32 @@ def post_headers(
 def get_headers(
     last_event_id: str, revision: Revision | None, session_id: str | None, limits: Limits
 ) -> list[tuple[str, str]]:
-    """The headers of a GET.
+    """Return the headers of a GET.
 
     Args:
-        last_event_id: The event after which the stream shall go on; empty for a stream of its own.
-        revision: What was agreed on.
-        session_id: The session.
-        limits: The bounds that hold here.
+        last_event_id: The event after which the stream continues; empty for a new stream.
+        revision: The negotiated revision.
+        session_id: The session id; `None` without a session.
+        limits: The limits. `header_bytes` applies to the event id.
 
     Raises:
-        LocalProtocolError: No header can carry the event id.
+        LocalProtocolError: A header cannot carry the event id.
     """
     headers = [*_ON_GET, *session_headers(revision, session_id)]
     if last_event_id:
         value = _as_value(last_event_id)
         if not resumable_after(last_event_id, limits):
-            raise LocalProtocolError(f"the event id {value[:80]!a} is nothing that a header can carry")
+            raise LocalProtocolError(f"a header cannot carry the event id {value[:80]!a}")
         headers.append((LAST_EVENT_ID, value))
     return headers
 
 
 def session_headers(revision: Revision | None, session_id: str | None) -> list[tuple[str, str]]:
-    """What says to which session a request belongs: all that the `DELETE` at its end needs.
+    """Return the headers that name the session of a request. The `DELETE` that ends a session needs no other headers.
 
     Args:
-        revision: What was agreed on; `None` before that.
-        session_id: The session. A modern server has none, and is sent none.
+        revision: The negotiated revision; `None` before negotiation.
+        session_id: The session id. It is not sent to a modern server, which has no sessions.
     """
     headers: list[tuple[str, str]] = []
     if session_id is not None and (revision is None or revision.era is Era.LEGACY):
@@ -133,16 +133,16 @@ def session_headers(revision: Revision | None, session_id: str | None) -> list[t
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a session id of a server is one that may be sent back."""
+    """Return whether the client may send this session id of a server."""
     return _VISIBLE.fullmatch(text) is not None
 
 
 def resumable_after(event_id: str, limits: Limits) -> bool:
-    """Whether a stream can be resumed after the event `event_id`: a header has to carry it."""
+    """Return whether a stream can be resumed after the event `event_id`, which a header has to carry."""
     value = _as_value(event_id)
     return len(value) <= limits.header_bytes and _SENDABLE.fullmatch(value) is not None
 
 
 def _as_value(event_id: str) -> str:
-    """The bytes of an id, each as one character: as headers have them."""
+    """Return the UTF-8 bytes of an id, each as one character, for a header."""
     return event_id.encode("utf-8", "replace").decode("latin-1")

@@ -1,4 +1,4 @@
-"""What a client makes of the beginning of a response: is its body a message, a stream, nothing, or no answer at all?"""
+"""Classification of a response by its head: the body is a message, a stream, irrelevant, or not a JSON-RPC response."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ __all__ = ["Expect", "expected_of_get", "expected_of_post", "is_good", "says_jso
 
 
 class Expect(enum.Enum):
-    """What to do with the body of a response."""
+    """The way to read the body of a response."""
 
     MESSAGE = "one message"
-    """Read it all, up to `Limits.message_bytes`, and give it to `receive_body`."""
+    """Read the whole body, up to `Limits.message_bytes`, and pass it to `receive_body`."""
     STREAM = "events"
-    """Give each portion to `receive_data`."""
+    """Pass each portion to `receive_data`."""
     NOTHING = "nothing"
-    """It was accepted. Drop what there is, and do not wait for it."""
+    """The server accepted the message. Drop the body, and do not wait for it."""
     TEXT = "no answer"
-    """Read up to `FAILURE_BYTES` and raise what `failure` gives."""
+    """Read up to `FAILURE_BYTES`, and raise the result of `failure`."""
 
 
 _JSON: Final = frozenset({JSON, "text/json"})
 
 _PERHAPS_JSON: Final = frozenset({"", "text/plain"})
-"""What some servers call JSON."""
+"""Media types that some servers use for JSON."""
 
 _NOT_FROM_POST: Final = frozenset({401, 403, 405})
-"""Statuses about who asks, and about the method: what stands in the body was not said by what answers a POST."""
+"""Statuses about the client or the method. Their body does not come from the code that responds to a POST."""
 
 _ACCEPTED: Final = frozenset({202, 204})
-"""How what needs no answer is answered. Spec: basic/transports#sending-messages-to-the-server"""
+"""Statuses for messages that expect no response. Spec: basic/transports#sending-messages-to-the-server"""
 
 
 def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
-    """What the response to a POST is.
+    """Return how to read the response to a POST.
 
     Args:
-        head: Its beginning.
-        awaiting: Whether a request was posted. Only then there is an answer.
+        head: The head of the response.
+        awaiting: Whether a request was posted. Only requests have a response.
     """
     status, kind = head.status, media_type_of(head)
     if status in _NOT_FROM_POST or encoding_of(head) is not None:
@@ -52,7 +52,7 @@ def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
     said = _is_json(kind)
     perhaps = said or kind in _PERHAPS_JSON
     if not is_good(head):
-        # A modern server answers errors so, and many a legacy one.
+        # Modern servers, and many legacy servers, send errors with such a status.
         return Expect.MESSAGE if awaiting and perhaps else Expect.TEXT
     if not awaiting:
         return Expect.NOTHING
@@ -64,18 +64,18 @@ def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
 
 
 def expected_of_get(head: HttpHead) -> Expect:
-    """What the response to a GET is: a stream, or nothing that was asked for."""
+    """Return how to read the response to a GET: as a stream, or as a failure."""
     streams = is_good(head) and media_type_of(head) == EVENT_STREAM and encoding_of(head) is None
     return Expect.STREAM if streams else Expect.TEXT
 
 
 def is_good(head: HttpHead) -> bool:
-    """Whether the status is one of success."""
+    """Return whether the status is 2xx."""
     return 200 <= head.status < 300
 
 
 def says_json(head: HttpHead) -> bool:
-    """Whether the body is said to be JSON."""
+    """Return whether the media type of the body is JSON."""
     return _is_json(media_type_of(head))
 
 

@@ -1,11 +1,12 @@
-"""What a server answers over HTTP: how responses begin, and how requests are refused.
+"""HTTP responses of a server: heads of responses, and rejections of requests.
 
-Answers must not be kept by anybody on their way, nor streams held back or changed; web pages of listed origins, and no
-others, may read them.
+Intermediaries must not store responses, and must not buffer or change streams. Web pages of listed origins can read
+responses; other web pages cannot.
 
-*Errors* of refusals have the id of the request if there is one that can be read. A refusal of what is owed no answer, or
-of a request whose body was not looked at, has no id member, as the pages on transports say. What is owed an answer and
-has no readable id gets null, as JSON-RPC 2.0 (section 5) wants it, unless its revision is known to leave the member out.
+*Errors* of rejections have the id of the request if it is readable. A rejection has no id member if the message expects
+no response, or if the body of the request was not read, as the transport pages of the specification require. If a
+message expects a response and its id is unreadable, the id is null, as JSON-RPC 2.0 (section 5) requires, unless the
+revision is known to omit the member.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28); RFC 9110 section 15.5.
 """
@@ -48,65 +49,65 @@ _STREAM_HEADERS: Final[_Pairs] = (
 )
 _EMPTY_HEADERS: Final[_Pairs] = (("cache-control", "no-store"),)
 
-# Responses begin alike, and a head is never changed.
+# Most responses have the same head, and heads are immutable.
 _JSON_HEAD: Final = HttpHead(status=200, headers=Headers(_JSON_HEADERS))
 _STREAM_HEAD: Final = HttpHead(status=200, headers=Headers(_STREAM_HEADERS))
 
 _RETRY_AFTER: Final = "5"
-"""Seconds. Long enough for a call to end, short enough for somebody who waits."""
+"""In seconds. Long enough for a call to end, short enough for a waiting user."""
 
 _UNKNOWN_SESSION: Final = (
-    "session not found: it expired, was ended, or lives in another process; open a new one with initialize"
+    "session not found: it expired, was ended, or exists in another process; open a new session with initialize"
 )
 
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """A request that goes no further, and what to answer it."""
+    """The rejection of a request, with the response."""
 
     status: int
-    """The HTTP status: 4xx or 5xx, but 204 for a preflight request that is granted."""
+    """The HTTP status: 4xx or 5xx, except 204 for a granted preflight request."""
     error: ErrorResponse | None
-    """The body; `None` for an empty one."""
+    """The body; `None` for an empty body."""
     headers: _Pairs = ()
-    """Headers besides those that every refusal has."""
+    """Headers in addition to those of every rejection."""
     reason: str
-    """Why, in one sentence, for the log."""
+    """The reason in one sentence, for the log."""
     null_id: bool = False
-    """Whether an error that has no id says `"id": null`, or has no such member."""
+    """Whether an error without an id contains `"id": null`. If not, the member is missing."""
     answers: ErrorResponse | None = None
-    """What stands for the answer that was posted but cannot be read: for the engine of the session, since whoever waits
-    for it waits for nothing else. See `mcp_core.jsonrpc.codec.stand_in`."""
+    """A placeholder for a posted response that is unreadable. Pass it to the engine of the session, because the task
+    that waits for the response would otherwise wait until its timeout. `mcp_core.jsonrpc.codec.stand_in` creates it."""
 
     def head(self) -> HttpHead:
-        """How the response begins, `content-length` included."""
+        """Return the head of the response, including `content-length`."""
         if self.error is None:
             return _empty_head(self.status, self.headers)
         length = ("content-length", str(len(self.body())))
         return HttpHead(status=self.status, headers=Headers((*_JSON_HEADERS, length, *self.headers)))
 
     def body(self) -> bytes:
-        """What follows; may be empty."""
+        """Return the body of the response; may be empty."""
         return b"" if self.error is None else encode(self.error, null_id=self.null_id)
 
 
 @attrs.frozen(kw_only=True)
 class Post:
-    """What a client posted."""
+    """A message that a client posted."""
 
     message: Message | Batch
     """The message; in the modern era a request or a notification."""
     era: Era
-    """Modern: it is complete in itself. Legacy: `initialize` opens a session, all else belongs to that of
-    `ServerExchange.session_id`."""
+    """The era of the message. Modern: the message is self-contained. Legacy: `initialize` opens a session, every other
+    message belongs to the session `ServerExchange.session_id`."""
     notes: tuple[str, ...] = ()
-    """A sentence for each deviation that was survived."""
+    """The tolerated deviations, one sentence each."""
     size: int = 0
-    """The bytes of the body."""
+    """The size of the body, in bytes."""
 
     @property
     def answered(self) -> bool:
-        """Whether something in it is owed an answer. If not, the response is 202 without a body."""
+        """Whether a part of the message expects a response. If not, the HTTP response is 202 without a body."""
         members = self.message.members if isinstance(self.message, Batch) else (self.message,)
         return any(
             member.reply is not None if isinstance(member, MalformedMessage) else isinstance(member, Request)
@@ -115,12 +116,12 @@ class Post:
 
 
 class Responses:
-    """The responses that one request may get.
+    """The possible HTTP responses to one request.
 
     Args:
         request: The request.
-        policy: What the endpoint allows.
-        limits: The bounds that hold there.
+        policy: The settings of the endpoint.
+        limits: The limits of the endpoint.
     """
 
     __slots__ = ("_limits", "_policy", "_request")
@@ -131,11 +132,11 @@ class Responses:
         self._limits = limits
 
     def json_head(self, status: int = 200, *, session_id: str | None = None) -> HttpHead:
-        """How an answer in JSON begins; `content-length` is left to who has the body.
+        """Return the head of a response in JSON, without `content-length`: the caller, which has the body, adds it.
 
         Args:
-            status: Its status; see `mcp_core.http.statuses.status_of`.
-            session_id: The session that the answer opens.
+            status: The status; see `mcp_core.http.statuses.status_of`.
+            session_id: The session that the response opens.
         """
         more = self._more(session_id)
         if status == 200 and not more:
@@ -143,26 +144,26 @@ class Responses:
         return HttpHead(status=status, headers=Headers((*_JSON_HEADERS, *more)))
 
     def stream_head(self, *, session_id: str | None = None) -> HttpHead:
-        """How a stream of events begins.
+        """Return the head of an event stream.
 
         Args:
-            session_id: The session that an answer in it opens.
+            session_id: The session that a response in the stream opens.
         """
         more = self._more(session_id)
         return HttpHead(status=200, headers=Headers((*_STREAM_HEADERS, *more))) if more else _STREAM_HEAD
 
     def empty_head(self, status: int = 202) -> HttpHead:
-        """A response without a body: 202 for messages that are owed no answer, 200 for a session that was ended.
+        """Return the head of a response without a body: 202 for messages without requests, 200 for an ended session.
 
-        For the latter the specification names no status; 200 is what most servers answer, and all clients take.
+        For the end of a session the specification names no status. Most servers send 200, and all clients accept it.
         """
         return _empty_head(status, self._more(None))
 
     def too_large(self, observed: int) -> Refusal:
-        """413: the body is too large, or turns out to be while it comes.
+        """Reject a body that is too large, with status 413. The size may become known while the body is received.
 
         Args:
-            observed: Its bytes; so far, when the rest was not read.
+            observed: The size in bytes, or the bytes so far if the rest was not read.
         """
         excess = LimitExceeded(
             "message size in bytes",
@@ -174,30 +175,33 @@ class Responses:
 
     @property
     def null_ids(self) -> bool:
-        """Whether an error for a message without a readable id says `"id": null`; see `Revision.error_without_id`."""
+        """Whether an error without a readable id contains `"id": null`; see `Revision.error_without_id`."""
         return True
 
     def _null_id(self, message: Message | Batch | None) -> bool:
-        """Whether the refusal of a message says `"id": null`: of a batch, which is owed an answer and has no id."""
+        """Return whether the rejection of a message contains `"id": null`: for a batch, which expects a response."""
         return isinstance(message, Batch) and self.null_ids
 
     def unknown_session(self, post: Post | None = None) -> Refusal:
-        """404: the session is not known here, or belongs to somebody else, which must look the same.
+        """Reject a request for an unknown session, with status 404.
+
+        The response is the same for a session of another principal, so that it does not reveal whether a session
+        exists.
 
         Args:
-            post: What was posted to it.
+            post: The message that was posted to the session.
         """
         message = None if post is None else post.message
         id = None if message is None else id_of(message)
         return self.refuse(404, _UNKNOWN_SESSION, id=id, null_id=self._null_id(message))
 
     def busy(self, excess: LimitExceeded, *, id: RequestId | None = None, own: bool = False) -> Refusal:
-        """503, or 429, with `Retry-After`: there is no room for now.
+        """Reject a request because the server is at capacity, with status 503 or 429, and `Retry-After`.
 
         Args:
-            excess: For what there is none.
+            excess: The limit that was reached.
             id: The id of the request.
-            own: It is this client's own requests that take the room: 429 (RFC 6585 section 4).
+            own: Whether the client's own requests use the capacity: 429 (RFC 6585 section 4).
         """
         return self.refuse(
             429 if own else 503,
@@ -218,16 +222,16 @@ class Responses:
         headers: _Pairs = (),
         null_id: bool = False,
     ) -> Refusal:
-        """Any refusal, as that of who must not use the endpoint, with its challenges.
+        """Return a rejection, for example one of a client without access, with its challenges.
 
         Args:
             status: The HTTP status.
-            message: Why, in one sentence, which the client gets too.
+            message: The reason in one sentence, which the client receives too.
             code: The JSON-RPC error code.
-            id: The id of the request, where it is known.
-            data: More about it.
-            headers: Headers of the response besides those that every refusal has.
-            null_id: See `Refusal.null_id`.
+            id: The id of the request, if known.
+            data: Further data of the error.
+            headers: Headers in addition to those of every rejection.
+            null_id: Whether an error without an id contains `"id": null`; see `Refusal.null_id`.
         """
         error = ErrorResponse(id, ErrorObject(int(code), message, data))
         return Refusal(
@@ -235,17 +239,17 @@ class Responses:
         )
 
     def _more(self, session_id: str | None) -> _Pairs:
-        """The headers that depend on the request."""
+        """Return the headers that depend on the request."""
         cors = cors_headers(self._request.headers, self._policy.allowed_origins)
         return cors if session_id is None else ((MCP_SESSION_ID, session_id), *cors)
 
 
 def _empty_head(status: int, more: _Pairs) -> HttpHead:
-    # A response 204 must not have a length (RFC 9110 section 8.6).
+    # A 204 response must not have a Content-Length (RFC 9110 section 8.6).
     length = () if status == 204 else (("content-length", "0"),)
     return HttpHead(status=status, headers=Headers((*length, *_EMPTY_HEADERS, *more)))
 
 
 def id_of(message: Message | Batch) -> RequestId | None:
-    """The id to answer with, which only a request has."""
+    """Return the id for the response, which only a request has."""
     return message.id if isinstance(message, Request) else None

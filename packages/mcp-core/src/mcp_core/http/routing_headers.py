@@ -1,19 +1,19 @@
-"""The headers that repeat parts of a message, for those who see no bodies: written by a client, compared by a server.
+"""Headers that repeat parts of a message, for intermediaries that do not read bodies. Clients write, servers compare.
 
     MCP-Protocol-Version   the revision, on each request
     Mcp-Method             the method
-    Mcp-Name               the tool, prompt, resource or task that a request is about
-    Mcp-Param-...          arguments of a tool that its schema designates (see `mcp_core.http.header_parameters`)
+    Mcp-Name               the tool, prompt, resource or task of a request
+    Mcp-Param-...          the header parameters of a tool (see `mcp_core.http.header_parameters`)
 
-A gateway decides by the header and the server by the body, so they must not differ: else one could be asked for what
-the other does. A difference is a `HeaderMismatch`, which names the header, what it says and what the body says.
+A gateway decides by the header and the server by the body. If they differed, a client could bypass the gateway's rules.
+The error for a difference is a `HeaderMismatch`, which names the header, its value, and the value in the body.
 
-*Values.* `Mcp-Name` and `Mcp-Param-...` carry any text: what a header cannot hold, or could lose on its way, is written
-as `=?base64?...?=` over UTF-8. The other two have no such form, and need none.
+*Values.* `Mcp-Name` and `Mcp-Param-...` carry any text. Text that a header cannot carry unchanged is written as
+`=?base64?...?=` over UTF-8. The other two headers do not have or need such a form.
 
-*What is survived.* A notification may come without these headers, and so may a name that only an extension asks for.
-An argument that no header can carry, an object for an integer, is left to the validation of the arguments, whose
-answer helps the caller more.
+*Tolerated.* A notification may lack these headers, and so may a name that only an extension requires. For an argument
+that a header cannot carry, such as an object instead of an integer, the server leaves the error to the validation of
+the arguments, because that error is more helpful to the caller.
 
 Spec: basic/transports/streamable-http#standard-request-headers, #value-encoding, #server-validation (2026-07-28)
 """
@@ -60,14 +60,14 @@ MCP_PROTOCOL_VERSION: Final = "mcp-protocol-version"
 MCP_METHOD: Final = "mcp-method"
 """The method (2026-07-28)."""
 MCP_NAME: Final = "mcp-name"
-"""What the request is about (2026-07-28)."""
+"""The tool, prompt, resource or task of the request (2026-07-28)."""
 MCP_SESSION_ID: Final = "mcp-session-id"
-"""The session, from 2025-03-26 to 2025-11-25."""
+"""The session id, from 2025-03-26 to 2025-11-25."""
 LAST_EVENT_ID: Final = "last-event-id"
-"""The last event of a stream that arrived, from 2025-03-26 to 2025-11-25."""
+"""The last received event of a stream, from 2025-03-26 to 2025-11-25."""
 
 _SHOWN: Final = {MCP_PROTOCOL_VERSION: "MCP-Protocol-Version", MCP_METHOD: "Mcp-Method", MCP_NAME: "Mcp-Name"}
-"""The names as the specification spells them, for sentences."""
+"""The header names as the specification spells them, for error messages."""
 
 _ANCHOR: Final = "basic/transports/streamable-http#value-encoding"
 
@@ -75,43 +75,43 @@ _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
 _BLANKS: Final = " \t"
 _UNSAFE: Final = re.compile(r"[^\t\x20-\x7e]")
-"""What no value of a header may have: control characters but tab, and all that is not ASCII."""
+"""Characters that a header value must not contain: control characters except tab, and characters outside ASCII."""
 
 _LARGEST: Final = 2**53 - 1
-"""The largest integer that a reader who knows only doubles cannot take for another one."""
+"""The largest integer that an implementation with double-precision numbers represents exactly."""
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0{1,16})?")
 """The texts of integers up to the largest: `42.0` is 42."""
 
 
 def name_params(rows: Iterable[AnyMethod]) -> Mapping[str, str]:
-    """For each method that has one, the member of its params that `Mcp-Name` repeats.
+    """Return the member of the params that `Mcp-Name` repeats, for each method that has one.
 
     Args:
-        rows: Those of the protocol, in `mcp_core.methods.METHODS`, and of further extensions.
+        rows: The methods of the protocol (`mcp_core.methods.METHODS`) or of further extensions.
     """
     return MappingProxyType({row.name: row.name_param for row in rows if row.name_param is not None})
 
 
 NAME_PARAMS: Final = name_params(METHODS)
-"""The methods that the protocol itself and the extensions known here have."""
+"""The member of the params for each method of the protocol and of the extensions known here."""
 
 _NAME_DEMANDED: Final = frozenset(name_params(row for row in METHODS if row.extension is None))
-"""The methods that a server refuses without `Mcp-Name`. What an extension says binds its clients only."""
+"""The methods that a server rejects without `Mcp-Name`. The rules of an extension bind only its clients."""
 
 
 def encode_value(value: str) -> str:
-    """A value of `Mcp-Name` or `Mcp-Param-...`, as it stands in the header.
+    """Encode a value of `Mcp-Name` or `Mcp-Param-...` for the header.
 
     Args:
         value: Any text.
 
     Returns:
-        The text itself, or its encoded form where the text could not arrive unchanged.
+        The text, or its encoded form if the header would change the text.
 
     Raises:
-        ValueError: The text has a lone surrogate, which UTF-8 cannot say.
+        ValueError: The text contains a lone surrogate, which UTF-8 cannot represent.
     """
-    # The two marks may share a character: whoever looks no closer takes that for an encoded value, too.
+    # Prefix and suffix may share a character: a less strict reader treats such text as an encoded value, too.
     marked = value.startswith(_PREFIX) and value.endswith(_SUFFIX)
     if not marked and value.isascii() and value.isprintable() and value == value.strip(" "):
         return value
@@ -119,34 +119,35 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(value: str) -> str:
-    """The text that a value of `Mcp-Name` or `Mcp-Param-...` stands for.
+    """Decode a value of `Mcp-Name` or `Mcp-Param-...`.
 
     Args:
-        value: As it stands in the header. Blanks around it do not count.
+        value: The value of the header. Blanks around it are ignored.
 
     Returns:
-        The text. A value that has only one of the two marks is taken as it is.
+        The text. A value with only the prefix or only the suffix is not decoded.
 
     Raises:
-        ValueError: It has characters that are not allowed in a header, or is not what encoding gives; says which.
+        ValueError: The value has characters that are not allowed in a header, or is not a valid encoding. The message
+            states which.
     """
     value = value.strip(_BLANKS)
     if not (value.isascii() and value.isprintable()) and _UNSAFE.search(value):
-        raise ValueError("has characters that a header must not have")
+        raise ValueError("contains characters that are not allowed in a header")
     if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX)) or len(value) < len(_PREFIX) + len(_SUFFIX):
         return value
     encoded = value[len(_PREFIX) : -len(_SUFFIX)].encode()
     try:
         decoded = binascii.a2b_base64(encoded, strict_mode=True)
-        # There is one way to write it, so that nobody reads it differently: the bits that are left over are zero.
+        # Only the canonical encoding is accepted, so that all readers agree: the unused bits are zero.
         if binascii.b2a_base64(decoded, newline=False) != encoded:
-            raise ValueError("is not exact base64")
+            raise ValueError("is not canonical base64")
     except binascii.Error:
-        raise ValueError("is no base64") from None
+        raise ValueError("is not base64") from None
     try:
         return decoded.decode()
     except UnicodeDecodeError:
-        raise ValueError("is no UTF-8 in base64") from None
+        raise ValueError("is not UTF-8 in base64") from None
 
 
 def mirrored(
@@ -156,26 +157,27 @@ def mirrored(
     *,
     names: Mapping[str, str] = NAME_PARAMS,
 ) -> list[tuple[str, str]]:
-    """The headers that a client sends with a message.
+    """Return the headers that a client sends with a message.
 
     Args:
-        message: What is in the body. On a modern revision its `_meta` names the same revision.
-        revision: The one that is spoken. A legacy one has the version at most; `initialize` comes before there is one.
-        designated: The parameters of the called tool that are repeated.
+        message: The message in the body. For a modern revision its `_meta` names the same revision.
+        revision: The revision of the message. A legacy revision has at most the version header. `initialize` is sent
+            before a revision is negotiated.
+        designated: The header parameters of the called tool.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Returns:
         Names in lower case, and values.
 
     Raises:
-        LocalProtocolError: The method or an argument cannot be said in a header.
+        LocalProtocolError: A header cannot carry the method or an argument.
     """
     found = [(MCP_PROTOCOL_VERSION, revision.name)] if revision.version_header else []
     if not revision.routing_headers:
         return found
     method = message.method
     if _encoded(method, "the method") != method:
-        raise LocalProtocolError(f"the method {method!a:.80} cannot stand in a header", anchor=_ANCHOR)
+        raise LocalProtocolError(f"a header cannot carry the method {method!a:.80}", anchor=_ANCHOR)
     found.append((MCP_METHOD, method))
     params = message.params or {}
     name_param = names.get(method)
@@ -187,7 +189,7 @@ def mirrored(
         value = _argument(params, param)
         if _out_of_range(value):
             raise LocalProtocolError(
-                f"the argument {_place(param)} is beyond {_LARGEST}, which {_shown(param)} must not carry",
+                f"the argument {_place(param)} is beyond {_LARGEST}: {_shown(param)} must not carry it",
                 anchor="basic/transports/streamable-http#schema-extension",
             )
         text = _text(value)
@@ -203,18 +205,18 @@ def mismatch(
     *,
     names: Mapping[str, str] = NAME_PARAMS,
 ) -> HeaderMismatch | None:
-    """The first header of a modern message that does not say what its body says.
+    """Return the error for the first header of a modern message that differs from the body.
 
-    Members that the body lacks, or has of a wrong type, are for the reader of the body to refuse.
+    Members that are missing in the body, or have the wrong type, are left to the reader of the body.
 
     Args:
-        headers: Those of the request.
-        message: Its body.
-        designated: The parameters of the called tool that are repeated. Other `Mcp-Param-...` are ignored.
+        headers: The headers of the request.
+        message: The message in the body.
+        designated: The header parameters of the called tool. Other `Mcp-Param-...` headers are ignored.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Returns:
-        The error to answer with, or `None` when all agree.
+        The error for the response, or `None` if headers and body agree.
     """
     demanded = type(message) is Request
     method = message.method
@@ -232,15 +234,15 @@ def mismatch(
 
 
 def param_mismatch(headers: Headers, params: JsonObject, designated: Sequence[ParamHeader]) -> HeaderMismatch | None:
-    """The first `Mcp-Param-...` header that does not say what its argument says.
+    """Return the error for the first `Mcp-Param-...` header that differs from its argument.
 
     Args:
-        headers: Those of the request.
-        params: The params of its body, those of `tools/call`.
-        designated: The parameters of the called tool that are repeated.
+        headers: The headers of the request.
+        params: The params of `tools/call` in the body.
+        designated: The header parameters of the called tool.
 
     Returns:
-        The error to answer with, or `None` when all agree.
+        The error for the response, or `None` if headers and arguments agree.
     """
     for param in designated:
         found = _compare_param(headers, param, _argument(params, param))
@@ -250,7 +252,7 @@ def param_mismatch(headers: Headers, params: JsonObject, designated: Sequence[Pa
 
 
 def _compare(headers: Headers, header: str, expected: JsonValue, *, demanded: bool) -> HeaderMismatch | None:
-    """Compares a header that is never encoded."""
+    """Compare a header that is never encoded."""
     values = headers.all(header)
     if len(values) > 1:
         return _repeated(_SHOWN[header], values)
@@ -299,7 +301,7 @@ def _compare_param(headers: Headers, param: ParamHeader, value: JsonValue) -> He
 
 
 def _argument(params: JsonObject, param: ParamHeader) -> JsonValue:
-    """The argument of a designated parameter; `None` when it is `null` or not there."""
+    """Return the argument of a header parameter; `None` if it is `null` or missing."""
     value = params.get("arguments")
     for key in param.path:
         if not isinstance(value, dict):
@@ -309,7 +311,7 @@ def _argument(params: JsonObject, param: ParamHeader) -> JsonValue:
 
 
 def _text(value: JsonValue) -> str | None:
-    """How a header says an argument, before it is encoded; `None` for what it does not say."""
+    """Return the text of an argument for a header, before encoding; `None` for a value that headers do not carry."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -322,7 +324,7 @@ def _text(value: JsonValue) -> str | None:
 
 
 def _out_of_range(value: JsonValue) -> bool:
-    """Whether it is an integer that another reader may take for its neighbour."""
+    """Return whether the value is an integer that a reader with double-precision numbers cannot represent exactly."""
     if not isinstance(value, int | float) or -_LARGEST <= value <= _LARGEST:
         return False
     return isinstance(value, int) or value.is_integer()
@@ -332,7 +334,7 @@ def _encoded(text: str, what: str) -> str:
     try:
         return encode_value(text)
     except ValueError:
-        raise LocalProtocolError(f"{what} has a lone surrogate, which cannot be sent", anchor=_ANCHOR) from None
+        raise LocalProtocolError(f"{what} contains a lone surrogate, which cannot be sent", anchor=_ANCHOR) from None
 
 
 def _shown(param: ParamHeader) -> str:
@@ -343,16 +345,16 @@ def _place(param: ParamHeader) -> str:
     return ascii(".".join(param.path))[:80]
 
 
-# The sentences go to a peer and to a log: in ASCII and clipped.
+# The messages are in ASCII and truncated, because a peer and a log receive them.
 
 
 def _missing(shown: str, expected: JsonValue) -> HeaderMismatch:
-    said = f"; the body says {expected!a:.80}" if isinstance(expected, str) else ""
+    said = f"; the body has {expected!a:.80}" if isinstance(expected, str) else ""
     return HeaderMismatch(f"the header {shown} is missing{said}")
 
 
 def _repeated(shown: str, values: Sequence[str]) -> HeaderMismatch:
-    return HeaderMismatch(f"the header {shown} came {len(values)} times: {', '.join(values)!a:.80}")
+    return HeaderMismatch(f"the header {shown} occurs {len(values)} times: {', '.join(values)!a:.80}")
 
 
 def _malformed(shown: str, seen: str, bad: ValueError) -> HeaderMismatch:
@@ -360,5 +362,5 @@ def _malformed(shown: str, seen: str, bad: ValueError) -> HeaderMismatch:
 
 
 def _different(shown: str, seen: str, expected: JsonValue) -> HeaderMismatch:
-    said = f"{expected!a:.80}" if isinstance(expected, str) else "nothing that a header could repeat"
-    return HeaderMismatch(f"the header {shown} says {seen!a:.80}, the body says {said}")
+    said = f"{expected!a:.80}" if isinstance(expected, str) else "no value that a header can carry"
+    return HeaderMismatch(f"the header {shown} has {seen!a:.80}, but the body has {said}")

@@ -1,22 +1,22 @@
-"""The server's decisions about one HTTP request: whether it comes in, what it says, how its response begins.
+"""The server's decisions about one HTTP request: admission, era, session, and the head of its response.
 
     exchange = ServerExchange(request, policy, limits, revisions)
     refusal = exchange.admit()                      # before the body is read; also GET and DELETE
     outcome = exchange.read(body, designated)       # of a POST: Refusal | Post
     refusal = exchange.check(outcome, revision)     # of a session, when it was found
 
-Nothing is remembered from one request to the next, so a request that is refused leaves nothing behind.
+The module keeps no state between requests, so a rejected request has no effect.
 
-*The era* of a POST is told by the POST alone. It is modern if its version header names a modern revision, or its body
-has a version in `_meta`; whatever is wrong with the two is then said in the modern way, by the comparison of headers
-here or by the engine. All else is legacy: `initialize`, which opens a session, or a message of the session that
-`Mcp-Session-Id` names. A server that has no legacy revision takes no legacy message: it answers 400, names what it speaks,
-and has neither GET nor DELETE. Revision 2024-11-05 defines another transport, but deployed clients and servers negotiate it
-over this one; it has sessions here as the revisions after it.
+*Era.* The POST alone determines its era. It is modern if its version header names a modern revision, or if its body has
+a version in `_meta`. The comparison of headers in this module, or the engine, then reports any fault of the two as a
+modern error. Everything else is legacy: `initialize`, which opens a session, or a message of the session in
+`Mcp-Session-Id`. A server without a legacy revision accepts no legacy message: it responds 400, names its revisions,
+and supports neither GET nor DELETE. Revision 2024-11-05 defines another transport, but deployed clients and servers
+negotiate it over this transport. Here it has sessions, like the revisions after it.
 
-*The version header* of a legacy message may be missing, for the session knows its revision, and may name another one
-than was negotiated, as long as this server speaks it: that is not forbidden, and most servers take it. One that it does
-not speak is refused with 400, also on `initialize`.
+*Version header.* A legacy message may lack the version header, because the session knows its revision. The header may
+also name another revision than the negotiated one, if this server supports it: the specification does not forbid that,
+and most servers accept it. A revision that the server does not support is rejected with 400, also on `initialize`.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28); RFC 9110 section 15.5.
 """
@@ -57,28 +57,29 @@ _MODERN_NAMES: Final = frozenset(revision.name for revision in MODERN)
 _SESSION_METHODS: Final = frozenset({"GET", "DELETE"})
 _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _QUOTED: Final = 100
-"""How many characters of a version that nobody knows are repeated."""
+"""Characters of an unknown version that an error repeats."""
 
 _NO_SESSION: Final = (
-    "Mcp-Session-Id is missing: open a session with initialize, or make each request complete in itself, with"
-    " MCP-Protocol-Version and _meta as revision 2026-07-28 has them"
+    "Mcp-Session-Id is missing: open a session with initialize, or send self-contained requests with"
+    " MCP-Protocol-Version and _meta (revision 2026-07-28)"
 )
 
 
 @attrs.frozen
 class _Spoken:
-    """What follows from the revisions that a server speaks."""
+    """Properties of the set of revisions that a server supports."""
 
     names: tuple[str, ...]
-    """Their names, the oldest first."""
+    """The names of the revisions, the oldest first."""
     modern: bool
-    """Whether one of them is modern."""
+    """Whether one of the revisions is modern."""
     legacy: bool
-    """Whether one of them is legacy, and has sessions here: else no legacy message is taken."""
+    """Whether one of the revisions is legacy, and has sessions here. If not, legacy messages are rejected."""
     null_ids: bool
-    """Whether one of them has `"id": null` in errors without id."""
+    """Whether one of the revisions has `"id": null` in errors without an id."""
     version_header: bool
-    """Whether all of them have the version header: who sends none belongs to none of them."""
+    """Whether all of the revisions have the version header: a message without the header then belongs to no
+    revision."""
 
 
 @lru_cache(maxsize=64)
@@ -93,23 +94,23 @@ def _spoken(revisions: frozenset[Revision]) -> _Spoken:
 
 
 class ServerExchange(Responses):
-    """One request, and the responses that it may get.
+    """One request, and its possible responses.
 
     Args:
         request: The request, without its body.
-        policy: What the endpoint allows.
-        limits: The bounds that hold here: `message_bytes`, and those of `decode`.
-        revisions: What the server speaks. As a frozenset, the same each time, it costs the least.
+        policy: The settings of the endpoint.
+        limits: The limits: `message_bytes`, and those of `decode`.
+        revisions: The revisions that the server supports. The same frozenset each time is fastest.
     """
 
     __slots__ = ("_modern", "_spoken", "last_event_id", "session_id", "version")
 
     session_id: str | None
-    """`Mcp-Session-Id`; `None` when there is none, and in a modern request, where it is ignored."""
+    """`Mcp-Session-Id`; `None` if it is missing, and in a modern request, where it is ignored."""
     last_event_id: str | None
-    """`Last-Event-ID`; `None` when there is none, and in a modern request, where it is ignored."""
+    """`Last-Event-ID`; `None` if it is missing, and in a modern request, where it is ignored."""
     version: str | None
-    """`MCP-Protocol-Version`; `None` when there is none."""
+    """`MCP-Protocol-Version`; `None` if it is missing."""
 
     def __init__(
         self, request: HttpRequest, policy: EndpointPolicy, limits: Limits, revisions: Collection[Revision]
@@ -119,43 +120,45 @@ class ServerExchange(Responses):
         self._spoken = _spoken(revisions if isinstance(revisions, frozenset) else frozenset(revisions))
         self.version = headers.get(MCP_PROTOCOL_VERSION)
         self._modern = self._spoken.modern and self.version in _MODERN_NAMES
-        # An empty value is what some proxies make of none.
+        # Some proxies send an empty value instead of no header.
         self.session_id = None if self._modern else headers.get(MCP_SESSION_ID) or None
         self.last_event_id = None if self._modern else headers.get(LAST_EVENT_ID) or None
 
     @property
     def accepts_json(self) -> bool:
-        """Whether the client takes an answer in JSON."""
+        """Whether the client accepts a response in JSON."""
         return accepts(self._request.headers, JSON) > 0
 
     @property
     def accepts_stream(self) -> bool:
-        """Whether the client takes a stream of events."""
+        """Whether the client accepts an event stream."""
         return accepts(self._request.headers, EVENT_STREAM) > 0
 
     @property
     def prefers_stream(self) -> bool:
-        """Whether an answer that could be JSON shall be a stream: by the policy, or since the client takes no JSON."""
+        """Whether a response that could be JSON must be a stream: the policy or the client's `Accept` requires it."""
         return self.accepts_stream and (self._policy.answer == "stream" or not self.accepts_json)
 
     @property
     def null_ids(self) -> bool:
-        """See `Responses.null_ids`. The version header names the revision; without it nothing is known."""
+        """Whether an error without a readable id contains `"id": null`, by the version header if there is one."""
         if self._modern:
             return False
         named = REVISIONS[self.version] if self.version is not None and self.version in self._spoken.names else None
         return self._spoken.null_ids if named is None else not named.error_without_id
 
-    # --- what comes ------------------------------------------------------------------------------------------------
+    # --- the request -----------------------------------------------------------------------------------------------
 
     def admit(self) -> Refusal | None:
-        """Looks at all but the body.
+        """Check the request before its body is read.
 
-        That is: who sends it to whom (403), the method (405), of a POST what it brings (411 to 415), what the client takes
-        in return (406), of a GET or DELETE the session id and the version (400).
+        The checks, with the status of a rejection: origin and host (403), method (405); for a POST the type, encoding
+        and length of the body (400, 413, 415) and the accepted media types (406); for a GET or DELETE the session id
+        and the version (400), for a GET also the accepted media types (406).
 
         Returns:
-            `None` when it may come in. A preflight request of a listed origin is granted by a refusal of status 204.
+            `None` if the request is admitted. A preflight request of a listed origin is granted by a rejection with
+            status 204.
         """
         request = self._request
         policy = self._policy
@@ -168,27 +171,27 @@ class ServerExchange(Responses):
             return self._admit_session()
         granted = preflight_headers(request, policy.allowed_origins)
         if granted is not None:
-            return Refusal(status=204, error=None, headers=granted, reason="a preflight request of a listed origin")
+            return Refusal(status=204, error=None, headers=granted, reason="preflight request of a listed origin")
         allowed = "POST" if self._modern or not self._spoken.legacy else "GET, POST, DELETE"
         return self.refuse(
-            405, f"{request.method[:20]!a} is not allowed here, but {allowed}", headers=(("allow", allowed),)
+            405, f"method {request.method[:20]!a} is not allowed; allowed: {allowed}", headers=(("allow", allowed),)
         )
 
     def _admit_post(self) -> Refusal | None:
         headers = self._request.headers
         if not is_json(headers.get("content-type")):
-            # It also keeps out what a web page may send without asking first: forms, plain text.
+            # This also rejects the types that a web page can send without a preflight request: forms, plain text.
             return self.refuse(
                 415, f"Content-Type must be {JSON}, not {headers.get('content-type') or 'nothing'!a:.80}"
             )
         coding = headers.get("content-encoding")
         if coding is not None and coding.lower() != "identity":
             only = (("accept-encoding", "identity"),)
-            return self.refuse(415, f"Content-Encoding {coding!a:.80} is not supported: send it as it is", headers=only)
+            return self.refuse(415, f"Content-Encoding {coding!a:.80} is not supported: use identity", headers=only)
         length = headers.get("content-length")
         if length is not None:
             if _CONTENT_LENGTH.fullmatch(length) is None:
-                return self.refuse(400, f"Content-Length {length!a:.80} is no number of bytes")
+                return self.refuse(400, f"Content-Length {length!a:.80} is not a number of bytes")
             if int(length) > self._limits.message_bytes:
                 return self.too_large(int(length))
         if not (self.accepts_stream or self.accepts_json):
@@ -207,12 +210,15 @@ class ServerExchange(Responses):
         *,
         names: Mapping[str, str] = NAME_PARAMS,
     ) -> Refusal | Post:
-        """Looks at the body of a POST that was admitted.
+        """Read and check the body of an admitted POST.
 
         Args:
-            body: All of it.
-            designated: The parameters of a tool, by its name, that headers repeat; none for a tool that does not exist.
-            names: See `mcp_core.http.routing_headers.mismatch`.
+            body: The whole body.
+            designated: Returns the header parameters of a tool by its name; empty for an unknown tool.
+            names: The member of the params that `Mcp-Name` repeats, by method.
+
+        Returns:
+            The message, or the rejection of the request.
         """
         notes: list[str] = []
         try:
@@ -235,7 +241,9 @@ class ServerExchange(Responses):
     ) -> Refusal | None:
         if not isinstance(message, (Request, Notification)):
             what = "a batch" if isinstance(message, Batch) else "a response"
-            return self.refuse(400, f"{what} cannot be sent under revision {self.version}: one request or notification")
+            return self.refuse(
+                400, f"{what} is not allowed in revision {self.version}: send one request or notification"
+            )
         repeated: Sequence[ParamHeader] = ()
         if message.method == TOOLS_CALL.name and message.params is not None:
             tool = message.params.get("name")
@@ -248,14 +256,17 @@ class ServerExchange(Responses):
         return None
 
     def check(self, post: Post, negotiated: Revision) -> Refusal | None:
-        """Looks at a legacy message again, now that its session was found.
+        """Check a legacy message against its session.
 
         Args:
-            post: What `read` returned.
+            post: The result of `read`.
             negotiated: The revision of the session.
+
+        Returns:
+            The rejection, or `None` if the message is allowed.
         """
         if type(post.message) is Batch and not negotiated.batching:
-            why = f"revision {negotiated} has no batches: send each message in a request of its own"
+            why = f"revision {negotiated} has no batches: send each message in its own request"
             return self.refuse(400, why, null_id=not negotiated.error_without_id)
         return None
 
@@ -269,18 +280,18 @@ class ServerExchange(Responses):
         return attrs.evolve(refused, answers=stand_in(bad))
 
     def _foreign_version(self, message: Message | Batch | None) -> Refusal | None:
-        """Refuses a version header that names nothing that is spoken here."""
+        """Reject a version header with a revision that the server does not support."""
         spoken = self._spoken
         if self.version is None or self.version in spoken.names:
             return None
         unsupported = UnsupportedProtocolVersion.of(self.version[:_QUOTED], spoken.names)
         if spoken.legacy:
-            # The code is one of 2026-07-28, and nothing says that the client knows it.
+            # The code is from 2026-07-28, and the client may not know it.
             unsupported.code = ErrorCode.INVALID_REQUEST
         return self._failed(unsupported, message)
 
     def _without_legacy(self, message: Message | Batch) -> Refusal | None:
-        """Refuses what belongs to no revision that is spoken here, before it is said which."""
+        """Reject a message without a version if the server has no legacy revision."""
         spoken = self._spoken
         if spoken.legacy:
             return None
@@ -291,7 +302,7 @@ class ServerExchange(Responses):
         return self._failed(HeaderMismatch(_no_version(spoken)), message)
 
     def _outside_session(self, message: Message | Batch) -> Refusal | None:
-        """Refuses what needs a session and names none."""
+        """Reject a message that requires a session and names none of them."""
         if self.session_id is None and type(message) is Request and message.method == INITIALIZE.name:
             return None
         if self.session_id is None and self.version is None and self._spoken.version_header:
@@ -304,7 +315,7 @@ class ServerExchange(Responses):
         if self.session_id is None:
             return self.refuse(400, _NO_SESSION, id=id, null_id=null_id)
         if len(self._request.headers.all(MCP_SESSION_ID)) > 1:
-            return self.refuse(400, "Mcp-Session-Id came more than once", id=id, null_id=null_id)
+            return self.refuse(400, "Mcp-Session-Id is repeated", id=id, null_id=null_id)
         return None
 
     def _unacceptable(self, lacks: str, *, id: RequestId | None = None) -> Refusal:
@@ -318,7 +329,7 @@ class ServerExchange(Responses):
 
 
 def _is_enveloped(message: Message | Batch) -> bool:
-    """Whether `_meta` names a revision, as every modern request does and nothing of a legacy client."""
+    """Return whether `_meta` names a revision, as in every modern request and in no legacy message."""
     if not isinstance(message, (Request, Notification)) or message.params is None:
         return False
     meta = message.params.get("_meta")
@@ -326,4 +337,4 @@ def _is_enveloped(message: Message | Batch) -> bool:
 
 
 def _no_version(spoken: _Spoken) -> str:
-    return f"MCP-Protocol-Version is missing: it must name one of {', '.join(spoken.names)}, as _meta does"
+    return f"MCP-Protocol-Version is missing: it must name one of {', '.join(spoken.names)}, like _meta"

@@ -1,13 +1,13 @@
-"""The sessions of legacy HTTP clients: a bounded table, ordered by use.
+"""Table of the sessions of legacy HTTP clients, bounded and ordered by use.
 
-*Who is found.* A session is found by its id together with the principal that opened it. For everybody else it does not
-exist, and nothing tells that from an id that was never issued.
+*Look-up.* A session is found by its id together with the principal that opened it. For every other principal the
+session does not exist, and the response is the same as for an id that was never issued.
 
-*Who goes.* A session that nobody uses for the idle time goes, and when the table is full the one that was not used for
-the longest time makes room. One in which a request runs never goes by itself, and its time stands still meanwhile.
+*Eviction.* A session expires when it was not used for the idle time. When the table is full, the least recently used
+session is evicted. A session with a request in progress neither expires nor is evicted, and its idle time does not run.
 
-Sessions that rest are in one ordered table, the longest at rest first; those in which requests run in another. So every
-operation takes the same time, however many there are.
+One ordered table has the idle sessions, the least recently used first. Another has the sessions with requests in
+progress. Each operation therefore takes constant time.
 
 Spec: basic/transports#session-management (2025-03-26 to 2025-11-25)
 """
@@ -34,24 +34,24 @@ S = TypeVar("S")
 
 
 class Departure(enum.Enum):
-    """Why a session left the table by itself. The value is for logs, and for whom it concerns."""
+    """The reason why the table removed a session. The value is a text for logs and for the client."""
 
-    IDLE = "it was not used for as long as EndpointPolicy.session_idle allows"
-    """Its time was over."""
-    CROWDED_OUT = "it was not used for longer than any other when there were as many as Limits.sessions allows"
-    """It made room for a new one."""
+    IDLE = "it was idle for as long as EndpointPolicy.session_idle allows"
+    """The session expired."""
+    CROWDED_OUT = "it was the least recently used session when the number of sessions reached Limits.sessions"
+    """The session was evicted for a new one."""
 
 
 @attrs.frozen
 class Departed(Generic[S]):
-    """A session that left the table by itself, and is to be ended."""
+    """A session that the table removed. The caller must end it."""
 
     id: str
-    """Its id."""
+    """The id of the session."""
     value: S
-    """What was kept under it."""
+    """The value that was stored with the session."""
     reason: Departure
-    """Why it left."""
+    """The reason for the removal."""
 
 
 @attrs.define(eq=False)
@@ -63,23 +63,23 @@ class _Entry(Generic[S]):
 
 
 class SessionTable(Generic[S]):
-    """Sessions by id, each with a value of the caller's.
+    """Sessions by id, each with a value of the caller.
 
-    Time comes in as `now`: seconds of a clock that does not go back.
+    The time is passed as `now`: seconds of a monotonic clock.
 
     Args:
-        limits: `Limits.sessions` holds here.
-        idle: Seconds after which a session goes that nobody uses: `EndpointPolicy.session_idle`.
+        limits: The limits. `Limits.sessions` is the maximum number of sessions.
+        idle: Time after which an unused session expires, in seconds: `EndpointPolicy.session_idle`.
     """
 
     __slots__ = ("_allowed", "_idle", "_resting", "_running", "crowded_out", "expired", "opened")
 
     opened: int
-    """How many sessions were ever added."""
+    """The number of sessions that were ever added."""
     expired: int
-    """How many of them went since their time was over."""
+    """The number of sessions that expired."""
     crowded_out: int
-    """How many of them made room for others."""
+    """The number of sessions that were evicted for others."""
 
     def __init__(self, limits: Limits, *, idle: float) -> None:
         self.opened = self.expired = self.crowded_out = 0
@@ -89,28 +89,28 @@ class SessionTable(Generic[S]):
         self._running: dict[str, _Entry[S]] = {}
 
     def add(self, id: str, principal: str | None, value: S, now: float) -> Departed[S] | None:
-        """Adds a session.
+        """Add a session.
 
         Args:
-            id: Unguessable; nobody had it before.
-            principal: Who opened it; `None` where nobody is told apart.
-            value: What to keep under it.
-            now: The time.
+            id: An unguessable id that was never used before.
+            principal: The principal that opened the session; `None` without authentication.
+            value: The value to store with the session.
+            now: The time, in seconds.
 
         Returns:
-            The session that had to make room, if one had to.
+            The session that was evicted, if the table was full.
 
         Raises:
-            LimitExceeded: There are as many as may be, and in each of them a request runs.
-            LocalProtocolError: There is a session with this id.
+            LimitExceeded: The table is full, and each session has a request in progress.
+            LocalProtocolError: A session with this id exists.
         """
         if id in self._resting or id in self._running:
-            raise LocalProtocolError("a session with this id exists")
+            raise LocalProtocolError("a session with this id already exists")
         departed = None
         if len(self) >= self._allowed:
             if not self._resting:
                 raise LimitExceeded(
-                    "sessions in which a request runs",
+                    "sessions with a request in progress",
                     observed=len(self) + 1,
                     allowed=self._allowed,
                     setting="Limits.sessions",
@@ -122,15 +122,15 @@ class SessionTable(Generic[S]):
         return departed
 
     def find(self, id: str, principal: str | None, now: float) -> S | None:
-        """Looks a session up; that counts as a use of it.
+        """Find a session and mark it as used.
 
         Args:
-            id: Its id.
-            principal: Who asks.
-            now: The time.
+            id: The id of the session.
+            principal: The principal of the request.
+            now: The time, in seconds.
 
         Returns:
-            What is kept under it. `None` when there is none, its time is over, or another principal opened it.
+            The stored value. `None` if the session does not exist, has expired, or belongs to another principal.
         """
         entry = self._running.get(id)
         if entry is not None:
@@ -143,7 +143,7 @@ class SessionTable(Generic[S]):
         return entry.value
 
     def busy(self, id: str) -> None:
-        """A request begins to run in a session; end it with `idle`. Nothing happens when there is no such session."""
+        """Count a request that begins in a session; end it with `idle`. Does nothing if there is no such session."""
         entry = self._resting.pop(id, None)
         if entry is not None:
             self._running[id] = entry
@@ -153,9 +153,9 @@ class SessionTable(Generic[S]):
             entry.running += 1
 
     def idle(self, id: str, now: float) -> None:
-        """A request that ran in a session has ended; with the last one the session's time begins anew.
+        """Record the end of a request in a session. After the last one the idle time starts again.
 
-        Nothing happens when there is no such session: it may have been taken out meanwhile.
+        Does nothing if there is no such session, because it may have been removed in the meantime.
         """
         entry = self._running.get(id)
         if entry is None:
@@ -167,16 +167,16 @@ class SessionTable(Generic[S]):
             self._resting[id] = entry
 
     def remove(self, id: str) -> S | None:
-        """Takes a session out, whether requests run in it or not.
+        """Remove a session, even one with requests in progress.
 
         Returns:
-            What was kept under it; `None` when there is none.
+            The stored value; `None` if there is no such session.
         """
         entry = self._resting.pop(id, None) or self._running.pop(id, None)
         return None if entry is None else entry.value
 
     def expire(self, now: float) -> list[Departed[S]]:
-        """Takes out the sessions whose time is over, the longest unused first."""
+        """Remove and return the expired sessions, the least recently used first."""
         departed: list[Departed[S]] = []
         while self._resting and now - next(iter(self._resting.values())).used >= self._idle:
             departed.append(self._depart(Departure.IDLE))
@@ -185,14 +185,14 @@ class SessionTable(Generic[S]):
 
     @property
     def running(self) -> int:
-        """In how many of them a request runs."""
+        """The number of sessions with a request in progress."""
         return len(self._running)
 
     def __len__(self) -> int:
         return len(self._resting) + len(self._running)
 
     def __iter__(self) -> Iterator[S]:
-        """What is kept under each, in no order to rely on."""
+        """Iterate over the stored values, in an unspecified order."""
         return (entry.value for entry in chain(self._resting.values(), self._running.values()))
 
     def _depart(self, reason: Departure) -> Departed[S]:

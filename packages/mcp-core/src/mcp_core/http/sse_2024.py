@@ -1,11 +1,12 @@
-"""HTTP+SSE, the transport of 2024-11-05, for both sides.
+"""HTTP+SSE, the transport of 2024-11-05, for client and server.
 
-The client GETs a stream. Its first event, `endpoint`, names the URI to which the client posts each of its messages; all
-that the server has to say, answers included, comes as `message` events on the stream. The session is the stream: when
-that ends, all ends, and there is nothing to resume.
+The client GETs a stream. The first event, `endpoint`, names the URI to which the client posts each of its messages. The
+server sends all of its messages, including responses, as `message` events on the stream. The stream is the session:
+when the stream ends, the session ends, and cannot be resumed.
 
-A URI that a server names is not trusted, since it is posted to with all that the client has to show: it has to be of
-the same origin as the stream. A server of ours names no host at all, which every client resolves in its own view.
+The client does not trust the URI of the endpoint, because it posts its credentials there: the URI must have the same
+origin as the stream. The server of this project names no host, so that each client resolves the URI against its own
+URL.
 
 Spec: basic/transports#http-with-sse (2024-11-05), basic/transports#backwards-compatibility (2025-03-26 to 2025-11-25).
 """
@@ -62,18 +63,19 @@ _ANCHOR: Final = "basic/transports#http-with-sse"
 
 _ENDPOINT: Final = "endpoint"
 _SESSION: Final = "session"
-"""The member of the query that names the session."""
+"""The query parameter that names the session."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _URI: Final = re.compile(r"[!#-;=?-\[\]_a-z~]+")
-"""The characters of a URI (RFC 3986). The backslash is none: some readers take it for a slash, and find another host."""
+"""The characters of a URI (RFC 3986), without the backslash: some parsers treat it as a slash, and obtain another
+host."""
 
 _PATH_SAFE: Final = "/-._~!$&'()*+,;=:@"
-"""What stays as it is in a path (RFC 3986 section 3.3)."""
+"""Characters that are not encoded in a path (RFC 3986 section 3.3)."""
 
 _MOST_FIELDS: Final = 20
-"""A query has one field; a few more may have been added on the way."""
+"""The query of an endpoint has one field. Intermediaries may add a few more."""
 
 _SPOKEN: Final = frozenset(LEGACY)
 _LEGACY_NAMES: Final = tuple(revision.name for revision in LEGACY)
@@ -83,60 +85,64 @@ _LEGACY_NAMES: Final = tuple(revision.name for revision in LEGACY)
 
 
 class SseStream:
-    """The client's end of the stream.
+    """The client side of the stream.
 
     Args:
-        url: What the stream was got from, after redirects.
-        limits: The bounds that hold here.
+        url: The URL of the stream, after redirects.
+        limits: The limits for the messages of the stream.
     """
 
     __slots__ = ("_limits", "_reader", "_url", "endpoint", "head", "notes")
 
     def __init__(self, url: str, limits: Limits) -> None:
         self.endpoint: str | None = None
-        """The absolute URL to post to; `None` before the server named it."""
+        """The absolute URL for POST requests; `None` until the server names it."""
         self.head: HttpHead | None = None
-        """How the response began; `None` before it did."""
+        """The head of the response; `None` before the response."""
         self.notes: Final = Deviations()
-        """A sentence for each deviation that was survived; of very many the first. The caller may clear it."""
+        """The tolerated deviations, one sentence each. The number is bounded: later ones are dropped. The caller may
+        clear the list."""
         self._url: Final = url
         self._limits: Final = limits
         self._reader: Final = EventReader(limits, self.notes)
 
     def headers(self) -> list[tuple[str, str]]:
-        """The headers of the GET."""
+        """Return the headers of the GET."""
         return get_headers("", None, None, self._limits)
 
     def receive_head(self, head: HttpHead) -> bool:
-        """Takes the beginning of the response.
+        """Record the head of the response.
 
         Returns:
-            Whether it is a stream. If not, read up to 512 bytes of it, and raise what `failure` gives.
+            Whether the response is a stream. If not, read up to 512 bytes of it, and raise the result of `failure`.
         """
         self.head = head
         return expected_of_get(head) is Expect.STREAM
 
     def failure(self, body: bytes) -> HttpFailure:
-        """The error for a response that is no stream: `AccessDenied` for 401 and 403.
+        """Return the error for a response that is not a stream: `AccessDenied` for 401 and 403.
 
         Args:
-            body: Its beginning: 512 bytes, or all if there are less.
+            body: The first 512 bytes of the body, or the whole body if it is shorter.
+
+        Raises:
+            LocalProtocolError: There is no response yet.
         """
         if self.head is None:
-            raise LocalProtocolError("there was no response yet")
+            raise LocalProtocolError("there is no response yet: call receive_head first")
         return failure_of("GET", self.head, body)
 
     def receive_data(self, data: bytes) -> tuple[Received, ...]:
-        """Takes a portion of the stream; `endpoint` may be known after it.
+        """Read a portion of the stream, which may set `endpoint`.
 
         Args:
-            data: Any portion; empty when the stream ended properly.
+            data: Any portion; empty if the stream ended properly.
 
         Returns:
-            The messages that are complete now, and `MalformedMessage` for each event that holds none.
+            The messages that are complete now, and a `MalformedMessage` for each event without a valid message.
 
         Raises:
-            RemoteProtocolError: The endpoint is of another origin, or cannot be posted to.
+            RemoteProtocolError: The endpoint has another origin, or is not a valid URL.
         """
         received: list[Received] = []
         for what in self._reader.receive_data(data):
@@ -145,7 +151,7 @@ class SseStream:
             elif what.event == _ENDPOINT:
                 self._named(what.data)
             else:
-                self.notes.note(f"an event called {clipped(what.event)!r} was ignored")
+                self.notes.note(f"ignored an event of type {clipped(what.event)!r}")
         return tuple(received)
 
     def _named(self, data: bytes) -> None:
@@ -153,55 +159,55 @@ class SseStream:
         if self.endpoint is None:
             self.endpoint = endpoint
         elif endpoint != self.endpoint:
-            # The session was opened under the first one.
-            self.notes.note("another endpoint was named later, and ignored")
+            # The session belongs to the first endpoint.
+            self.notes.note("ignored a second endpoint with another URI")
 
     def ended(self) -> ConnectionEnded:
-        """The error for all that waits when the stream has ended."""
+        """Return the error for the pending requests after the end of the stream."""
         before = "" if self.endpoint is not None else " before the server named its endpoint"
-        return ConnectionEnded(f"the stream ended{before}, and with it the session")
+        return ConnectionEnded(f"the stream ended{before}, which ends the session")
 
 
 def _resolved(base: str, reference: str) -> str:
-    """The URL that a server names. Raises `RemoteProtocolError` when it is none that may be posted to."""
+    """Return the absolute URL of the endpoint. Raises `RemoteProtocolError` if the URL is not allowed."""
     if not _URI.fullmatch(reference):
-        raise _bad_endpoint(reference, "it is no URI")
+        raise _bad_endpoint(reference, "it is not a URI")
     try:
         url = urljoin(base, reference)
         origin, own = _origin(url), _origin(base)
     except ValueError:
-        raise _bad_endpoint(reference, "it is no URL that can be read") from None
+        raise _bad_endpoint(reference, "it is not a valid URL") from None
     if "@" in urlsplit(url).netloc:
-        raise _bad_endpoint(reference, "it has a user or a password")
+        raise _bad_endpoint(reference, "it contains a user name or a password")
     if origin != own:
         scheme, host, port = own
-        raise _bad_endpoint(reference, f"it must be of the origin of the stream, {scheme}, {host}, port {port}")
+        raise _bad_endpoint(reference, f"it must have the origin of the stream, {scheme}, {host}, port {port}")
     return url.partition("#")[0]
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port. Raises `ValueError`."""
+    """Return scheme, host and port. Raises `ValueError` for an invalid URL."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, _DEFAULT_PORTS.get(parts.scheme) if parts.port is None else parts.port
 
 
 def _bad_endpoint(reference: str, why: str) -> RemoteProtocolError:
-    # What stands behind the question mark is the session, and a secret.
+    # The query contains the session id, which is a secret.
     shown = clipped(reference.partition("?")[0])
-    return RemoteProtocolError(f"the server named an endpoint that is not posted to, {shown!r}: {why}", anchor=_ANCHOR)
+    return RemoteProtocolError(f"the server named an endpoint that is not allowed, {shown!r}: {why}", anchor=_ANCHOR)
 
 
 def post_headers() -> list[tuple[str, str]]:
-    """The headers of a POST."""
+    """Return the headers of a POST."""
     return list(ON_POST)
 
 
 def post_failure(head: HttpHead, body: bytes) -> HttpFailure | None:
-    """The error for a POST that the server did not accept; `None` when it did, with whatever status of success.
+    """Return the error for a POST that the server rejected; `None` if the status is 2xx.
 
     Args:
-        head: How the response began.
-        body: Of its body, 512 bytes, or all if there are less.
+        head: The head of the response.
+        body: The first 512 bytes of the body, or the whole body if it is shorter.
     """
     return None if is_good(head) else failure_of("POST", head, body)
 
@@ -210,19 +216,19 @@ def post_failure(head: HttpHead, body: bytes) -> HttpFailure | None:
 
 
 def admit(request: HttpRequest, policy: EndpointPolicy, limits: Limits) -> Refusal | None:
-    """Looks at all but the body of a GET of the stream, or a POST to the endpoint.
+    """Check a GET of the stream, or a POST to the endpoint, before its body is read.
 
-    The rules are those of Streamable HTTP: who sends it to whom (403), the method (405), of a POST what it brings (411 to
-    415), what the client takes in return (406).
+    The rules are those of Streamable HTTP: origin and host (403), method (405), for a POST the type, encoding and
+    length of the body (400, 413, 415), and the accepted media types (406).
 
     Args:
         request: The request, without its body.
-        policy: What the endpoint allows.
-        limits: The bounds that hold here.
+        policy: The settings of the endpoint.
+        limits: The limits of the endpoint.
 
     Returns:
-        `None` when it may come in. A preflight request of a listed origin is granted by a refusal of status 204. Which of
-        the two methods a path has is for the caller to know.
+        `None` if the request is admitted. A preflight request of a listed origin is granted by a rejection with status
+        204. The caller has to check which of the two methods a path supports.
     """
     responses = ServerExchange(request, policy, limits, _SPOKEN)
     if request.method in ("POST", "OPTIONS"):
@@ -232,15 +238,17 @@ def admit(request: HttpRequest, policy: EndpointPolicy, limits: Limits) -> Refus
         return responses.refuse(403, foreign)
     if request.method != "GET":
         allow = (("allow", "GET, POST"),)
-        return responses.refuse(405, f"{request.method[:20]!a} is not allowed here, but GET, POST", headers=allow)
+        return responses.refuse(
+            405, f"method {request.method[:20]!a} is not allowed; allowed: GET, POST", headers=allow
+        )
     if not accepts(request.headers, EVENT_STREAM):
         given = ", ".join(request.headers.all("accept"))
-        return responses.refuse(406, f"Accept {given!a:.80} does not have {EVENT_STREAM}")
+        return responses.refuse(406, f"Accept {given!a:.80} does not include {EVENT_STREAM}")
     return None
 
 
 def session_of(request: HttpRequest) -> str | None:
-    """The session that a POST names in its query, as `endpoint_event` wrote it; `None` when it names none, or several."""
+    """Return the session in the query of a POST, as written by `endpoint_event`; `None` unless there is exactly one."""
     try:
         named = parse_qs(request.query, max_num_fields=_MOST_FIELDS).get(_SESSION, [])
     except ValueError:
@@ -249,16 +257,16 @@ def session_of(request: HttpRequest) -> str | None:
 
 
 def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
-    """Looks at the body of a POST that was admitted.
+    """Read the body of an admitted POST.
 
     Args:
-        body: All of it.
-        limits: The bounds that hold here.
+        body: The whole body.
+        limits: The limits for the message.
 
     Returns:
-        The message. Whether a batch is allowed is known to the session: ask `ServerConnection.refuse_batch`. What is no
-        message, or is a modern one, is refused with 400, and what is too large with 413. `Refusal.null_id` is true for
-        what has no readable id; if the session is open, its revision decides.
+        The message. Only the session knows whether a batch is allowed: call `ServerConnection.refuse_batch`. An invalid
+        or a modern message is rejected with 400, a message that is too large with 413. `Refusal.null_id` is true for a
+        message without a readable id. If the session is open, its revision decides.
     """
     try:
         message = decode(body, limits)
@@ -277,7 +285,7 @@ def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
 
 
 def _modern_version(message: Message | Batch) -> str | None:
-    """The revision that a modern message names in its envelope; `None` when it has none."""
+    """Return the revision in the request metadata (`_meta`) of a modern message; `None` for other messages."""
     params = message.params if isinstance(message, Request | Notification) else None
     meta = None if params is None else params.get("_meta")
     version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
@@ -290,23 +298,23 @@ def _refused(status: int, message: str, code: int, id: RequestId | None, data: J
 
 
 def endpoint_event(path: str, session: str) -> bytes:
-    """The first event of a stream: where to post.
+    """Return the first event of a stream, which names the URI for POST requests.
 
     Args:
-        path: The path of the endpoint, the one below which the application is mounted included; not percent-encoded.
-        session: The session. Who knows it can speak in it, so it must not be possible to guess.
+        path: The path of the endpoint, not percent-encoded. It includes the path at which the application is mounted.
+        session: The session id. It must be unguessable, because any client that knows it can send in the session.
     """
-    # The path alone: behind a proxy the client knows the server by another name than the server itself.
-    # Two slashes in front would make a host of what follows them.
+    # Only the path, because behind a proxy the client uses another host name than the server.
+    # With two leading slashes the next segment would be a host.
     path = f"/{path.lstrip('/')}"
     uri = f"{quote(path, safe=_PATH_SAFE)}?{_SESSION}={quote(session, safe='')}"
     return encode_event(uri.encode("ascii"), event=_ENDPOINT)
 
 
 def message_event(message: bytes) -> bytes:
-    """The event for one message.
+    """Return the event for one message.
 
     Args:
-        message: As `mcp_core.jsonrpc.codec.encode` writes it.
+        message: The message, as written by `mcp_core.jsonrpc.codec.encode`.
     """
     return encode_event(message, event="message")

@@ -1,14 +1,14 @@
-"""Which HTTP status an answer has.
+"""HTTP status of the response to a message.
 
-On 2026-07-28 the status repeats what the error says: by it a client tells a method that does not exist from an endpoint
-that does not, and middlemen see failures. For the errors of handlers the specification leaves the status open, and they
-have 200 as results do: a client that looks at the status first would otherwise take an unknown resource for a broken
-server.
+In 2026-07-28 the status repeats the error code. With it a client distinguishes an unknown method from an unknown
+endpoint, and intermediaries recognize failures. For the errors of handlers the specification does not define the
+status. They have 200, like results, because a client that reads the status first would treat an unknown resource as a
+broken server.
 
-Before, an error is an answer like any other, and has 200. Clients of those revisions do not read the body of a 4xx
-answer: whoever asked would wait until a deadline passes. Only an error that answers no request in particular has 400.
+In earlier revisions an error is a response like any other, and has 200. Clients of those revisions do not read the body
+of a 4xx response, so the caller would wait until its timeout. Only an error without the id of a request has 400.
 
-What never became a request is refused before it comes to an answer; see `mcp_core.http.server.Refusal`.
+A message that never became a request is rejected earlier; see `mcp_core.http.server.Refusal`.
 
 Spec: basic/transports/streamable-http (2026-07-28), basic/transports#sending-messages-to-the-server (legacy)
 """
@@ -40,20 +40,20 @@ _MODERN: Final[Mapping[int, int]] = {
     ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY: _BAD_REQUEST,
     ErrorCode.UNSUPPORTED_PROTOCOL_VERSION: _BAD_REQUEST,
 }
-"""The status of each error code on 2026-07-28; 200 for all others."""
+"""The status of each error code in 2026-07-28; 200 for all other codes."""
 
 _MODERN_REFUSED: Final[Mapping[int, int]] = {**_MODERN, ErrorCode.INVALID_PARAMS: _BAD_REQUEST}
-"""The same for what the engine refuses. A missing member of `_meta` has the code that an unknown tool has too, but must
-have status 400: who found the fault tells them apart."""
+"""The same for errors of the engine. A missing member of `_meta` has the same code as an unknown tool, but must have
+status 400. The origin of the error distinguishes the two."""
 
 
 def status_of(message: Message | Batch, era: Era, *, refused: bool = False) -> int:
-    """The status of the response that has `message` as its body.
+    """Return the status of the response with `message` as its body.
 
     Args:
-        message: The answer to a request, or the joined answers to a batch.
-        era: The era of what is answered: `Post.era`.
-        refused: Whether the engine refused the request before a handler saw it.
+        message: The response to a request, or the joined responses to a batch.
+        era: The era of the request: `Post.era`.
+        refused: Whether the engine rejected the request before a handler received it.
 
     Returns:
         200, 400 or 404.
