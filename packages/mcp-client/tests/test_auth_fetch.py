@@ -236,7 +236,7 @@ async def test_what_the_user_configured_may_be_anywhere(address: str, monkeypatc
     monkeypatch.setattr("mcp_client.http_client.dialer.trio.open_tcp_stream", connect)
     async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
         answer = await fetch.ask(step("token", "https://idp.internal/token", configured=True))
-    assert answer == Unreachable(reason="https://idp.internal cannot be reached: No route to host")
+    assert answer == Unreachable(reason="cannot connect to https://idp.internal: No route to host")
     assert connected == ["idp.internal"]
 
 
@@ -492,7 +492,7 @@ async def test_an_answer_that_does_not_come_is_given_up(where: str, autojump_clo
     ("head", "reason"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "both Content-Length"),
-        (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n", "the answer is HTTP/2.0"),
+        (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n", "the response is HTTP/2.0"),
     ],
 )
 async def test_document_with_ambiguous_framing_or_foreign_version_is_refused(head: bytes, reason: str) -> None:
@@ -559,7 +559,7 @@ async def test_the_certificate_has_to_be_for_the_name_though_the_address_is_pinn
                 wrong = await fetch.ask(step("document", f"https://wrong.localhost:{port}/x"))
     assert isinstance(right, HttpAnswer)
     assert isinstance(wrong, Unreachable)
-    assert "another name" in wrong.reason
+    assert "another host name" in wrong.reason
 
 
 async def test_our_certificate_is_shown_to_the_server_and_to_no_stranger(

@@ -376,7 +376,7 @@ async def test_a_post_that_the_server_had_when_it_hung_up_is_not_made_again() ->
         await post(pool)
         error = await ended(post(pool))
         assert (error.sent, error.begun) == (True, False)
-        assert str(error) == "the connection to http://mcp.example ended without an answer"
+        assert str(error) == "the connection to http://mcp.example ended without a response"
         assert server.accepted == 1
         assert counts(pool) == (0, 0, 0)
 
@@ -452,19 +452,19 @@ async def test_an_answer_that_comes_before_the_request_is_through_is_heard() -> 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"HTTP/1.1 200", "ended before the answer was complete"),
+        (b"HTTP/1.1 200", "ended before the response was complete"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "does not carry HTTP/1.1: illegal status line"),
         (b"HTTP/1.1 101 Switching\r\n\r\n", "does not carry HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "conflicting Content-Length"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "does not carry HTTP/1.1"),
-        (TWO_LENGTHS, "sent an answer with both Content-Length and Transfer-Encoding"),
+        (TWO_LENGTHS, "sent a response with both Content-Length and Transfer-Encoding"),
         (TWO_LENGTHS.replace(b"HTTP/1.1", b"HTTP/1.0"), "both Content-Length and Transfer-Encoding"),
         (TWO_LENGTHS.replace(b"200 OK", b"404 Not Found"), "both Content-Length and Transfer-Encoding"),
-        (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "does not carry HTTP/1.1: the answer is HTTP/2.0"),
-        (b"HTTP/1.2 200 OK\r\nContent-Length: 2\r\n\r\nok", "the answer is HTTP/1.2"),
-        (b"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok", "the answer is HTTP/0.9"),
-        (b"HTTP/2.0 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "the answer is HTTP/2.0"),
-        (b"HTTP/1.1 102 Wait\r\n\r\n" * 17, "more than 16 informational answers"),
+        (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "does not carry HTTP/1.1: the response is HTTP/2.0"),
+        (b"HTTP/1.2 200 OK\r\nContent-Length: 2\r\n\r\nok", "the response is HTTP/1.2"),
+        (b"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok", "the response is HTTP/0.9"),
+        (b"HTTP/2.0 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "the response is HTTP/2.0"),
+        (b"HTTP/1.1 102 Wait\r\n\r\n" * 17, "more than 16 informational responses"),
         (b"X" * 3000 + b"\r\n\r\n", "does not carry HTTP/1.1: illegal status line"),
     ],
 )
@@ -480,8 +480,8 @@ async def test_a_head_that_is_none_ends_the_connection(answer: bytes, reason: st
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"Content-Length: 9\r\n\r\nhal", "ended before the answer was complete"),
-        (b"Transfer-Encoding: chunked\r\n\r\n5\r\nhal", "ended before the answer was complete"),
+        (b"Content-Length: 9\r\n\r\nhal", "ended before the response was complete"),
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\nhal", "ended before the response was complete"),
         (b"Transfer-Encoding: chunked\r\n\r\n3\r\nhal\r\nzz\r\n", "illegal chunk header"),
     ],
 )
@@ -523,7 +523,7 @@ async def test_a_connection_that_breaks_is_told_as_one_that_ended() -> None:
 
     async with serving(script) as server, pool_on(server) as pool:
         error = await ended(post(pool))
-        assert "broke before the answer was complete" in str(error)
+        assert "broke before the response was complete" in str(error)
         assert (error.sent, error.begun) == (True, False)
 
 
@@ -589,7 +589,7 @@ async def test_an_encoded_body_is_refused_and_its_head_can_be_used() -> None:
         pool.request("GET", URL) as response,
     ):
         assert response.head.status == 401
-        with pytest.raises(HttpFailure, match="answered with the encoding 'gzip'") as refused:
+        with pytest.raises(HttpFailure, match="responded with the content encoding 'gzip'") as refused:
             await response.read(99)
         assert refused.value.status == 401
 
@@ -729,7 +729,7 @@ async def test_a_server_that_is_not_there_is_told_with_the_reason() -> None:
     await listener.aclose()
     pool = HttpPool(proxies=False)
     error = await ended(post(pool, url=f"http://127.0.0.1:{port}/mcp"))
-    assert str(error) == f"http://127.0.0.1:{port} cannot be reached: Connection refused"
+    assert str(error) == f"cannot connect to http://127.0.0.1:{port}: Connection refused"
     assert not error.sent
     assert counts(pool) == (0, 0, 0)
 
@@ -740,7 +740,7 @@ async def test_every_address_that_failed_is_told_once() -> None:
         raise OSError("all failed") from ExceptionGroup("", [refused, unreachable, refused])
 
     error = await ended(post(HttpPool(proxies=False, connect=connect)))
-    assert str(error) == "http://mcp.example cannot be reached: Connection refused; Network is unreachable"
+    assert str(error) == "cannot connect to http://mcp.example: Connection refused; Network is unreachable"
 
 
 async def test_a_name_that_nobody_knows_is_told() -> None:
@@ -748,7 +748,7 @@ async def test_a_name_that_nobody_knows_is_told() -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
     error = await ended(post(HttpPool(proxies=False, connect=connect)))
-    assert str(error) == "http://mcp.example cannot be reached: Name or service not known"
+    assert str(error) == "cannot connect to http://mcp.example: Name or service not known"
 
 
 async def test_opening_has_a_deadline(autojump_clock: MockClock) -> None:
@@ -923,7 +923,7 @@ async def test_a_header_that_cannot_be_sent_is_named_without_its_value(name: str
     with pytest.raises(LocalProtocolError) as refused:
         async with pool.request("POST", URL, [("A", "b"), (name, value)], b""):
             pass
-    assert f"the header {name!r} cannot be sent" in str(refused.value)
+    assert f"cannot send the header {name!r}" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -931,14 +931,14 @@ async def test_a_header_that_cannot_be_sent_is_named_without_its_value(name: str
     "name", ["Content-Length", "transfer-encoding", "Connection", "Accept-Encoding", "Expect", "Proxy-Authorization"]
 )
 async def test_the_headers_of_the_connection_are_not_for_the_caller(name: str) -> None:
-    with pytest.raises(LocalProtocolError, match="is set by the connection itself"):
+    with pytest.raises(LocalProtocolError, match="is set by the connection"):
         async with HttpPool(proxies=False).request("POST", URL, [(name, "1")], b""):
             pass
 
 
 async def test_a_method_and_a_url_have_to_be_ones() -> None:
     pool = HttpPool(proxies=False)
-    with pytest.raises(LocalProtocolError, match="'GE T' is no method"):
+    with pytest.raises(LocalProtocolError, match="'GE T' is not an HTTP method"):
         async with pool.request("GE T", URL):
             pass
     with pytest.raises(LocalProtocolError, match="http:// or https://"):

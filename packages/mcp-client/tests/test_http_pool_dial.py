@@ -154,7 +154,7 @@ async def test_the_environment_tells_the_proxy(authority: trustme.CA, monkeypatc
 
 async def test_an_address_is_bracketed_for_the_tunnel(authority: trustme.CA, tls: Tls) -> None:
     async with proxying(authority) as proxy:
-        with pytest.raises(HttpConnectionEnded, match="another address"):
+        with pytest.raises(HttpConnectionEnded, match="another IP address"):
             await ask(proxy, "https://[2001:db8::1]/", tls, {"all": "http://proxy.example"})
     assert proxy.heads[0].startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n")
 
@@ -164,16 +164,16 @@ async def test_an_address_is_bracketed_for_the_tunnel(authority: trustme.CA, tls
     [
         (
             b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
-            "the proxy http://proxy.example:3128 refused a tunnel to mcp.example:443: its status was 407",
+            "the proxy http://proxy.example:3128 rejected a tunnel to mcp.example:443 with status 407",
         ),
-        (ESTABLISHED + b"hello", "the proxy http://proxy.example:3128 sent more than an answer to CONNECT"),
+        (ESTABLISHED + b"hello", "the proxy http://proxy.example:3128 sent more than a response to CONNECT"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "the connection to the proxy http://proxy.example:3128 sent an answer with both Content-Length and",
+            "the connection to the proxy http://proxy.example:3128 sent a response with both Content-Length and",
         ),
         (
             b"HTTP/2.0 200 OK\r\n\r\n",
-            "the connection to the proxy http://proxy.example:3128 does not carry HTTP/1.1: the answer is HTTP/2.0",
+            "the connection to the proxy http://proxy.example:3128 does not carry HTTP/1.1: the response is HTTP/2.0",
         ),
         (b"220 smtp ready\r\n\r\n", "the connection to the proxy http://proxy.example:3128 does not carry HTTP/1.1"),
     ],
@@ -219,8 +219,8 @@ async def test_errors_behind_a_proxy_name_both_and_no_password() -> None:
         async with pool.request("POST", "http://mcp.example/", (), b""):
             pass
     name = "http://mcp.example through the proxy http://proxy.example:3128"
-    hint = "if it speaks TLS there, use https:// instead of http://"
-    assert str(told.value) == f"the connection to {name} ended without an answer; {hint}"
+    hint = "if the server uses TLS on this port, use https:// instead of http://"
+    assert str(told.value) == f"the connection to {name} ended without a response; {hint}"
     theirs.close()
 
 

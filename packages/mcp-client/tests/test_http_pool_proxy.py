@@ -125,9 +125,9 @@ def test_the_credentials_of_a_proxy_are_decoded_and_never_shown() -> None:
 
 def test_a_proxy_that_cannot_be_used_is_refused_when_it_is_needed_and_names_its_variable() -> None:
     proxies = Proxies(None, {"all_proxy": "socks5://me:secret@p:1080"})
-    with pytest.raises(LocalProtocolError, match="all_proxy: a proxy of the kind 'socks5' is not supported") as refused:
+    with pytest.raises(LocalProtocolError, match="all_proxy: unsupported proxy scheme 'socks5'") as refused:
         proxies.of(parse_url("http://x/"))
     assert "secret" not in str(refused.value)
-    with pytest.raises(LocalProtocolError, match="HTTP_PROXY: the URL cannot be read") as refused:
+    with pytest.raises(LocalProtocolError, match="HTTP_PROXY: invalid URL") as refused:
         Proxies(None, {"HTTP_PROXY": "http://me:secret@p:port"}).of(parse_url("http://x/"))
     assert "secret" not in str(refused.value)

@@ -25,7 +25,7 @@ def test_a_redirect_that_changes_only_the_address_is_followed(method: str, statu
 
 @pytest.mark.parametrize(("method", "status"), [("POST", 301), ("POST", 302), ("POST", 303), ("GET", 303)])
 def test_a_redirect_that_would_change_the_request_is_refused_with_the_url_to_use(method: str, status: int) -> None:
-    with pytest.raises(HttpFailure, match="use that as the URL") as refused:
+    with pytest.raises(HttpFailure, match="use that URL instead") as refused:
         redirected(method, URL, _head(status, "/other?token=hidden"), 0)
     assert refused.value.status == status
     assert "https://a.example/other" in str(refused.value)
@@ -45,7 +45,7 @@ def test_another_origin_is_never_followed_and_both_are_named(location: str) -> N
 
 @pytest.mark.parametrize("location", ["http://u:p@a.example/", "javascript:x", "/a b"])
 def test_a_location_that_cannot_be_asked_is_refused(location: str) -> None:
-    with pytest.raises(HttpFailure, match="to something that cannot be asked"):
+    with pytest.raises(HttpFailure, match="to a URL that cannot be requested"):
         redirected("GET", URL, _head(307, location), 0)
 
 

@@ -304,7 +304,9 @@ async def test_a_client_with_the_wrong_scheme_says_which_is_right(
     async with serving(kind, None) as port:
         error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(authority))
         assert isinstance(error, ConnectionEnded)
-        assert f"https://127.0.0.1:{port}: it does not speak TLS there; is it http:// instead" in error.message
+        assert (
+            f"https://127.0.0.1:{port}: the server does not use TLS on this port; try http:// instead" in error.message
+        )
     async with serving(kind, files) as port:
         error = await connect(f"http://127.0.0.1:{port}/mcp", None)
         assert re.search("use https:// (in the URL|instead of http://)", error.message)
@@ -321,7 +323,7 @@ PAST: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     [
         ([], (PAST, PAST.replace(year=2021)), "its certificate has expired"),
         ([], (PAST.replace(year=2090), PAST.replace(year=2091)), "its certificate is not valid yet"),
-        (["other.example"], None, "its certificate is for another address"),
+        (["other.example"], None, "its certificate is for another IP address"),
     ],
 )
 async def test_a_certificate_that_is_not_good_is_refused_with_host_and_reason(
@@ -342,7 +344,7 @@ async def test_a_certificate_that_is_not_good_is_refused_with_host_and_reason(
 async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_setting(files: Files) -> None:
     async with serving("embedded", files) as port:
         error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(trustme.CA()))
-    assert "from an authority that is not trusted here; Tls.ca_file can name it" in error.message
+    assert "from an authority that is not trusted; to trust the authority, set Tls.ca_file" in error.message
 
 
 async def test_a_certificate_that_signed_itself_is_refused_with_the_setting(tmp_path: Path) -> None:
@@ -350,7 +352,7 @@ async def test_a_certificate_that_signed_itself_is_refused_with_the_setting(tmp_
     write_self_signed(files)
     async with serving("embedded", files) as port:
         error = await connect(f"https://127.0.0.1:{port}/mcp", None)
-    assert "its certificate is self-signed, and not trusted here; Tls.ca_file can name it" in error.message
+    assert "its certificate is self-signed and not trusted; to trust it, set Tls.ca_file" in error.message
 
 
 def write_self_signed(files: Files) -> None:

@@ -1,4 +1,4 @@
-"""Where the connections of a client lead, for a decision on where the word of its server may lead."""
+"""The addresses that a client's connections reached, for deciding which addresses its server may refer to."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["AddressRecorder"]
 
 
 class AddressRecorder:
-    """Opens TCP connections, and keeps one address of each class that they lead to."""
+    """A TCP connector that records one address of each class that it reached."""
 
     def __init__(self) -> None:
         self._found: Final[dict[AddressClass, Address]] = {}
 
     async def connect(self, host: str, port: int) -> trio.SocketStream:
-        """Connect as `trio.open_tcp_stream` does. Raises `OSError`."""
+        """Connect as `trio.open_tcp_stream` does, and record the address of the peer. Raises `OSError`."""
         stream = await trio.open_tcp_stream(host, port)
         try:
             address = ipaddress.ip_address(str(stream.socket.getpeername()[0]).partition("%")[0])
@@ -33,5 +33,5 @@ class AddressRecorder:
         return stream
 
     def addresses(self) -> tuple[Address, ...]:
-        """Return one address of each class that a connection led to."""
+        """Return one address of each class that a connection reached."""
         return tuple(self._found.values())

@@ -1,11 +1,11 @@
-"""One HTTP/1.1 connection: h11 joined to a stream.
+"""One HTTP/1.1 connection: h11 on top of a byte stream.
 
-A request and its answer are one *exchange*; several follow each other on a connection. Whether the next one may is
-decided by `recycle`: both messages are complete, and nothing came that was not asked for.
+A connection carries one request and its response at a time, and several in sequence. `recycle` decides whether another
+request may follow: both messages are complete, and the server sent no unexpected bytes.
 
-Answers are read by h11. Requests are written here, which takes a fifth of the time: their form is known, and one
-regular expression holds it. h11 is told only what it needs to read the answer, so no header that changes the framing
-may come from elsewhere.
+h11 parses responses. This module writes requests, which takes a fifth of the time: their form is fixed, and one regular
+expression checks it. h11 receives only what it needs to parse the response. Therefore the caller must not set a header
+that changes the framing.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 __all__ = ["HttpConnection", "write_request"]
 
 _MOST_INFORMATIONAL: Final = 16
-"""Answers of the kind 1xx before the real one. Proxies send a 102 every few seconds at most; the rest is a flood."""
+"""Maximum number of 1xx responses before the final response. Proxies send a 102 every few seconds at most."""
 
 _VERSIONS: Final = frozenset({b"1.0", b"1.1"})
 """The versions of HTTP that this connection reads. h11 accepts any digits: `HTTP/2.0`, `HTTP/0.9`."""
 
 _ANNOUNCED_MARGIN: Final = 1.0
-"""Seconds that an idle connection is given up before the server said that it would."""
+"""Time, in seconds, by which this side closes an idle connection earlier than the server announced."""
 
 _LONGEST_IDLE: Final = 60.0
-"""Seconds that it is kept, whatever the server says."""
+"""Maximum time that a connection stays idle, in seconds, whatever the server announces."""
 
 _QUOTED: Final = 200
-"""How many characters of a complaint about what came are shown: it quotes what came."""
+"""Maximum length of an h11 error text in a message, in characters. Such a text quotes what the server sent."""
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE: Final = r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?"
 _NAME: Final = re.compile(_TOKEN)
 _WHOLE_VALUE: Final = re.compile(_VALUE)
 _HEAD: Final = re.compile(rf"{_TOKEN} [!-~]+ HTTP/1\.1\r\n(?:{_TOKEN}: {_VALUE}\r\n)+\r\n")
-"""The grammar of a head, RFC 9112 sections 3 and 5."""
+"""The grammar of a request head, RFC 9112 sections 3 and 5."""
 
 _FRAMING: Final = frozenset(
     {
@@ -67,7 +67,7 @@ _FRAMING: Final = frozenset(
         "upgrade",
     }
 )
-"""What is between this connection and its other end, and nobody else's."""
+"""Headers that belong to the connection. The caller must not set them."""
 
 
 def write_request(
@@ -79,25 +79,26 @@ def write_request(
     *,
     of_proxy: Sequence[tuple[str, str]] = (),
 ) -> bytes:
-    """A request as it is on the wire.
+    """Return a request as bytes on the wire.
 
     Args:
-        method: Its method.
-        target: Path and query, or what else the method wants there.
-        authority: The value of `Host`, unless `headers` have another.
-        headers: What the caller wants to say.
-        body: Its body; `None`: it has none.
-        of_proxy: What only the proxy is to be told.
+        method: The HTTP method.
+        target: The request target: path and query, or the form that the method requires.
+        authority: The value of `Host`, unless `headers` contains one.
+        headers: The headers of the caller.
+        body: The body; `None` for a request without a body.
+        of_proxy: Headers for the proxy only.
 
     Raises:
-        LocalProtocolError: A header cannot be sent. The message has its name, and never its value.
+        LocalProtocolError: A header or the method cannot be sent. The message contains the name of the header, never
+            its value.
     """
-    # Servers that may compress do so to streams as well, and hold events back.
+    # Servers that compress also compress event streams, which delays events.
     lines = [f"{method} {target} HTTP/1.1", f"Host: {authority}", "Accept-Encoding: identity"]
     for name, value in headers:
         lowered = _lowered(name)
         if lowered in _FRAMING:
-            raise LocalProtocolError(f"the header {name!r} is set by the connection itself")
+            raise LocalProtocolError(f"the header {name!r} is set by the connection; remove it from the request")
         if not lowered:
             raise _unsendable(method, headers)
         if lowered == "host":
@@ -110,7 +111,7 @@ def write_request(
         lines.append(f"Content-Length: {len(body)}")
     lines.append("\r\n")
     head = "\r\n".join(lines)
-    # What fits, but has more lines than were put in, has one in a value.
+    # A head that matches but has more lines than were joined contains a line break in a value.
     if _HEAD.fullmatch(head) is None or head.count("\r\n") != len(lines):
         raise _unsendable(method, headers)
     data = head.encode("latin-1")
@@ -121,28 +122,28 @@ def _unsendable(method: str, headers: Sequence[tuple[str, str]]) -> LocalProtoco
     for name, value in headers:
         if not _lowered(name) or _WHOLE_VALUE.fullmatch(value) is None:
             return LocalProtocolError(
-                f"the header {name!r} cannot be sent: its name or value has characters that HTTP does not allow"
+                f"cannot send the header {name!r}: its name or value contains characters that HTTP does not allow"
             )
-    return LocalProtocolError(f"{method!r} is no method of HTTP")
+    return LocalProtocolError(f"{method!r} is not an HTTP method")
 
 
-# There are few names, and they come again with each request.
+# Cached: each request uses the same few names.
 @lru_cache(maxsize=256)
 def _lowered(name: str) -> str:
-    """In lower case; empty if it is no name of a header."""
+    """Return a header name in lower case; an empty string if the name is invalid."""
     return name.lower() if _NAME.fullmatch(name) else ""
 
 
 @lru_cache(maxsize=16)
 def _as_h11(method: str) -> h11.Request:
-    """What h11 is told of a request: what it needs to read the answer."""
+    """Return the part of a request that h11 needs to parse the response."""
     return h11.Request(method=method, target="/", headers=[("Host", "")])
 
 
 _END: Final = h11.EndOfMessage()
 
 _ALERT: Final = b"\x15\x03"
-"""The beginning of an alert of TLS (RFC 8446 section 5.1)."""
+"""The first bytes of a TLS alert record (RFC 8446 section 5.1)."""
 
 
 if sys.platform == "win32":
@@ -150,19 +151,19 @@ if sys.platform == "win32":
     def _readable(socket: trio.socket.SocketType) -> bool:
         return bool(select.select([socket.fileno()], [], [], 0)[0])
 
-    def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:  # noqa: ARG001  a descriptor here is no file
+    def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:  # noqa: ARG001  a Windows socket is not a file
         return 0
 
 else:
 
     def _readable(socket: trio.socket.SocketType) -> bool:
-        # Not `select`, which knows only the first 1,024 descriptors.
+        # Not `select`, which supports only the first 1,024 descriptors.
         poll = select.poll()
         poll.register(socket.fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:
-        """Writes what can be written without waiting. What is wrong shows when the rest is sent."""
+        """Write as much as possible without blocking, and return the number of bytes. `send_all` reports errors."""
         try:
             return os.write(socket.fileno(), data)
         except OSError:
@@ -170,13 +171,13 @@ else:
 
 
 class HttpConnection:
-    """A connection that is open. At most one exchange at a time.
+    """An open connection that carries one request at a time.
 
     Args:
-        stream: The bytes; TLS or not.
-        socket: What carries them in the end: it is watched, and closed.
+        stream: The byte stream, with or without TLS.
+        socket: The socket below the stream, to poll and close.
         limit: `Limits.header_bytes`.
-        peer: Who is at the other end, for errors.
+        peer: The name of the peer in errors.
     """
 
     __slots__ = (
@@ -203,26 +204,26 @@ class HttpConnection:
         self._eof = False
         self._broken = False
         self.reused = False
-        """An exchange has been completed on it."""
+        """Whether the connection has completed a request."""
         self.idle_seconds: float | None = None
-        """How long it may be idle according to the server, with a margin; `None` if that did not say."""
+        """Idle time that the server announced, minus a margin, in seconds; `None` if it announced none."""
         self.idle_until: float = 0.0
-        """When it is to be closed if nobody uses it before; kept here for the pool."""
+        """Time at which the pool closes the connection if it is still idle. Set and read by the pool."""
 
     def is_stale(self) -> bool:
-        """Whether an idle one is of no use: the server closed it, or said something unasked."""
+        """Return whether an idle connection is unusable: the server closed it or sent unexpected bytes."""
         return _readable(self._socket)
 
     async def exchange(self, method: str, request: bytes) -> HttpHead:
-        """Sends a request and waits for the head of its answer.
+        """Send a request and wait for the head of its response.
 
         Args:
-            method: Its method.
-            request: All of it, from `write_request`.
+            method: The HTTP method.
+            request: The whole request, from `write_request`.
 
         Raises:
-            HttpConnectionEnded: The connection ended, or what came is no HTTP.
-            LimitExceeded: The head of the answer is too long.
+            HttpConnectionEnded: The connection ended, or the server sent something other than HTTP/1.1.
+            LimitExceeded: The head of the response is too long.
         """
         self._received = 0
         self._h11.send(_as_h11(method))
@@ -230,7 +231,7 @@ class HttpConnection:
         try:
             await self._send(request)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
-            # The server may have answered before it hung up: too long, not allowed.
+            # The server may have responded before it closed the connection: body too long, method not allowed.
             self._broken = True
             try:
                 return await self._receive_head()
@@ -239,7 +240,7 @@ class HttpConnection:
         return await self._receive_head()
 
     async def _send(self, request: bytes) -> None:
-        """Sends all. Trio's own `send_all` lets all other tasks run first, and the answer is waited for anyway."""
+        """Send the whole request. A direct write comes first, because trio's `send_all` always yields to other tasks."""
         await trio.lowlevel.checkpoint_if_cancelled()
         written = _write_now(self._socket, request) if isinstance(self._stream, trio.SocketStream) else 0
         if written < len(request):
@@ -257,15 +258,15 @@ class HttpConnection:
                 return head
             if type(event) is h11.InformationalResponse:
                 self._check_version(event)
-        raise self._ended(f"sent more than {_MOST_INFORMATIONAL} informational answers", sent=True, begun=True)
+        raise self._ended(f"sent more than {_MOST_INFORMATIONAL} informational responses", sent=True, begun=True)
 
     async def receive_some(self) -> bytes:
-        """The next bytes of the body; empty when it is complete. Raises `HttpConnectionEnded`."""
+        """Return the next bytes of the body; empty when the body is complete. Raises `HttpConnectionEnded`."""
         event = await self._next_event()
         return bytes(event.data) if type(event) is h11.Data else b""
 
     def receive_nowait(self) -> bytes | None:
-        """The same with what is here already; `None`: there is no more, or nothing good."""
+        """Return the next bytes of the body that are already received; `None` if nothing valid is there."""
         try:
             event = self._h11.next_event()
         except h11.RemoteProtocolError:
@@ -275,7 +276,7 @@ class HttpConnection:
         return b"" if type(event) is h11.EndOfMessage else None
 
     def recycle(self) -> bool:
-        """After the end of the body: whether another exchange may follow."""
+        """Return whether another request may follow after a complete response, and prepare the connection for it."""
         h = self._h11
         if self._broken or self._eof or h.our_state is not h11.DONE or h.their_state is not h11.DONE or self.surplus:
             return False
@@ -285,11 +286,11 @@ class HttpConnection:
 
     @property
     def surplus(self) -> bool:
-        """Whether more came than the answer."""
+        """Whether the server sent more bytes than the response."""
         return bool(self._h11.trailing_data[0])
 
     def close(self) -> None:
-        """Closes it at once. Whoever reads or writes is told. More than once is fine."""
+        """Close the connection at once. Pending reads and writes fail. May be called more than once."""
         self._socket.close()
 
     async def _next_event(self) -> h11.Event:
@@ -307,15 +308,15 @@ class HttpConnection:
         try:
             data = await self._stream.receive_some()
         except trio.BrokenResourceError as broken:
-            # A server that wants another certificate says so only here.
-            what = "broke before the answer was complete"
+            # A server that requires another certificate reports it only here.
+            what = "broke before the response was complete"
             why = explain(broken)
             begun = self._received > 0
             raise self._ended(f"{what}: {why}" if why else what, sent=True, begun=begun) from broken
         except trio.ClosedResourceError:
             raise self._ended("was closed by this side", sent=True, begun=self._received > 0) from None
         if not data and not self._received:
-            raise self._ended(f"ended without an answer{self._hint()}", sent=True, begun=False)
+            raise self._ended(f"ended without a response{self._hint()}", sent=True, begun=False)
         if not self._received and data.startswith(_ALERT):
             raise self._ended(f"carries TLS{self._hint()}", sent=True, begun=True)
         self._eof = not data
@@ -326,32 +327,33 @@ class HttpConnection:
         """Raise `HttpConnectionEnded` for a version other than HTTP/1.0 and HTTP/1.1."""
         if event.http_version not in _VERSIONS:
             version = event.http_version.decode("ascii")
-            raise self._ended(f"does not carry HTTP/1.1: the answer is HTTP/{version}", sent=True, begun=True)
+            raise self._ended(f"does not carry HTTP/1.1: the response is HTTP/{version}", sent=True, begun=True)
 
     def _hint(self) -> str:
-        """What a server does that wants TLS and gets none: it answers with an alert, or hangs up."""
+        """Return advice for an alert or an early close: a server that expects TLS does this for plain HTTP."""
         plain = not self.reused and not isinstance(self._stream, trio.SSLStream)
-        return "; if it speaks TLS there, use https:// instead of http://" if plain else ""
+        return "; if the server uses TLS on this port, use https:// instead of http://" if plain else ""
 
     def _judge(self, headers: Headers) -> None:
-        """Read what the head of an answer says about its framing and the next exchange.
+        """Check the framing headers of a response, and read its `Keep-Alive` timeout.
 
         Raises:
-            HttpConnectionEnded: The answer has two lengths.
+            HttpConnectionEnded: The response has both `Transfer-Encoding` and `Content-Length`.
         """
         if "transfer-encoding" in headers and "content-length" in headers:
-            # Two readings of where the answer ends, which is how responses are split and smuggled. RFC 9112 section 6.3
-            # lets a client read on and close; but a proxy in between may have chosen the other reading.
-            what = "sent an answer with both Content-Length and Transfer-Encoding"
+            # The end of the response is ambiguous, which permits response splitting and smuggling. RFC 9112 section 6.3
+            # lets a client read the response and then close; but a proxy in between may have interpreted it the other
+            # way.
+            what = "sent a response with both Content-Length and Transfer-Encoding"
             raise self._ended(what, sent=True, begun=True)
         for part in (headers.get("keep-alive") or "").split(","):
             name, _, seconds = part.strip().partition("=")
             if name.lower() == "timeout" and seconds.isdecimal():
-                # The number may have any length.
+                # The number may have any number of digits.
                 self.idle_seconds = min(float(seconds) - _ANNOUNCED_MARGIN, _LONGEST_IDLE)
 
     def _check_length(self, event: h11.Response) -> None:
-        """h11 bounds what is incomplete; a head that comes in one piece may be longer."""
+        """Check the length of a complete head. h11 limits incomplete heads only, so a head in one piece may be longer."""
         length = (
             len("HTTP/1.1 200 \r\n\r\n")
             + len(event.reason)
@@ -364,12 +366,12 @@ class HttpConnection:
         if bad.error_status_hint == 431:
             return self._too_long(self._limit + 1)
         if self._eof:
-            return self._ended("ended before the answer was complete", sent=True, begun=True)
+            return self._ended("ended before the response was complete", sent=True, begun=True)
         return self._ended(f"does not carry HTTP/1.1: {str(bad)[:_QUOTED]}", sent=True, begun=True)
 
     def _too_long(self, length: int) -> LimitExceeded:
         return LimitExceeded(
-            f"bytes of the head of an answer of {self._peer}",
+            f"bytes in the head of a response of {self._peer}",
             observed=length,
             allowed=self._limit,
             setting="Limits.header_bytes",

@@ -1,4 +1,4 @@
-"""The way to a server: through a proxy or not, with TLS or not, until a connection is open."""
+"""Connection establishment: TCP, an optional proxy and optional TLS."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["Dialer", "Route"]
 
 @attrs.frozen
 class Route:
-    """How an origin is reached."""
+    """The route to an origin."""
 
     proxy: Proxy | None
-    """Through which proxy; `None`: directly."""
+    """The proxy; `None` for a direct connection."""
     forwarded: bool
-    """The proxy is told each request, and makes it. Otherwise it is asked for a tunnel, if there is one."""
+    """Whether the proxy receives and forwards each request (`http` URLs). Otherwise a proxy provides a tunnel."""
 
     def request(self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None) -> bytes:
-        """A request that goes this way, as it is on the wire. Raises `LocalProtocolError`."""
+        """Return a request for this route as bytes on the wire. Raises `LocalProtocolError`."""
         if not self.forwarded or self.proxy is None:
             return write_request(method, url.target, url.authority, headers, body)
         return write_request(method, str(url), url.authority, headers, body, of_proxy=_credentials(self.proxy))
@@ -48,17 +48,17 @@ def _credentials(proxy: Proxy) -> list[tuple[str, str]]:
 
 
 class Dialer:
-    """Opens connections.
+    """An opener of connections.
 
     Args:
         tls: As in `HttpPool`.
         proxies: As in `HttpPool`.
-        limits: `header_bytes` holds here.
-        seconds: How long opening a connection may take, from the name to the end of the TLS handshake.
-        connect: Opens a TCP connection.
+        limits: The limits; only `header_bytes` applies.
+        seconds: Time to open a connection, from name resolution to the end of the TLS handshake, in seconds.
+        connect: Opens a TCP connection to a host and a port; `None` for `trio.open_tcp_stream`.
 
     Raises:
-        LocalProtocolError: The proxies are not what they should be.
+        LocalProtocolError: The proxy settings are invalid.
     """
 
     def __init__(
@@ -78,18 +78,18 @@ class Dialer:
         self._connect: Final = trio.open_tcp_stream if connect is None else connect
 
     def route(self, url: HttpUrl) -> Route:
-        """How the origin of a URL is reached. Raises `LocalProtocolError` for a proxy that cannot be used."""
+        """Return the route to the origin of a URL. Raises `LocalProtocolError` for a proxy that cannot be used."""
         proxy = self._proxies.of(url)
         return Route(proxy, proxy is not None and url.scheme == "http")
 
     async def dial(self, url: HttpUrl, route: Route) -> HttpConnection:
-        """Opens a connection for requests to the origin of `url`.
+        """Open a connection for requests to the origin of `url`.
 
         Raises:
-            HttpConnectionEnded: It cannot be opened.
-            RequestTimeout: It took too long.
-            LimitExceeded: The answer of the proxy is too long.
-            LocalProtocolError: What is set for TLS cannot be used.
+            HttpConnectionEnded: The connection cannot be opened.
+            RequestTimeout: The connection was not opened in time.
+            LimitExceeded: The head of the proxy's response is too long.
+            LocalProtocolError: The TLS settings cannot be used.
         """
         first = url if route.proxy is None else route.proxy.url
         if "https" in (url.scheme, first.scheme) and self._context is None:
@@ -107,7 +107,7 @@ class Dialer:
         try:
             return await self._connect(first.host, first.port)
         except OSError as error:
-            raise HttpConnectionEnded(f"{first.origin} cannot be reached: {_why(error)}", sent=False) from error
+            raise HttpConnectionEnded(f"cannot connect to {first.origin}: {_why(error)}", sent=False) from error
 
     async def _prepare(self, tcp: trio.SocketStream, url: HttpUrl, route: Route) -> HttpConnection:
         stream: trio.abc.Stream = tcp
@@ -122,19 +122,20 @@ class Dialer:
     async def _secure(self, stream: trio.abc.Stream, url: HttpUrl, name: str) -> trio.abc.Stream:
         if url.scheme != "https" or self._context is None:
             return stream
-        # Closing without a farewell is what HTTPS does: its messages tell where they end.
+        # HTTPS servers close without a TLS close_notify: HTTP messages mark their own end.
         secured = trio.SSLStream(
             stream, self._context, server_hostname=url.host.rstrip(".").encode("ascii"), https_compatible=True
         )
         try:
             await secured.do_handshake()
         except trio.BrokenResourceError as broken:
-            why = explain(broken) or "it ended in the TLS handshake"
+            why = explain(broken) or "the connection ended during the TLS handshake"
             raise HttpConnectionEnded(f"no secure connection to {name}: {why}", sent=False) from broken
         chosen = secured.selected_alpn_protocol()
         if chosen not in (None, "http/1.1"):
             raise HttpConnectionEnded(
-                f"{name} chose {chosen}, which the SSLContext offers, but only http/1.1 is spoken", sent=False
+                f"{name} selected {chosen}, which the SSLContext offers, but this client supports only http/1.1",
+                sent=False,
             )
         return secured
 
@@ -148,11 +149,11 @@ class Dialer:
             raise HttpConnectionEnded(ended.message, sent=False) from ended
         if not 200 <= head.status < 300:
             raise HttpConnectionEnded(
-                f"the proxy {proxy} refused a tunnel to {target}: its status was {head.status}", sent=False
+                f"the proxy {proxy} rejected a tunnel to {target} with status {head.status}", sent=False
             )
         if way.surplus:
-            # What TLS would begin with is ours to say. Whoever speaks first is not the server.
-            raise HttpConnectionEnded(f"the proxy {proxy} sent more than an answer to CONNECT", sent=False)
+            # In a TLS handshake the client sends first, so bytes that arrive now do not come from the server.
+            raise HttpConnectionEnded(f"the proxy {proxy} sent more than a response to CONNECT", sent=False)
 
 
 def _name(url: HttpUrl, route: Route) -> str:
@@ -160,13 +161,13 @@ def _name(url: HttpUrl, route: Route) -> str:
 
 
 def _why(error: OSError) -> str:
-    """In words: trio wraps what went wrong with each address."""
+    """Return the causes as text: trio wraps one error for each address."""
     causes = error.__cause__.exceptions if isinstance(error.__cause__, ExceptionGroup) else [error.__cause__ or error]
     return "; ".join(dict.fromkeys(_told(each) for each in causes))
 
 
 def _told(error: BaseException) -> str:
-    # trio writes the address before what the system says; the errors of names have numbers of their own.
+    # trio puts the address before the system's text; name resolution errors have error numbers of their own.
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno is not None:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""The end of an HTTP connection, told so that it is known whether a request may have been processed."""
+"""The end of an HTTP connection: an error that states whether the server may have processed the request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["HttpConnectionEnded"]
 
 
 class HttpConnectionEnded(ConnectionEnded):
-    """There was no connection, or it ended before the answer did."""
+    """The connection could not be opened, or ended before the response was complete."""
 
     def __init__(self, message: str, *, sent: bool, begun: bool = False) -> None:
         super().__init__(message)
         self.sent: bool = sent
-        """All of the request was handed to the connection: the server may have processed it. Otherwise it certainly
-        did not, and the request may be made again."""
+        """Whether the whole request was written to the connection. If so, the server may have processed it. Otherwise
+        the server did not process it, and the request can be sent again."""
         self.begun: bool = begun
-        """At least one byte of the answer came."""
+        """Whether at least one byte of the response arrived."""

@@ -1,17 +1,17 @@
-"""The HTTP/1.1 connections of one client.
+"""A pool of HTTP/1.1 connections for one client.
 
-A request runs in the task that makes it; there is no other. With an idle connection at hand nothing is awaited but the
-exchange itself. What the pool decides is decided in `_http_policy`; here it is done.
+A request runs in the task that makes it; the pool has no tasks. If an idle connection is available, the task waits only
+for the response. `mcp_client.http_client.pool_policy` makes the decisions, and this module does the I/O.
 
     parse_url -> Dialer.route -> PoolPolicy.ask -> (Dialer.dial) -> HttpConnection.exchange -> HttpResponse
 
-When is a request made again by itself, on a fresh connection?
+The pool repeats a request on a new connection in these cases:
 
-    connection   what happened                                      again
-    idle one     readable before anything was written               yes, it was dead
-    idle one     ended before all of the request was written        yes, it cannot have been processed
-    idle one     ended afterwards, without one byte of an answer    only GET, HEAD and OPTIONS, which change nothing
-    any          everything else                                    no: `HttpConnectionEnded`, whose `sent` tells more
+    connection   failure                                              repeated
+    idle         readable before the request was written              yes, the connection was dead
+    idle         ended before the whole request was written           yes, the server cannot have processed the request
+    idle         ended later, before the first byte of a response     only GET, HEAD and OPTIONS, which are safe
+    any          all other failures                                   no: `HttpConnectionEnded`, see its `sent`
 """
 
 from __future__ import annotations
@@ -46,29 +46,31 @@ __all__ = ["HttpExchange", "HttpPool", "HttpResponse"]
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _MOST_ROUTES: Final = 1_000
-"""Origins whose way is remembered. A client has one or two; then it begins anew."""
+"""Maximum number of origins whose route is cached. A client has one or two; a full cache is cleared."""
 
 
 class HttpPool:
-    """HTTP/1.1 connections, kept and bounded. One for each client: they are never shared between principals.
+    """A bounded pool of HTTP/1.1 connections. Each client has its own: principals never share connections.
 
-    Idle connections are closed when they grow old, by the next request or its end, and by `aclose`.
+    Idle connections are closed when they expire, at the start or end of the next request, and by `aclose`.
 
     Args:
-        tls: Whom to trust and who we are, or a context of one's own; `None`: whom the system trusts.
-        proxies: `None`: from the environment, see `Proxies`; `False`: none; or a mapping from `http`, `https` and
-            `all` to URLs, and from `no` to a list as in `no_proxy`.
-        limits: `connections` and `header_bytes` hold here.
-        connect_seconds: How long opening a connection may take: name, TCP, proxy and TLS together.
-        per_origin: How many calls to one origin run at a time; more wait. As many as a server that is made with this
-            project runs for one peer, unless told otherwise.
-        idle_kept: How many idle connections are kept.
-        idle_seconds: How long they are kept, unless the server announces another time. Common servers close after 5
-            seconds, and a call that meets that moment cannot be made again by itself.
-        connect: Opens a TCP connection to a host and a port; `None`: as `trio.open_tcp_stream` does.
+        tls: The trusted authorities and the client certificate, or an `ssl.SSLContext`; `None` for the system's
+            authorities and no client certificate.
+        proxies: `None` reads the environment, see `Proxies`; `False` disables proxies; or a mapping from `http`,
+            `https` and `all` to URLs, and from `no` to a list as in `no_proxy`.
+        limits: The limits; `connections` and `header_bytes` apply.
+        connect_seconds: Time to open a connection, in seconds: name resolution, TCP, proxy and TLS together.
+        per_origin: Maximum number of concurrent calls to one origin; further calls wait. The default is the number of
+            requests that a server of this project runs concurrently for one peer by default.
+        idle_kept: Maximum number of idle connections.
+        idle_seconds: Time that an idle connection is retained, in seconds, unless the server announces another time.
+            Common servers close idle connections after 5 seconds, and the pool cannot repeat a call that meets that
+            moment.
+        connect: Opens a TCP connection to a host and a port; `None` for `trio.open_tcp_stream`.
 
     Raises:
-        LocalProtocolError: The proxies are not what they should be.
+        LocalProtocolError: The proxy settings are invalid.
     """
 
     def __init__(
@@ -105,30 +107,32 @@ class HttpPool:
         use: Use = Use.CALL,
         follow: bool = True,
     ) -> HttpExchange:
-        """Makes a request: `async with pool.request(...) as response`. The block begins when the head of the answer came.
+        """Return a request as a context manager: `async with pool.request(...) as response`.
 
-        Leaving the block before the end of the body drops the connection; after it, it is kept. So it is when the end
-        came already and was only not read: an answer without a body need not be read. Any task may use the pool.
+        The block starts when the head of the response has arrived. A block that exits before the end of the body closes
+        the connection, unless the end has already arrived. Otherwise the pool keeps the connection. Any task may use
+        the pool.
 
         Args:
-            method: Its method.
-            url: Where it goes.
-            headers: Its headers, without those of the connection: Content-Length, Accept-Encoding and the like.
-            body: Its body; `None`: it has none.
-            use: What the connection is held for.
-            follow: Whether redirects within the origin are followed, and others are errors. If not, they are answers.
+            method: The HTTP method.
+            url: The URL.
+            headers: The headers, without those of the connection: Content-Length, Accept-Encoding and similar headers.
+            body: The body; `None` for a request without a body.
+            use: The purpose of the connection.
+            follow: Whether to follow redirects within the origin and to raise an error for all others. If false, the
+                caller receives redirects as responses.
 
         Raises:
-            LocalProtocolError: The URL or a header cannot be sent.
-            HttpConnectionEnded: There is no answer; `sent` tells whether the request may have been processed.
+            LocalProtocolError: The URL or a header cannot be sent, or the pool cannot use a proxy or TLS setting.
+            HttpConnectionEnded: There is no response; `sent` states whether the server may have processed the request.
             RequestTimeout: The connection could not be opened in time.
-            LimitExceeded: The head of the answer is too long, or there are too many streams.
-            HttpFailure: The answer is a redirect that is not followed.
+            LimitExceeded: The head of the response is too long, or there are too many streams.
+            HttpFailure: The response is a redirect that is not followed.
         """
         return HttpExchange(partial(self._perform, method, url, headers, body, use=use, follow=follow))
 
     async def aclose(self) -> None:
-        """Closes all connections. What is in flight or waits ends with `HttpConnectionEnded`."""
+        """Close all connections. Requests that are in flight or waiting fail with `HttpConnectionEnded`."""
         self._closed = True
         self._policy.clear()
         for connection in list(self._open):
@@ -180,7 +184,8 @@ class HttpPool:
                     processed = ended.begun or (ended.sent and method not in _SAFE)
                     if processed or not connection.reused or self._closed:
                         raise
-                    # It has to be a fresh one, however many are idle: what ended this one may have ended them.
+                    # Dial a new connection even if others are idle: the cause that ended this connection may have ended
+                    # them too.
                     self._close(connection)
                     ticket.connection = None
                     continue
@@ -196,14 +201,14 @@ class HttpPool:
         return route
 
     async def _turn(self, ticket: Ticket[HttpConnection]) -> None:
-        """Waits until a ticket is granted."""
+        """Wait until a ticket is granted."""
         woken = self._woken[ticket] = trio.Event()
         try:
             await woken.wait()
             self._check_open()
         except BaseException:
             if self._woken.pop(ticket, None) is None:
-                # It was granted in the same moment. Then others are served instead.
+                # The ticket was granted at the same moment. Return it to the pool so that waiting requests can use it.
                 self.give_back(ticket, ticket.connection)
             elif not self._closed:
                 self._policy.withdraw(ticket)
@@ -228,11 +233,11 @@ class HttpPool:
         return connection
 
     def give_back(self, ticket: Ticket[HttpConnection], connection: HttpConnection | None) -> None:
-        """Ends the use of a connection. For the classes of this module.
+        """Return a connection to the pool, or close it. For the classes of this module.
 
         Args:
-            ticket: What it was used with.
-            connection: It, if it can be used again; otherwise it is closed.
+            ticket: The ticket of the request.
+            connection: The connection if it can be reused; `None` closes the connection of the ticket.
         """
         now = trio.current_time()
         if connection is None or self._closed or connection.idle_until <= now:
@@ -247,7 +252,7 @@ class HttpPool:
             self._woken.pop(each).set()
 
     def recycle(self, ticket: Ticket[HttpConnection], connection: HttpConnection) -> None:
-        """Ends the use of a connection on which an answer came to its end. For the classes of this module."""
+        """Return a connection to the pool after a complete response. For the classes of this module."""
         if not connection.recycle():
             self.give_back(ticket, None)
             return
@@ -265,7 +270,7 @@ class HttpPool:
 
 
 class HttpExchange:
-    """A request that is made when its block is entered. Made by `HttpPool.request`."""
+    """A request that is sent when its block is entered. Created by `HttpPool.request`."""
 
     __slots__ = ("_perform", "_response")
 
@@ -285,7 +290,7 @@ class HttpExchange:
 
 
 class HttpResponse:
-    """An answer, inside the block of its request. One task at a time reads it."""
+    """A response, inside the block of its request. Only one task at a time may read it."""
 
     __slots__ = ("_complete", "_connection", "_encoding", "_pool", "_ticket", "_url", "head")
 
@@ -304,30 +309,30 @@ class HttpResponse:
         self._complete = False
         self._encoding = head.headers.get("content-encoding")
         self.head = head
-        """Its status and headers."""
+        """The status and headers."""
 
     @property
     def url(self) -> str:
-        """Who answered: the URL after all redirects, with its query."""
+        """The URL that responded, after all redirects, with its query."""
         return str(self._url)
 
     async def receive_some(self) -> bytes:
-        """The next bytes of the body; empty at its end. A cancelled call loses nothing.
+        """Return the next bytes of the body; empty at its end. A cancelled call loses no data.
 
         Raises:
-            HttpConnectionEnded: It ended before the body did, or the block was left.
-            HttpFailure: The body is encoded, gzip for instance, which the request did not accept.
-            LimitExceeded: A chunk has a head, or the body a trailer, that is too long.
+            HttpConnectionEnded: The connection ended before the body did, or the block was left.
+            HttpFailure: The body has a content encoding, for example gzip, which the request did not accept.
+            LimitExceeded: The header of a chunk, or the trailer of the body, is too long.
         """
         connection = self._connection
         if connection is None:
             if not self._complete:
-                raise HttpConnectionEnded(f"the answer of {self._url.shown} was left before its end", sent=True)
+                raise HttpConnectionEnded(f"the response of {self._url.shown} was left before its end", sent=True)
             await trio.lowlevel.checkpoint()
             return b""
         if self._encoding is not None and self._encoding.lower() != "identity":
             raise HttpFailure(
-                f"{self._url.shown} answered with the encoding {self._encoding!r}, though only identity is accepted",
+                f"{self._url.shown} responded with the content encoding {self._encoding!r}; only identity is accepted",
                 status=self.head.status,
             )
         try:
@@ -340,10 +345,10 @@ class HttpResponse:
         return data
 
     async def read(self, limit: int) -> bytes:
-        """The whole body, or what is left of it. Raises the same as `receive_some`, and for a longer one `LimitExceeded`.
+        """Return the rest of the body. Raises as `receive_some`, and `LimitExceeded` if the body is too long.
 
         Args:
-            limit: How many bytes it may have: `Limits.message_bytes`, or less.
+            limit: Maximum length of the body, in bytes: `Limits.message_bytes`, or less.
         """
         announced = self.head.headers.get("content-length")
         if announced is not None and int(announced) > limit:
@@ -359,11 +364,11 @@ class HttpResponse:
 
     def _too_long(self, size: int, limit: int) -> LimitExceeded:
         return LimitExceeded(
-            f"bytes of the answer of {self._url.shown}", observed=size, allowed=limit, setting="Limits.message_bytes"
+            f"bytes in the response of {self._url.shown}", observed=size, allowed=limit, setting="Limits.message_bytes"
         )
 
     def leave(self) -> None:
-        """Ends its use; called by the end of the block. More than once is fine."""
+        """Release the connection. Called at the end of the block; may be called more than once."""
         connection = self._connection
         if connection is None:
             return

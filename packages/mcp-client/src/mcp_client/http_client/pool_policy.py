@@ -1,19 +1,19 @@
-"""Which connection serves which request: the whole policy of the pool, without I/O.
+"""Policy of the connection pool, without I/O: which connection serves which request.
 
-A request asks for a *ticket*. A ticket that is granted is a slot: it holds one connection, an idle one or one that is
-still to be opened, until it is given back. What cannot be granted waits in one of these lines, each in order:
+A request asks for a *ticket*. A granted ticket occupies a slot: it holds one connection, either idle or still to be
+opened, until the ticket is returned. A ticket that cannot be granted waits in one of these queues, each in order:
 
-    use      waits while                                                          line
+    use      waits while                                                          queue
     SIDE     as many requests run as connections are allowed                      one, served before the others
     CALL     the same, with one in reserve for SIDE; or `per_origin` calls run    one for each origin
-    STREAM   the same as CALL, without the bound of the origin                    one
+    STREAM   the same as CALL, without the limit of the origin                    one
 
-The reserve keeps calls from waiting for themselves: an answer that the server waits for goes by SIDE. Streams last as
-long as the client, so waiting for one to end would be for ever: they leave one connection to SIDE and one to CALL, and
-what goes beyond that is refused.
+The reserve prevents a deadlock: a response that the server waits for uses SIDE, so calls cannot block it. Streams last
+as long as the client, so waiting for one to end could last indefinitely. Therefore streams leave one connection to SIDE
+and one to CALL, and the policy rejects further streams.
 
-Every function returns what I/O has to do: wake those whose tickets are granted, close the connections that are not
-kept. Nothing waits that could run: that is the property which the tests check after each step.
+Each function returns the I/O to do: wake the tasks whose tickets are granted, and close the connections that are not
+retained. No request waits that could run; the tests check this property after each step.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ C = TypeVar("C")
 
 
 class Use(enum.Enum):
-    """What a request holds its connection for."""
+    """The purpose for which a request holds its connection."""
 
     CALL = "call"
-    """An answer; it waits its turn."""
+    """A request that waits for its response. It is queued."""
     SIDE = "side"
-    """Something short that others may wait for: an answer to the server, a cancellation. It goes first."""
+    """A short message that others may wait for: a response to the server, a cancellation. It is served first."""
     STREAM = "stream"
-    """Messages of the server, for as long as the client lasts. It is not counted as a call."""
+    """Messages from the server for the lifetime of the client. Streams do not count as calls."""
 
 
-# Told apart by identity: two requests are never the same.
+# Compared by identity: two requests are never equal.
 @attrs.define(eq=False)
 class Ticket(Generic[C]):
-    """The place of one request, in a line or in a slot."""
+    """A request's entry in a queue or a slot."""
 
     origin: str
-    """Whom it goes to."""
+    """The origin of the request."""
     use: Use
-    """What for."""
+    """The purpose of the connection."""
     granted: bool = False
-    """Whether it has a slot."""
+    """Whether the request has a slot."""
     connection: C | None = None
-    """The idle connection that it was granted; `None`: one is to be opened."""
+    """The idle connection of the slot; `None` if the caller must open a connection."""
     number: int = 0
-    """Its age: a lower one asked earlier."""
+    """Sequence number of the request: a lower number was queued earlier."""
 
 
 @attrs.frozen
@@ -70,12 +70,12 @@ class _Idle(Generic[C]):
 
 
 class PoolPolicy(Generic[C]):
-    """The slots, the lines and the idle connections of one pool.
+    """The slots, queues and idle connections of one pool.
 
     Args:
-        connections: How many connections there may be, idle ones included.
-        per_origin: How many calls to one origin run at a time.
-        idle_kept: How many idle connections are kept.
+        connections: Maximum number of connections, including idle ones.
+        per_origin: Maximum number of concurrent calls to one origin.
+        idle_kept: Maximum number of idle connections.
     """
 
     def __init__(self, *, connections: int, per_origin: int, idle_kept: int) -> None:
@@ -95,35 +95,35 @@ class PoolPolicy(Generic[C]):
 
     @property
     def busy(self) -> int:
-        """How many slots are taken."""
+        """The number of occupied slots."""
         return self._busy
 
     @property
     def idle(self) -> int:
-        """How many connections are kept for the next request."""
+        """The number of idle connections."""
         return self._idle_count
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a slot."""
+        """The number of requests that wait for a slot."""
         return sum(len(line) for line in self._lines.values())
 
     def ask(self, origin: str, use: Use, now: float) -> tuple[Ticket[C], Sequence[C]]:
-        """A ticket for a request, granted or in line, and the connections to be closed.
+        """Return a ticket for a request, granted or queued, and the connections to close.
 
         Args:
-            origin: Requests to the same origin can use the same connections.
-            use: What for.
-            now: The time, in seconds of any clock.
+            origin: The origin. Requests to the same origin can use the same connections.
+            use: The purpose of the connection.
+            now: The current time, in seconds of any clock.
 
         Raises:
-            LimitExceeded: There are as many streams as may be.
+            LimitExceeded: The maximum number of streams is open.
         """
         if use is Use.STREAM:
             self._count_stream()
         doomed = self._sweep(now) if now >= self._next_sweep else []
         ticket: Ticket[C] = Ticket(origin, use)
-        # That overtakes nobody: if there is room for this one, then nobody waits in its line.
+        # Fair: if the pool has capacity for this request, its queue is empty.
         if self._has_room(ticket):
             self._grant(ticket, doomed)
             return ticket, doomed
@@ -133,23 +133,23 @@ class PoolPolicy(Generic[C]):
         return ticket, doomed
 
     def another(self, ticket: Ticket[C]) -> C | None:
-        """The next idle connection for a granted ticket, whose own proved to be dead; `None`: one is to be opened."""
+        """Return the next idle connection for a granted ticket whose connection is dead; `None` if there is no other."""
         ticket.connection = self._take_idle(ticket.origin)
         return ticket.connection
 
     def give_back(
         self, ticket: Ticket[C], connection: C | None, *, until: float, now: float
     ) -> tuple[Sequence[Ticket[C]], Sequence[C]]:
-        """Ends a granted ticket.
+        """Return a granted ticket to the pool.
 
         Args:
-            ticket: Granted, and not given back yet.
-            connection: What can be used again; `None`: nothing.
-            until: How long it may be kept idle, as a time of the same clock as `now`.
-            now: The time.
+            ticket: A granted ticket that was not returned yet.
+            connection: The connection if it can be reused, otherwise `None`.
+            until: Time until which the connection may stay idle, on the same clock as `now`.
+            now: The current time.
 
         Returns:
-            The tickets that are granted now, and the connections to be closed.
+            The tickets that are granted now, and the connections to close.
         """
         ticket.granted = False
         self._busy -= 1
@@ -166,7 +166,7 @@ class PoolPolicy(Generic[C]):
         return woken, doomed
 
     def withdraw(self, ticket: Ticket[C]) -> None:
-        """Takes a ticket out of its line. A granted one is given back instead."""
+        """Remove a waiting ticket from its queue. Return a granted ticket with `give_back` instead."""
         key = self._line_of(ticket)
         line = self._lines[key]
         line.remove(ticket)
@@ -176,7 +176,7 @@ class PoolPolicy(Generic[C]):
             self._streams -= 1
 
     def clear(self) -> tuple[Sequence[Ticket[C]], Sequence[C]]:
-        """Ends the pool: the tickets that wait, ungranted, and all idle connections."""
+        """Clear the pool, and return the waiting tickets and all idle connections."""
         waiting = [ticket for line in self._lines.values() for ticket in line]
         self._lines.clear()
         idle = [each.connection for kept in self._idle.values() for each in kept]
@@ -204,10 +204,10 @@ class PoolPolicy(Generic[C]):
             doomed.append(self._evict())
 
     def _count_stream(self) -> None:
-        # Counted from the asking: of those that wait, too, each will have its place.
+        # Counted when requested: streams that still wait will also occupy a slot.
         if self._streams >= self._most_streams:
             raise LimitExceeded(
-                "HTTP streams at a time, with two connections left for other requests",
+                "concurrent HTTP streams, with two connections left for other requests",
                 observed=self._streams + 1,
                 allowed=self._most_streams,
                 setting="Limits.connections",
@@ -221,13 +221,13 @@ class PoolPolicy(Generic[C]):
         else:
             del self._calls[origin]
 
-    # The lines.
+    # The queues.
 
     def _line_of(self, ticket: Ticket[C]) -> str | Use:
         return ticket.origin if ticket.use is Use.CALL else ticket.use
 
     def _serve(self, doomed: list[C]) -> list[Ticket[C]]:
-        """Grants what can be granted: SIDE first, then whoever waits longest."""
+        """Grant the tickets that can be granted: SIDE first, then in order of age."""
         woken: list[Ticket[C]] = []
         while True:
             heads = [line[0] for line in self._lines.values() if self._has_room(line[0])]
@@ -242,7 +242,7 @@ class PoolPolicy(Generic[C]):
             self._grant(ticket, doomed)
             woken.append(ticket)
 
-    # What is idle.
+    # Idle connections.
 
     def _keep(self, origin: str, idle: _Idle[C]) -> None:
         self._idle.setdefault(origin, []).append(idle)
@@ -250,7 +250,7 @@ class PoolPolicy(Generic[C]):
         self._next_sweep = min(self._next_sweep, idle.until)
 
     def _take_idle(self, origin: str) -> C | None:
-        """The one that was used last: it is the least likely to be dead, and the others can grow old and go."""
+        """Take the connection that was used last. It is the least likely to be dead, and the others can expire."""
         kept = self._idle.get(origin)
         if kept is None:
             return None
@@ -261,7 +261,7 @@ class PoolPolicy(Generic[C]):
         return taken.connection
 
     def _evict(self) -> C:
-        """Forgets the idle connection that would go first."""
+        """Remove the idle connection that expires first."""
         origin, oldest = min(
             ((origin, idle) for origin, kept in self._idle.items() for idle in kept), key=lambda pair: pair[1].until
         )
@@ -272,7 +272,7 @@ class PoolPolicy(Generic[C]):
         return oldest.connection
 
     def _sweep(self, now: float) -> list[C]:
-        """Forgets what was idle for too long."""
+        """Remove and return the idle connections that have expired."""
         doomed: list[C] = []
         self._next_sweep = math.inf
         for origin, kept in list(self._idle.items()):

@@ -1,16 +1,18 @@
-"""Proxies: which one a request goes through, if any.
+"""Proxies: the selection of a proxy for a URL.
 
-From the environment, by default: `http_proxy` for http, `https_proxy` for https, `all_proxy` for both, and `no_proxy`;
-each in lower or upper case, where lower case wins and an empty value means none. Two exceptions:
+By default the environment decides: `http_proxy` applies to http, `https_proxy` to https, `all_proxy` to both, and
+`no_proxy` lists exceptions. Each name can be in lower or upper case. Lower case has precedence, and an empty value
+means no proxy. Two exceptions:
 
-    HTTP_PROXY   is not read in a CGI program (one with REQUEST_METHOD): there a request can set it by a header `Proxy`
-    loopback     `localhost`, 127.0.0.0/8 and ::1 are reached directly: no proxy could reach them, and a local server
-                 shall work without `no_proxy`
+    HTTP_PROXY   is not read in a CGI program (one with REQUEST_METHOD): there a request can set it by a `Proxy` header
+    loopback     `localhost`, 127.0.0.0/8 and ::1 are connected directly: a proxy could not reach them, and a local
+                 server must work without `no_proxy`
 
-An explicit mapping is followed to the letter, also for loopback addresses.
+An explicit mapping applies exactly, also to loopback addresses.
 
-`no_proxy` is a list, separated by commas or blanks: names with all that is below them (`example.com`, `.example.com`
-and `*.example.com` alike), addresses, networks (`10.0.0.0/8`), each with an optional port, or `*` for everything.
+`no_proxy` is a list, separated by commas or blanks, of names with all their subdomains (`example.com`, `.example.com`
+and `*.example.com` are equivalent), addresses, and networks (`10.0.0.0/8`), each with an optional port, or `*` for
+everything.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ _KINDS: Final = ("http", "https", "all")
 
 @attrs.frozen(kw_only=True)
 class Proxy:
-    """One proxy. Made by `parse_proxy`."""
+    """A proxy. Created by `parse_proxy`."""
 
     url: HttpUrl
-    """Where it is."""
+    """The URL of the proxy, without credentials."""
     authorization: str | None = attrs.field(default=None, repr=False)
     """The value of `Proxy-Authorization`."""
 
@@ -48,19 +50,20 @@ class Proxy:
 
 
 def parse_proxy(text: str, source: str) -> Proxy:
-    """Reads the URL of a proxy; without a scheme it is http.
+    """Parse the URL of a proxy. The default scheme is http.
 
     Args:
         text: `http://user:password@proxy.example:3128`, or a part of it.
-        source: Where it comes from, for errors.
+        source: The setting that contains the URL, for errors.
 
     Raises:
-        LocalProtocolError: It is no URL of a proxy that can be used. The message has no user and no password.
+        LocalProtocolError: The text is not the URL of a supported proxy. The message contains neither the user name nor
+            the password.
     """
     scheme, mark, rest = text.strip().rpartition("://")
     scheme = scheme.lower() if mark else "http"
     if scheme not in ("http", "https"):
-        raise LocalProtocolError(f"{source}: a proxy of the kind {scheme!r} is not supported; http and https are")
+        raise LocalProtocolError(f"{source}: unsupported proxy scheme {scheme!r}; use http or https")
     place = re.split(r"[/?#]", rest, maxsplit=1)[0]
     user, at, place = place.rpartition("@")
     try:
@@ -78,12 +81,12 @@ class Proxies:
     """The proxies of one pool.
 
     Args:
-        explicit: `None`: from the environment; `False`: none; or a mapping from `http`, `https`, `all` to URLs, and
-            from `no` to a list as in `no_proxy`.
+        explicit: `None` reads the environment; `False` disables proxies; or a mapping from `http`, `https` and `all` to
+            URLs, and from `no` to a list as in `no_proxy`.
         environment: The environment variables.
 
     Raises:
-        LocalProtocolError: The mapping has another key.
+        LocalProtocolError: The mapping contains an unknown key.
     """
 
     def __init__(self, explicit: Mapping[str, str] | Literal[False] | None, environment: Mapping[str, str]) -> None:
@@ -97,7 +100,7 @@ class Proxies:
         elif explicit is not False:
             strange = set(explicit) - {*_KINDS, "no"}
             if strange:
-                raise LocalProtocolError(f"proxies: unknown key {min(strange)!r}; known: http, https, all, no")
+                raise LocalProtocolError(f"proxies: unknown key {min(strange)!r}; use http, https, all or no")
             self._urls.update((kind, (explicit[kind], f"proxies[{kind!r}]")) for kind in _KINDS if explicit.get(kind))
             bypass = explicit.get("no", "")
         self._bypass: Final = _Bypass(bypass)
@@ -111,10 +114,10 @@ class Proxies:
             self._urls[kind] = (environment[source], source)
 
     def of(self, url: HttpUrl) -> Proxy | None:
-        """The proxy for a URL; `None`: it is reached directly.
+        """Return the proxy for a URL; `None` for a direct connection.
 
         Raises:
-            LocalProtocolError: What is set for it cannot be used.
+            LocalProtocolError: The setting for the URL is not the URL of a supported proxy.
         """
         found = self._urls.get(url.scheme) or self._urls.get("all")
         if found is None or self._bypass.holds(url) or (self._from_environment and _is_loopback(url.host)):
@@ -138,7 +141,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class _Bypass:
-    """A list as in `no_proxy`."""
+    """A parsed `no_proxy` list."""
 
     def __init__(self, text: str) -> None:
         self._entries: Final = [_split_port(entry) for entry in re.split(r"[,\s]+", text.lower()) if entry]
@@ -162,7 +165,7 @@ class _Bypass:
 
 
 def _split_port(entry: str) -> tuple[str, int | None]:
-    """`name:80`, `[::1]:80`, `::1`."""
+    """Split an entry into name and port: `name:80`, `[::1]:80`, `::1`."""
     bracketed = re.fullmatch(r"\[([^\]]*)\](?::(\d+))?", entry)
     if bracketed is not None:
         return bracketed[1], None if bracketed[2] is None else int(bracketed[2])

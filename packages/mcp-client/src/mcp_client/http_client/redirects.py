@@ -1,12 +1,12 @@
-"""Redirects: only those that change nothing but the address, within one origin.
+"""Redirects: the client follows those within one origin that keep the method and the body.
 
     status   GET                         other methods
     307, 308 followed, same origin       followed, same origin, with the same body
-    301, 302 followed, same origin       refused: others would turn it into a GET
-    303      refused                     refused
+    301, 302 followed, same origin       rejected: other clients would turn the request into a GET
+    303      rejected                    rejected
 
-Everything that is refused ends with an error that names both sides, because the right URL is what its reader needs.
-Headers, and with them credentials, therefore never reach another origin.
+A rejected redirect raises an error that names both URLs, because the user needs the right one. Therefore headers, and
+credentials in them, never reach another origin.
 
 Spec: RFC 9110 section 15.4.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_REDIRECTS", "redirected"]
 
 MOST_REDIRECTS: Final = 5
-"""How many are followed for one request. One is usual, two happen."""
+"""Maximum number of redirects for one request. One is common, two occur."""
 
 _ALL: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING: Final = frozenset({307, 308})
@@ -32,19 +32,19 @@ _KEEPING_GET: Final = frozenset({301, 302, 307, 308})
 
 
 def redirected(method: str, url: HttpUrl, head: HttpHead, followed: int) -> HttpUrl | None:
-    """Where to ask again.
+    """Return the URL of the next request.
 
     Args:
         method: The method of the request.
-        url: Whom it went to.
-        head: What came back.
-        followed: How many redirects led to `url`.
+        url: The URL of the request.
+        head: The head of the response.
+        followed: The number of redirects that led to `url`.
 
     Returns:
-        The next URL; `None` if `head` is no redirect.
+        The next URL; `None` if `head` is not a redirect.
 
     Raises:
-        HttpFailure: It is one that is not followed.
+        HttpFailure: The redirect is not followed.
     """
     location = head.headers.get("location")
     if head.status not in _ALL or location is None:
@@ -52,15 +52,15 @@ def redirected(method: str, url: HttpUrl, head: HttpHead, followed: int) -> Http
     try:
         target = url.join(location)
     except LocalProtocolError as bad:
-        raise _refused(url, head, f"to something that cannot be asked: {bad.message}") from bad
+        raise _refused(url, head, f"to a URL that cannot be requested: {bad.message}") from bad
     if target.origin != url.origin:
         raise _refused(
-            url, head, f"to another origin, {target.origin}; if that is right, use {target.shown} as the URL"
+            url, head, f"to another origin, {target.origin}; if that is correct, use {target.shown} as the URL"
         )
     if head.status not in (_KEEPING_GET if method == "GET" else _KEEPING):
-        raise _refused(url, head, f"to {target.shown} in a way that would not repeat a {method}; use that as the URL")
+        raise _refused(url, head, f"to {target.shown} in a way that does not keep {method}; use that URL instead")
     if followed >= MOST_REDIRECTS:
-        raise _refused(url, head, f"on, after {MOST_REDIRECTS} redirects")
+        raise _refused(url, head, f"again after {MOST_REDIRECTS} redirects")
     return target
 
 

@@ -1,4 +1,4 @@
-"""TLS: whom to trust, who we are, and what went wrong in plain words."""
+"""TLS: trusted authorities, the client certificate, and explanations of errors."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["Tls", "explain", "make_context"]
 _ALPN: Final = ["http/1.1"]
 
 _OWN_STORES: Final = ("darwin", "win32")
-"""Systems that do not keep their authorities in files."""
+"""Platforms that do not keep the trusted authorities in files."""
 
 
 @attrs.frozen(kw_only=True)
 class Tls:
-    """Whom to trust, and who we are. Without anything: whom the system trusts, and nobody."""
+    """Trusted authorities and the client certificate. By default, the system's authorities and no certificate."""
 
     ca_file: str | os.PathLike[str] | None = None
     """A file with the certificates (PEM) of the authorities to trust *instead of* those of the system."""
     certificate: str | os.PathLike[str] | None = None
-    """A file with the certificate (PEM) that this client shows, with its intermediates."""
+    """A file with the client certificate (PEM) and its intermediates."""
     key: str | os.PathLike[str] | None = None
-    """A file with its private key (PEM); `None`: it is in the file of the certificate."""
+    """A file with the private key of the client certificate (PEM); `None` if the certificate file contains the key."""
     key_password: str | None = attrs.field(default=None, repr=False)
-    """What the key is encrypted with."""
+    """The password of the private key."""
 
 
 def make_context(tls: ssl.SSLContext | Tls | None) -> ssl.SSLContext:
-    """What connections are secured with. Certificates and names are always checked, except by an own context.
+    """Return the TLS context. Certificates and host names are always checked, unless the caller passes its own context.
 
     Raises:
-        LocalProtocolError: A file cannot be read, or is not what it should be.
+        LocalProtocolError: A file cannot be read or does not contain what it should.
     """
     if tls is None:
         tls = Tls()
@@ -49,25 +49,25 @@ def make_context(tls: ssl.SSLContext | Tls | None) -> ssl.SSLContext:
             context.load_cert_chain(tls.certificate, tls.key, password=tls.key_password or _no_password)
         except (OSError, ValueError) as bad:
             files = " and ".join(os.fspath(each) for each in (tls.certificate, tls.key) if each is not None)
-            raise LocalProtocolError(f"the client certificate ({files}) cannot be used: {_told(bad)}") from bad
+            raise LocalProtocolError(f"cannot use the client certificate ({files}): {_told(bad)}") from bad
     elif tls.key is not None:
-        raise LocalProtocolError("Tls.key is of no use without Tls.certificate")
+        raise LocalProtocolError("Tls.key requires Tls.certificate; set Tls.certificate too")
     context.set_alpn_protocols(_ALPN)
     return context
 
 
 def _no_password() -> str:
-    # Instead of asking on the terminal, as OpenSSL would.
+    # Without this function OpenSSL would prompt on the terminal.
     raise ValueError("the key is encrypted; set Tls.key_password")
 
 
 def _trusting_system() -> ssl.SSLContext:
     if sys.platform not in _OWN_STORES and ssl.get_default_verify_paths().cafile is not None:
-        # OpenSSL finds what the system trusts. truststore would read it anew for each connection: 25 ms of CPU.
+        # OpenSSL finds the system's authorities. truststore would read them for each connection: 25 ms of CPU.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.set_default_verify_paths()
         return context
-    import truststore  # lazy: only where the system keeps its authorities elsewhere
+    import truststore  # lazy: only for platforms that keep their authorities elsewhere
 
     return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -78,52 +78,53 @@ def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
         context.load_verify_locations(cafile=os.fspath(ca_file))
     except OSError as bad:
         raise LocalProtocolError(
-            f"the file of trusted authorities {os.fspath(ca_file)} cannot be used: {_told(bad)}"
+            f"cannot use the file of trusted authorities {os.fspath(ca_file)}: {_told(bad)}"
         ) from bad
     return context
 
 
 def _told(bad: OSError | ValueError) -> str:
     if isinstance(bad, ssl.SSLError):
-        return getattr(bad, "reason", None) or "it is no PEM file of that kind"
+        return getattr(bad, "reason", None) or "it is not a PEM file of that kind"
     return (bad.strerror if isinstance(bad, OSError) else None) or str(bad)
 
 
 _DISTRUST: Final = {
-    9: "its certificate is not valid yet; is the clock of this machine right?",
+    9: "its certificate is not valid yet; check the clock of this machine",
     10: "its certificate has expired",
-    18: "its certificate is self-signed, and not trusted here; Tls.ca_file can name it",
-    19: "its certificate comes from an authority that is not trusted here; Tls.ca_file can name it",
-    20: "its certificate comes from an authority that is not trusted here; Tls.ca_file can name it",
-    21: "its certificate comes from an authority that is not trusted here; Tls.ca_file can name it",
+    18: "its certificate is self-signed and not trusted; to trust it, set Tls.ca_file",
+    19: "its certificate comes from an authority that is not trusted; to trust the authority, set Tls.ca_file",
+    20: "its certificate comes from an authority that is not trusted; to trust the authority, set Tls.ca_file",
+    21: "its certificate comes from an authority that is not trusted; to trust the authority, set Tls.ca_file",
     23: "its certificate was revoked",
-    62: "its certificate is for another name",
-    64: "its certificate is for another address",
+    62: "its certificate is for another host name",
+    64: "its certificate is for another IP address",
 }
-"""What the result codes of X509_verify_cert mean that a user can do something about."""
+"""Explanations of the result codes of X509_verify_cert that a user can act on."""
 
 _REASONS: Final = {
-    "WRONG_VERSION_NUMBER": "it does not speak TLS there; is it http:// instead of https://?",
-    "HTTP_REQUEST": "it does not speak TLS there; is it http:// instead of https://?",
-    "RECORD_LAYER_FAILURE": "it does not speak TLS there; is it http:// instead of https://?",
-    "UNSUPPORTED_PROTOCOL": "it speaks only versions of TLS that are too old",
-    "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak the versions of TLS that are allowed here",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate; see Tls.certificate",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "it refuses our client certificate",
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust our client certificate",
+    "WRONG_VERSION_NUMBER": "the server does not use TLS on this port; try http:// instead of https://",
+    "HTTP_REQUEST": "the server does not use TLS on this port; try http:// instead of https://",
+    "RECORD_LAYER_FAILURE": "the server does not use TLS on this port; try http:// instead of https://",
+    "UNSUPPORTED_PROTOCOL": "the server supports only TLS versions that are too old",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the server does not support the TLS versions that this client allows",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate; set Tls.certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the server rejects the client certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the client certificate",
 }
-"""What the reasons of OpenSSL mean."""
+"""Explanations of OpenSSL reasons."""
 
 
 def explain(error: BaseException | None) -> str | None:
-    """Why TLS failed, in words, from what trio raised or from its cause; `None` if it was not TLS that failed."""
+    """Return why TLS failed, as text, from an exception or its causes; `None` if the failure is not a TLS failure."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
-            # On other systems than Linux the check is not made by OpenSSL, and only its words are known.
+            # On platforms other than Linux, OpenSSL does not check certificates, and only the text of the error is
+            # known.
             code: int = getattr(error, "verify_code", 0)
-            return _DISTRUST.get(code) or f"its certificate was refused: {getattr(error, 'verify_message', error)}"
+            return _DISTRUST.get(code) or f"its certificate was rejected: {getattr(error, 'verify_message', error)}"
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-            # Only what OpenSSL raised has a reason.
+            # Only errors that OpenSSL raised have a reason.
             reason: str = getattr(error, "reason", None) or ""
             return _REASONS.get(reason) or f"TLS failed: {reason or error.strerror}"
         error = error.__cause__
