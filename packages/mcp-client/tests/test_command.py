@@ -148,13 +148,13 @@ def test_a_long_command_line_is_clipped() -> None:
 async def test_a_program_that_does_not_exist_is_named_with_the_path_that_was_searched() -> None:
     message = await refusal(StdioParameters(command=["no-such-server", "-v"], env={"PATH": "/nowhere:/bin"}))
     assert (
-        "cannot start no-such-server -v: no 'no-such-server' in the child's PATH, which is '/nowhere:/bin'" in message
+        "cannot start no-such-server -v: 'no-such-server' is not in the child's PATH, '/nowhere:/bin'" in message
     )
 
 
 async def test_a_path_that_does_not_exist_is_named_as_the_child_would_see_it(tmp_path: Path) -> None:
     message = await refusal(StdioParameters(command=["./server"], cwd=tmp_path))
-    assert f"there is no file '{tmp_path}/./server'" in message
+    assert f"the file '{tmp_path}/./server' does not exist" in message
 
 
 async def test_a_file_that_is_not_executable_is_named(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_file_on_the_path_that_is_not_executable_is_named(tmp_path: Path
 
 async def test_a_missing_working_directory_is_named(tmp_path: Path) -> None:
     message = await refusal(StdioParameters(command=["env"], cwd=tmp_path / "gone"))
-    assert f"the working directory '{tmp_path}/gone' (StdioParameters.cwd) is no existing directory" in message
+    assert f"the working directory '{tmp_path}/gone' (StdioParameters.cwd) is not an existing directory" in message
 
 
 async def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
     program = executable(tmp_path / "server", "print('hello')\n")
-    assert "does it lack a first line with #!?" in await refusal(StdioParameters(command=[program]))
+    assert "is not an executable format; if it is a script, add a first line with #!" in await refusal(StdioParameters(command=[program]))
 
 
 async def test_a_value_that_the_system_cannot_take_is_a_refusal_too() -> None:

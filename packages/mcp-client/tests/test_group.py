@@ -406,7 +406,7 @@ async def test_a_configuration_that_cannot_be_used_is_a_failed_server() -> None:
         assert isinstance(group.failed["c"], ConfigError)
         assert "server 'c' has neither 'command' nor 'url'" in str(group.failed["c"])
         assert isinstance(group.failed["a"], ConfigError)
-        assert "server 'a': StdioParameters.env has the name 'A=B'" in str(group.failed["a"])
+        assert "server 'a': StdioParameters.env contains 'A=B'" in str(group.failed["a"])
         assert isinstance(group.failed["b"], LocalProtocolError)
 
 

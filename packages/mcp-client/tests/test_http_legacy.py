@@ -129,7 +129,7 @@ async def test_a_server_that_refuses_the_first_notification_is_used_all_the_same
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("echo")
-    assert "did not accept notifications/initialized" in caplog.text
+    assert "notifications/initialized rejected" in caplog.text
 
 
 # --- the standing stream ---------------------------------------------------------------------------------------------
@@ -852,7 +852,7 @@ async def test_a_standing_stream_that_shows_a_lost_session_may_find_no_new_one(
 
     async with serving(answer) as server, open_http(server.url) as client:
         await trio.sleep(60)
-        assert "gives no new one" in caplog.text
+        assert "new session failed" in caplog.text
         with pytest.raises(HttpFailure, match="503"):
             await client.call_tool("a")
 
@@ -917,7 +917,7 @@ async def test_a_server_that_makes_a_client_say_too_much_is_not_answered_any_mor
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("a")
-        assert "something was dropped" in caplog.text
+        assert "message dropped" in caplog.text
         await trio.sleep(60)
         assert isinstance(client._link.transport, HttpTransport)
         assert client._link.transport._posting == 0

@@ -457,7 +457,7 @@ async def test_a_standing_stream_that_is_not_offered_any_more_is_told(
     async with serving(legacy(get=get)) as server, open_http(server.url):
         await trio.sleep(1_000)
         assert len(server.of("GET")) == 2
-    assert "does not offer its standing stream any more" in caplog.text
+    assert "standalone stream rejected" in caplog.text
 
 
 async def test_a_server_that_wants_to_be_asked_again_at_once_and_for_ever_is_not_flooded(

@@ -317,14 +317,14 @@ NAMELESS = [(signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")] if hasattr(s
 async def test_a_child_that_dies_by_a_signal_is_reported_with_it(number: int, name: str) -> None:
     async with opened(python(f"import os\nos.kill(os.getpid(), {int(number)})")) as child:
         assert await read_all(child) == b""
-        assert (await child.why_ended()).message == f"the server process was ended by {name}"
+        assert (await child.why_ended()).message == f"the server process was terminated by {name}"
         assert child.exit_code == -number
 
 
 async def test_a_child_that_closes_its_stdout_but_lives_is_reported_as_such() -> None:
     async with opened(python("import os, sys\nos.close(1)\nsys.stdin.read()\nos._exit(5)")) as child:
         assert await read_all(child) == b""
-        assert "still runs" in (await child.why_ended()).message
+        assert "still running" in (await child.why_ended()).message
         assert child.exit_code is None
     assert child.exit_code == 5
 
@@ -333,7 +333,7 @@ async def test_a_child_that_closes_its_stdin_but_lives_cannot_be_sent_to() -> No
     code = f"import os\nos.close(0)\n{IGNORES_EOF}"
     async with opened(python(code, grace=DEAF_TO_EOF)) as child:
         assert await read_line(child) == b"ready\n"
-        with pytest.raises(ConnectionEnded, match="still runs"):
+        with pytest.raises(ConnectionEnded, match="still running"):
             await child.send_all(b"hello\n")
 
 
@@ -515,7 +515,7 @@ async def test_a_member_that_survives_everything_is_reported_and_closing_still_e
             await read_line(child)
             await child.aclose()
     assert [record.getMessage() for record in caplog.records] == [
-        f"{child.describe()} could not be ended: a process of its group survives SIGKILL"
+        f"process group survives SIGKILL: process={child.describe()}"
     ]
     assert child.exit_code is None
     kill_group(child.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A request with credentials: it is made again when it was refused and there is something new to show."""
+"""A request with credentials, which is repeated when the server rejects it and new credentials are available."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ if TYPE_CHECKING:
 __all__ = ["AuthorizedRequest", "check_no_credentials", "excerpt", "operation_of"]
 
 _REPEATS: Final = 6
-"""How often one request is made again. A first token, two more with more scopes, and a nonce for each are five."""
+"""Maximum number of repetitions of a request. A first token, two tokens with more scopes and a nonce for each need
+five."""
 
 _EXCERPT_SECONDS: Final = 1.0
-"""Seconds that reading the beginning of an error page may take."""
+"""Time to read the start of an error page, in seconds."""
 
 _CREDENTIALS: Final = frozenset({"authorization", "dpop"})
-"""Headers that an authorizer gives."""
+"""Headers that an authorizer sets."""
 
 
 class AuthorizedRequest:
-    """A request that is made when its block is entered, as `HttpPool.request` makes it.
+    """A request that is sent when its block is entered, like the result of `HttpPool.request`.
 
     Args:
         pool: The connections.
-        authorizer: Gives the credentials.
-        method: Its method.
-        url: Where it goes.
-        headers: All other headers.
-        body: Its body.
-        use: What the connection is held for.
-        operation: What it is for.
-        awaited: Whether somebody waits for it.
+        authorizer: The source of the credentials.
+        method: The HTTP method.
+        url: The URL.
+        headers: All headers except the credentials.
+        body: The body.
+        use: The purpose of the connection.
+        operation: The operation, for example `tools/call forecast`.
+        awaited: Whether a caller waits for the response.
     """
 
     __slots__ = (
@@ -89,7 +90,7 @@ class AuthorizedRequest:
     async def __aenter__(self) -> HttpResponse:
         authorizer, repeats = self._authorizer, 0
         while True:
-            # Asked for anew each time: a proof may be sent once only.
+            # Requested for each attempt, because a DPoP proof may be sent only once.
             own = await authorizer.headers(self._method, self._url)
             block = self._pool.request(self._method, self._url, [*self._headers, *own], self._body, use=self._use)
             response = await block.__aenter__()
@@ -107,12 +108,12 @@ class AuthorizedRequest:
                 )
                 if not authorizer.answered(answer) or repeats == _REPEATS:
                     return response
-                # With its body read, the connection can be used again.
+                # A connection can be reused only after its response was read.
                 await excerpt(response)
             except BaseException:
                 response.leave()
                 raise
-            # Nobody waits for a person with a connection in his hands.
+            # Release the connection before a renewal that may wait for the user.
             response.leave()
             await authorizer.renew(answer)
             repeats += 1
@@ -125,21 +126,21 @@ class AuthorizedRequest:
 
 
 def check_no_credentials(headers: Iterable[tuple[str, str]]) -> None:
-    """Makes sure that the application does not give what an authorizer gives.
+    """Check that the headers of the application do not contain a header that an authorizer sets.
 
     Raises:
-        LocalProtocolError: It does.
+        LocalProtocolError: They contain one.
     """
     for name, _ in headers:
         if name in _CREDENTIALS:
             raise LocalProtocolError(
-                f"the header {name!r} is given by the application, in headers= or with_headers, and by auth= as well: "
-                "there can be one of them"
+                f"the application sets the header {name!r} in headers= or with_headers, and auth= sets it too: "
+                "remove one of them"
             )
 
 
 def operation_of(message: Message | Batch | None) -> str | None:
-    """What a message asks for, as `tools/call forecast`; `None` for what asks for nothing by name."""
+    """Return the operation of a message, for example `tools/call forecast`; `None` if the message has no method."""
     if isinstance(message, Notification):
         return message.method
     if not isinstance(message, Request):
@@ -149,13 +150,13 @@ def operation_of(message: Message | Batch | None) -> str | None:
 
 
 async def excerpt(response: HttpResponse) -> bytes:
-    """The beginning of a body that is no answer of the protocol, as far as it comes soon."""
+    """Return the start of a body that is not a protocol message, as far as it arrives within a short time."""
     data = b""
     with trio.move_on_after(_EXCERPT_SECONDS):
         try:
             while len(data) < FAILURE_BYTES and (more := await response.receive_some()):
                 data += more
         except (HttpConnectionEnded, HttpFailure, LimitExceeded):
-            # Cut off, compressed, or too wild: what it says is not needed.
+            # Truncated, compressed or too long: the excerpt is optional.
             pass
     return data[:FAILURE_BYTES]

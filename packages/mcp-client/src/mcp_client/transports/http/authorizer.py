@@ -1,7 +1,7 @@
-"""The seam between requests over HTTP and whatever gives them credentials.
+"""The interface between HTTP requests and the source of their credentials.
 
-`open_http(auth=...)` takes an `Authorization`, which gives one `Authorizer` for each connection. `mcp_client.auth.OAuth` is one;
-any class with the same members is another.
+`open_http(auth=...)` accepts an `Authorization`, which creates one `Authorizer` for each connection. An example is
+`mcp_client.auth.OAuth`. Any other class with the same members works too.
 """
 
 from __future__ import annotations
@@ -29,94 +29,95 @@ __all__ = ["Answered", "Authorization", "Authorizer", "Site"]
 
 @attrs.frozen(kw_only=True)
 class Answered:
-    """The beginning of an answer of the server, and what it is the answer to."""
+    """The head of a response, with the request that it belongs to."""
 
     method: str
-    """The method of the HTTP request, as `POST`."""
+    """The method of the HTTP request, for example `POST`."""
     url: str
-    """Where it went."""
+    """The URL of the request."""
     sent: Pairs = attrs.field(repr=False)
-    """The headers that the authorizer gave for it."""
+    """The headers that the authorizer set on the request."""
     status: int
-    """The status."""
+    """The HTTP status."""
     headers: Pairs = attrs.field(repr=False)
-    """The headers of the answer, names in lower case."""
+    """The headers of the response, with names in lower case."""
     operation: str
-    """What was asked for, as `tools/call forecast`; the HTTP method where it was no message."""
+    """The operation, for example `tools/call forecast`; the HTTP method if the request carried no message."""
     awaited: bool = True
-    """Whether somebody waits for it: a person is not asked for a stream in the background."""
+    """Whether a caller waits for the response. The user is not prompted for a stream in the background."""
     repeats: int = 0
-    """How often the request was made before, each time refused and with something new to show since."""
+    """How many times the request was sent before. Each time the server rejected it and `renew` obtained something
+    new."""
 
 
 class Authorizer(Protocol):
-    """Gives the requests of one connection their credentials. Its members are called from any task."""
+    """The source of credentials for the requests of one connection. Any task may call its members."""
 
     async def headers(self, method: str, url: str) -> Pairs:
-        """The headers for one request. Waits while a token is renewed that would be of no use.
+        """Return the headers for one request. Wait while a token that the server would not accept is renewed.
 
         Args:
-            method: Of the request.
-            url: Of the request, on the server's own origin.
+            method: The method of the request.
+            url: The URL of the request, on the server's own origin.
 
         Raises:
-            AuthorizationError: A token that has ended could not be renewed.
+            AuthorizationError: An expired token could not be renewed.
         """
 
     async def identity(self) -> str | None:
-        """Who asks: another text for another user, the same for the next token of one. `None`: nobody yet."""
+        """Return a text that identifies the user: the same for all tokens of one user; `None` without a known user."""
 
     def answered(self, answer: Answered) -> bool:
-        """Takes notice of an answer, whatever its status.
+        """Receive the head of a response with any status.
 
         Returns:
-            Whether it is a refusal that `renew` can do something about.
+            Whether the response is a rejection that `renew` can handle.
         """
 
     async def renew(self, answer: Answered) -> None:
-        """Gets what was lacking. The request is made again then.
+        """Obtain the credentials that the request lacked. The caller then repeats the request.
 
         Raises:
-            AuthorizationError: It cannot be had, or the server refuses what it just demanded.
+            AuthorizationError: The credentials cannot be obtained, or the server rejects what it has just demanded.
         """
 
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """A connection that is about to be made, as far as an authorizer needs to know it."""
+    """A connection that is about to be opened, as an authorizer sees it."""
 
     url: str
     """The URL of the MCP server."""
     nursery: trio.Nursery
-    """Where a login goes on that several wait for. It ends with the connection. Tasks in it must not raise."""
+    """The nursery for a login that several tasks wait for. It ends with the connection. Its tasks must not raise."""
     waiting: Callable[[], AbstractContextManager[None]]
-    """In the block somebody waits for a person: the deadlines of the connection stand still, all but the total ones."""
+    """A function that returns a block for waiting on the user. In it, all deadlines except the total ones pause."""
     revisions: tuple[Revision, ...]
-    """The revisions that may be spoken."""
+    """The revisions that the client may use."""
     tls: ssl.SSLContext | Tls | None = None
-    """Whom the client trusts, and who it is. As `open_http` was told, like what follows."""
+    """The trusted authorities and the client certificate. This and the following members are those of `open_http`."""
     proxies: Mapping[str, str] | Literal[False] | None = None
-    """Its proxies."""
+    """The proxies."""
     limits: Limits
-    """Its bounds."""
+    """The limits."""
     addresses: Callable[[], Collection[Address]] = tuple
-    """Where connections to the server led so far: one address of each class."""
+    """A function that returns the addresses that connections to the server reached: one of each class."""
 
 
 class Authorization(Protocol):
-    """What `open_http(auth=...)` takes."""
+    """The value of `open_http(auth=...)`."""
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """The extensions of the protocol that it takes part in: they are declared to the server."""
+        """The protocol extensions to declare to the server."""
         ...
 
     def authorizer(self, site: Site) -> Authorizer:
-        """What gives the requests of one connection their credentials.
+        """Return the source of credentials for one connection.
 
         Args:
             site: The connection.
 
         Raises:
-            AuthorizationError: The server is none that tokens can be sent to.
+            AuthorizationError: Tokens must not be sent to this server.
         """

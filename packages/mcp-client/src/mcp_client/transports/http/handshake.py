@@ -1,14 +1,16 @@
-"""Opening a connection over HTTP: the probe, `initialize`, and last the GET of HTTP+SSE. All decisions are the core's.
+"""Opening of a connection over HTTP: `server/discover`, `initialize`, and finally the GET of HTTP+SSE.
 
-The probe is `server/discover`, so that a modern server costs one round trip in all. A server that is silent to it is
-sent `initialize` besides, after a while; whichever is answered well counts. So a slow server is not taken for an old
-one, and an old one that never answers what it does not know is not waited for.
+The core makes all decisions. The first request is the probe `server/discover`, so a modern server needs one round trip
+in all. If the server does not respond to the probe in time, the client also sends `initialize`, and the first success
+counts. Therefore the client does not mistake a slow server for a legacy one, and does not wait for a legacy server that
+never responds to unknown methods.
 
-What a server said that it speaks is remembered for its URL, and asked for directly the next time. Of a server that was
-taken for an old one because it was silent nothing is remembered: it is probed again.
+The client remembers the era of each URL and uses it directly the next time. A server that was treated as a legacy
+server because it was silent is not remembered; the client probes it again.
 
-Each `initialize` may make a session, and not each is used: the version may be refused, the caller may be gone, the
-probe may be answered after all. What is not used is ended.
+Each `initialize` may create a session, and some of these sessions are not used: the revision may be rejected, the
+caller may be cancelled, or the response to the probe may arrive after all. The client ends the sessions that it does
+not use.
 
 Spec: basic/transports/streamable-http#backward-compatibility, basic/versioning (2026-07-28)
 """
@@ -46,15 +48,15 @@ __all__ = ["HttpOpening"]
 _log: Final = logging.getLogger("mcp_client")
 
 _ENDPOINT_SECONDS: Final = 10.0
-"""Seconds that a stream has to begin with the event which says that it is one of HTTP+SSE."""
+"""Time for a stream to start with the event `endpoint`, which identifies HTTP+SSE, in seconds."""
 
 
 class HttpOpening:
-    """Opens a connection over HTTP, and opens new sessions on it.
+    """The opener of a connection over HTTP, and of new sessions on it.
 
     Args:
         link: The connection.
-        transport: Its transport.
+        transport: The transport of the connection.
     """
 
     def __init__(self, link: Link, transport: HttpTransport) -> None:
@@ -77,13 +79,13 @@ class HttpOpening:
         self._sse: SseConnection | None = None
         self._hint = False
         self.is_open = False
-        """Whether all was done that has to be: the session is confirmed, if there is one."""
+        """Whether the connection is ready: if there is a session, the server received `notifications/initialized`."""
 
     async def open(self) -> None:
-        """Finds out what the server speaks."""
+        """Negotiate the revision with the server, and open the session if there is one. Raises `McpError`."""
         connection, eras, url = self._link.connection, self._transport.eras, self._transport.wire.url
         if connection.server is not None:
-            # Everything is known from another connection.
+            # Another connection has negotiated with the server.
             self._transport.agreed(connection.server.revision)
             self.is_open = True
             await trio.lowlevel.checkpoint()
@@ -102,11 +104,11 @@ class HttpOpening:
             self._sort_out()
 
     async def _enter(self) -> None:
-        """It is agreed: the rest is a matter of the era."""
+        """Complete the opening after the negotiation, as the era requires."""
         revision = self._link.server.revision
         wire, eras = self._transport.wire, self._transport.eras
         if self._era_told and any(each.era is Era.MODERN for each in self._link.connection.revisions):
-            # Who did not ask whether it is a modern server, or had no answer, can tell nobody that it is none.
+            # Without a response to the probe the client cannot know that the server is not a modern one.
             eras.learn(wire.url, Spoken(revision=revision, http_sse=self._sse is not None))
         if self._sse is not None:
             if self._initialized is not None:
@@ -123,10 +125,10 @@ class HttpOpening:
         self.is_open = True
 
     async def renew(self) -> Session:
-        """Opens a new session, after the server lost the last one.
+        """Open a new session after the server lost the last one.
 
         Raises:
-            McpError: There is none to be had.
+            McpError: The server does not open a new session.
         """
         self._link.forgotten()
         self._used = None
@@ -140,7 +142,7 @@ class HttpOpening:
         return session
 
     def _sort_out(self) -> None:
-        """The negotiation is over: the sessions that were made for nothing are ended, which nobody waits for."""
+        """Collect the sessions that were created but not used, and end them in the background."""
         spoken = None if self._opened is None else self._opened.peer.revision
         revision = spoken if spoken is not None and spoken.era is Era.LEGACY else None
         for exchange in self._attempts:
@@ -157,12 +159,12 @@ class HttpOpening:
                 self._unused.pop()
 
     async def aclose(self) -> None:
-        """Ends the sessions that were made and are not used."""
+        """End the sessions that were created but not used."""
         self._sort_out()
         await self._end_unused()
 
     async def _confirm(self, session: Session) -> None:
-        """Says that the session is open."""
+        """Send `notifications/initialized`, then the responses that waited for the session."""
         if self._initialized is None:
             return
         exchange = ClientExchange(
@@ -176,8 +178,8 @@ class HttpOpening:
         except AccessDenied:
             raise
         except HttpFailure as failure:
-            # Whether the session works shows with the first request.
-            _log.warning("%s did not accept notifications/initialized: %s", self._transport.describe(), failure)
+            # The first request shows whether the session works.
+            _log.warning("notifications/initialized rejected: server=%s error=%s", self._transport.describe(), failure)
         early, self._early = self._early, []
         for answer in early:
             self._transport.post_later(answer, session)
@@ -185,7 +187,7 @@ class HttpOpening:
     # --- attempts --------------------------------------------------------------------------------------------------
 
     async def _negotiate(self, first: Message, *, over_sse: bool = False) -> None:
-        """Asks until there is an agreement. Raises `McpError` when there is none to be had."""
+        """Send requests until the engine and the server agree. Raises `McpError` if they do not."""
         connection = self._link.connection
         self._settled, self._probed = trio.Event(), trio.Event()
         self._probed.set()
@@ -225,7 +227,7 @@ class HttpOpening:
         self._nursery.start_soon(self._attempt_sse, message, failure)
 
     async def _attempt(self, request: Request) -> None:
-        """Sends one of the requests that open a connection, and hands over what comes of it."""
+        """Send one of the opening requests, and deliver its responses."""
         is_probe = _is_probe(request)
         exchange = ClientExchange(request, revision=_modern(request), limits=self._transport.wire.limits)
         answers: list[Received] = []
@@ -244,7 +246,7 @@ class HttpOpening:
         if is_probe and (answers or (failure is not None and tells_the_era(failure))):
             self._era_told = True
         if not any(isinstance(answer, ResultResponse) for answer in answers):
-            # A slow server may refuse `initialize` because it is a modern one; then the probe is answered as well.
+            # A slow modern server may reject `initialize`; the response to the probe then follows.
             await self._probed.wait()
         self._running -= 1
         if not is_probe:
@@ -256,11 +258,11 @@ class HttpOpening:
         self._settle()
 
     async def _ask(self, exchange: ClientExchange, answers: list[Received]) -> None:
-        """Does the exchange. Its answers are kept for the end of it, everything else is handed over as it comes."""
+        """Run the request. Collect its responses in `answers`, and deliver all other messages immediately."""
 
         def take(what: Received) -> None:
             if isinstance(what, Request | Notification):
-                # What is answered at once is answered in the session that is being opened.
+                # Immediate responses to these messages are sent in the session that is being opened.
                 self._transport.deliver_early(what, self._early)
             else:
                 answers.append(what)
@@ -275,7 +277,7 @@ class HttpOpening:
             rest = await wire.exchange(exchange, take)
 
     def _failed(self, exchange: ClientExchange, request: Request, failure: McpError) -> None:
-        """An attempt came to nothing; what next?"""
+        """Choose what follows a failed attempt."""
         hint, self._hint = self._hint, False
         what = next_after(exchange, failure)
         if what is Next.REFUSED or (hint and _about_the_server(failure)):
@@ -291,14 +293,14 @@ class HttpOpening:
             self.advance(reaction)
 
     async def _attempt_sse(self, request: Request, failure: McpError | None) -> None:
-        """Tries HTTP+SSE, after Streamable HTTP failed or because it is known to be spoken. The answer comes later."""
+        """Try HTTP+SSE, after Streamable HTTP failed or for a server known to use it. The response arrives later."""
         sse = SseConnection(self._transport.wire, self._link)
         try:
             with self._link.patience.move_on_after(_ENDPOINT_SECONDS) as scope:
                 await self._link.nursery.start(sse.serve)
             if scope.cancelled_caught:
-                raise ConnectionEnded("the stream does not begin with the event `endpoint`")
-            # The answer may come before that of the POST.
+                raise ConnectionEnded("the SSE stream does not start with an `endpoint` event")
+                # The response may arrive before that of the POST.
             self._use_sse(sse)
             await sse.post(request)
         except McpError as error:
@@ -306,7 +308,7 @@ class HttpOpening:
             self._use_sse(None)
             self._running -= 1
             if failure is None and _about_the_server(error):
-                # It was known to speak this, and does so no more.
+                # The server used HTTP+SSE earlier, and does not support it now.
                 self._start(request)
             else:
                 self._refusal = error if failure is None else neither(failure, error)
@@ -324,7 +326,7 @@ class HttpOpening:
             self._settle()
 
     def advance(self, reaction: Reaction) -> None:
-        """The engine says what is next."""
+        """Perform the engine's next step: an opened connection, a further request or the end of the negotiation."""
         event = reaction.event
         message = None if reaction.reply is None else reaction.reply.message
         if isinstance(event, Opened):
@@ -344,14 +346,14 @@ class HttpOpening:
             self._settled.set()
 
     def end(self, why: ConnectionEnded) -> None:
-        """The connection is over."""
+        """Record that the connection ended before it was open."""
         if self._opened is None:
             self._refusal = why
             self._settled.set()
 
 
 def _about_the_server(failure: McpError) -> bool:
-    """Whether a failure says what a server does not speak; it may be about credentials, or the network."""
+    """Return whether a failure shows what the server does not support, unlike errors of credentials or the network."""
     return isinstance(failure, HttpFailure | RemoteProtocolError) and not isinstance(failure, AccessDenied)
 
 
@@ -360,7 +362,7 @@ def _is_probe(message: Message) -> bool:
 
 
 def _modern(request: Request) -> Revision | None:
-    """The revision that a probe is written in; `None` for `initialize`, which comes before any."""
+    """Return the revision that a probe uses; `None` for `initialize`, which precedes the choice of a revision."""
     meta = None if request.params is None else request.params.get("_meta")
     name = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
     return REVISIONS.get(name) if isinstance(name, str) else None

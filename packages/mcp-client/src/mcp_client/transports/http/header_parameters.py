@@ -1,4 +1,7 @@
-"""Which parameters of which tools are repeated in HTTP headers. Spec: basic/transports/streamable-http (2026-07-28)"""
+"""Header parameters: tool parameters that requests repeat in HTTP headers.
+
+Spec: basic/transports/streamable-http (2026-07-28)
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,21 @@ __all__ = ["ToolHeaders"]
 _log: Final = logging.getLogger("mcp_client")
 
 _REMEMBERED: Final = 4_096
-"""How many tools with such parameters are remembered; those that were listed longest ago go."""
+"""Maximum number of tools with header parameters to remember. Tools that were listed longest ago are removed first."""
 
 
 class ToolHeaders:
-    """What the latest list said of each tool."""
+    """The header parameters of each tool, from the latest list."""
 
     def __init__(self) -> None:
         self._designated: dict[str, tuple[ParamHeader, ...]] = {}
 
     def learn(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """Takes down what a list says.
+        """Record the header parameters of a list of tools.
 
         Returns:
-            The tools that can be called. A tool whose `x-mcp-header` breaks the rules is left out, with a word in the
-            log: a gateway might read another value in the header than the server in the body.
+            The tools that can be called. A tool whose `x-mcp-header` is invalid is omitted and logged, because a
+            gateway might read a value from the header that differs from the value that the server reads from the body.
         """
         usable = []
         for tool in tools:
@@ -42,7 +45,7 @@ class ToolHeaders:
             try:
                 designated = param_headers(tool.input_schema)
             except InvalidParamHeader as bad:
-                _log.warning("the tool %r is left out of the list: %s", tool.name, bad)
+                _log.warning("tool with invalid x-mcp-header omitted: tool=%r error=%s", tool.name, bad)
                 continue
             usable.append(tool)
             if designated:
@@ -52,7 +55,7 @@ class ToolHeaders:
         return tuple(usable)
 
     def of(self, request: Request) -> Sequence[ParamHeader]:
-        """The parameters that a request has to repeat; none for tools that were never listed."""
+        """Return the header parameters of a request; empty for a tool that was never listed."""
         if not self._designated or request.method != TOOLS_CALL.name or request.params is None:
             return ()
         name = request.params.get("name")

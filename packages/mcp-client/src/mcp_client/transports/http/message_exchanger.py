@@ -1,4 +1,4 @@
-"""One exchange over HTTP: a request goes out, and what comes back is handed over. All decisions are the core's."""
+"""HTTP exchanges: send a request, and deliver the messages of its response. The core makes all decisions."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ __all__ = ["Wire"]
 _log: Final = logging.getLogger("mcp_client")
 
 _LINGER: Final = 0.1
-"""Seconds that the end of a stream is waited for behind its answer. Servers end it at once, and the connection can be
-used again; for those that do not, a new connection is the lesser evil."""
+"""Time to wait for the end of a stream after its response, in seconds. Servers end the stream at once, so the
+connection can be reused. For the other servers a new connection costs less than a longer wait."""
 
 
 class Wire:
-    """Exchanges with one server.
+    """A runner of HTTP exchanges with one server.
 
     Args:
-        url: Its endpoint.
+        url: The endpoint of the server.
         pool: The connections.
-        limits: The bounds that hold here.
-        headers: What the application adds.
+        limits: The limits.
+        headers: The headers of the application.
     """
 
     def __init__(self, url: str, pool: HttpPool, limits: Limits, headers: HeaderSource) -> None:
@@ -54,12 +54,12 @@ class Wire:
         self._pool: Final = pool
         self._headers: Final = headers
         self.authorizer: Authorizer | None = None
-        """What gives requests their credentials, if not the headers of the application do."""
+        """The source of credentials; `None` if only the headers of the application contain credentials."""
         self.patience = Patience(lambda _: None)
-        """The time of the connection that this is used by."""
+        """The deadlines of the connection that uses this object."""
 
     def waiting(self) -> AbstractContextManager[None]:
-        """In the block somebody waits for a person: the deadlines of the connection stand still."""
+        """Return a block that waits for the user: the deadlines of the connection pause."""
         return self.patience.waiting()
 
     async def request(
@@ -74,17 +74,20 @@ class Wire:
         operation: str | None = None,
         awaited: bool = True,
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """A plain request, with the headers of the application and its credentials.
+        """Return a request with the headers of the application and its credentials. The request is sent in its block.
 
         Args:
-            method: Its method.
-            url: Where it goes.
-            headers: Those of the protocol.
-            body: Its body.
-            use: What the connection is held for.
-            extra: Headers of the application for this request alone.
-            operation: What it is for, where that is a message; `None`: the method says it.
-            awaited: Whether somebody waits for it.
+            method: The HTTP method.
+            url: The URL.
+            headers: The headers of the protocol.
+            body: The body.
+            use: The purpose of the connection.
+            extra: Headers of the application for this request only.
+            operation: The operation, if the body is a message; `None` for the HTTP method.
+            awaited: Whether a caller waits for the response.
+
+        Raises:
+            LocalProtocolError: The application sets a header that the authorizer sets too.
         """
         given = await self._headers.current(extra)
         every = [*headers, *given]
@@ -113,21 +116,21 @@ class Wire:
         use: Use = Use.CALL,
         on_stream: Callable[[], None] | None = None,
     ) -> Resume | None:
-        """Does a whole exchange.
+        """Run an exchange to its end.
 
         Args:
-            exchange: What is sent, and what is made of what comes.
-            deliver: Takes what comes.
-            call: Whom it is for: it shows its progress, and says when nothing more is needed.
-            extra: Headers for this request alone.
-            use: What the connection is held for.
-            on_stream: Is called when the answer turns out to be a stream.
+            exchange: The request, and the parser of its response.
+            deliver: Receives each message of the response.
+            call: The pending request; it shows its progress, and reports when it needs no more messages.
+            extra: Headers for this request only.
+            use: The purpose of the connection.
+            on_stream: Called when the response is a stream.
 
         Returns:
-            How to fetch the rest, when the stream broke and that is possible. `None`: nothing is outstanding.
+            How to resume the stream, if the stream broke and can be resumed; `None` if no response is outstanding.
 
         Raises:
-            TransportError, LimitExceeded, RemoteProtocolError: The answer cannot be had.
+            TransportError, LimitExceeded, RemoteProtocolError: The exchange failed.
         """
         body = exchange.body()
         operation = None if self.authorizer is None else operation_of(exchange.message)
@@ -139,7 +142,7 @@ class Wire:
             use=use,
             extra=extra,
             operation=operation,
-            # The standing stream is nobody's.
+            # No caller waits for the standalone stream.
             awaited=exchange.message is not None or call is not None,
         )
         ended: HttpConnectionEnded | None = None
@@ -157,12 +160,12 @@ class Wire:
                     raise self.advised(exchange.failure(await excerpt(response)))
         except HttpConnectionEnded as error:
             if exchange.status is None:
-                # Whoever could not connect knows best why.
+                # Before the head of the response, the connection's own error is the most precise one.
                 raise
             ended = error
         finally:
             for note in exchange.notes:
-                _log.debug("survived, from %s: %s", self.shown, note)
+                _log.debug("tolerated deviation: server=%s deviation=%s", self.shown, note)
         if call is not None and call.ended:
             return None
         ending = exchange.end(ended is not None)
@@ -171,15 +174,15 @@ class Wire:
         return ending
 
     def advised(self, failure: TransportError) -> TransportError:
-        """The failure of an exchange; a refusal says what can be done where nothing was set."""
+        """Return the failure of an exchange. For a 401 without an authorizer, add advice on `auth=` to the message."""
         if isinstance(failure, AccessDenied) and failure.status == 401 and self.authorizer is None:
-            failure.message += "; open_http(..., auth=OAuth(...)) of mcp_client.auth gets a token where one can be had"
+            failure.message += "; to log in, pass auth=OAuth(...) of mcp_client.auth to open_http"
         return failure
 
     async def _follow(
         self, response: HttpResponse, exchange: ClientExchange, deliver: Deliver, call: Call | None
     ) -> None:
-        """Reads a stream until its end, or a little beyond the answer."""
+        """Read a stream until its end, or for a short time after the response."""
         while data := await response.receive_some():
             for message in exchange.receive_data(data):
                 deliver(message)

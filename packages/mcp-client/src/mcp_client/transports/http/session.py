@@ -1,13 +1,13 @@
-"""A legacy session over Streamable HTTP: its requests, its standing stream, and what happens when something is lost.
+"""A legacy session over Streamable HTTP: its requests, its standalone stream, and recovery from losses.
 
-What is lost, and what follows:
+The client recovers from these losses:
 
-- the stream of an answer: the rest is fetched by GET with the id of the last event, not before the server wants it,
-  and again and again, as long as the deadlines of the call allow;
-- the standing stream: it is opened again, and again not before the server wants it;
-- the session, which shows when the server answers 404 to a request of it: a new one is made, once for all who find out.
-  The request that got the 404 was not processed, so it is made again, once. What else was under way in the old session
-  may have been processed, and ends with an error.
+- The stream of a response breaks: the client fetches the rest by GET with the id of the last event. It waits as long as
+  the server demands before each attempt, and repeats the attempts within the deadlines of the request.
+- The standalone stream breaks: the client opens it again, after the delay that the server demands.
+- The server loses the session, and responds to a request of the session with 404: one task opens a new session for all
+  tasks. The request that received the 404 was not processed, so the client sends it again, once. Other requests in
+  flight in the old session may have been processed, and fail with an error.
 
 Spec: basic/transports#session-management, basic/transports#resumability-and-redelivery (legacy)
 """
@@ -51,49 +51,50 @@ __all__ = ["CLOSE_SECONDS", "Pause", "Session", "Sessions", "end_session"]
 _log: Final = logging.getLogger("mcp_client")
 
 _ATTEMPTS: Final = 5
-"""How often in a row a stream is fetched in vain before it is given up."""
+"""Maximum number of consecutive failed attempts to fetch a stream."""
 
 _LONGEST_PAUSE: Final = 30.0
-"""Seconds between such attempts at most; the first one is made as soon as the server allows, each pause is doubled."""
+"""Maximum pause between these attempts, in seconds. The first attempt starts as soon as the server allows; each pause
+doubles."""
 
 _NOT_NOW: Final = frozenset({408, 425, 429})
-"""Statuses of 4xx that are about the moment."""
+"""Statuses of 4xx that are temporary."""
 
 _FORGOTTEN: Final = frozenset({400, 410, 412, 416, 422})
-"""How servers say that they do not know an event any more; there is no status of the protocol for it."""
+"""Statuses with which servers reject an unknown event id; the protocol does not define one."""
 
 _NOT_OFFERED: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
-"""Statuses that will not change by asking again."""
+"""Statuses that another attempt will not change."""
 
 _ABOUT_REQUESTS: Final = frozenset({NOTIFICATIONS_CANCELLED.name, NOTIFICATIONS_PROGRESS.name})
 
 CLOSE_SECONDS: Final = 2.0
-"""Seconds that ending a session may take; it is a courtesy."""
+"""Time to end a session, in seconds. The client does not depend on the result."""
 
 _STANDING_SECONDS: Final = 1.0
-"""Seconds that opening a connection waits for the standing stream. What the server asks before it is open would be
-lost; but some servers answer a GET only when they have something to say."""
+"""Time that opening a connection waits for the standalone stream, in seconds. A request that the server sends before
+the stream is open would be lost; but some servers respond to the GET only when they have a message to send."""
 
 
 @attrs.frozen(eq=False)
 class Session:
-    """What every request of a session says."""
+    """The data that each request of a session contains."""
 
     id: str | None = attrs.field(repr=False)
-    """Its id, a secret; `None` where the server needs none."""
+    """The session id, a secret; `None` if the server does not use one."""
     revision: Revision
-    """The revision that was agreed."""
+    """The negotiated revision."""
 
 
 class Sessions:
-    """The session of a connection, and the ones that replace it.
+    """The current session of a connection, and the recovery from its loss.
 
     Args:
-        wire: Does the exchanges.
+        wire: Runs the exchanges.
         link: The connection.
         session: The first session.
-        renew: Makes a new session.
-        on_lost: Is called when a new session has replaced one that the server lost.
+        renew: Opens a new session.
+        on_lost: Called when a new session has replaced one that the server lost.
     """
 
     def __init__(
@@ -112,12 +113,12 @@ class Sessions:
         self._standing = trio.CancelScope()
         self._renewing: _Renewing | None = None
         self.lost = False
-        """The server lost the session, and there is no new one yet."""
+        """Whether the server lost the session and no new session is open yet."""
 
     # --- requests and other messages -------------------------------------------------------------------------------
 
     async def perform(self, request: Request, call: Call) -> None:
-        """Asks, and hands over what comes until the call has ended."""
+        """Send a request, and deliver the messages of its response until the pending request has ended."""
         session = self._session
         exchange = self._exchange(request, session)
         try:
@@ -131,19 +132,19 @@ class Sessions:
 
     @property
     def session(self) -> Session:
-        """The present one."""
+        """The current session."""
         return self._session
 
     async def post(
         self, message: Message | Batch, headers: Sequence[tuple[str, str]] = (), session: Session | None = None
     ) -> None:
-        """Sends what is no request, in a session, or in the present one. Raises `TransportError`."""
+        """Send a message other than a request, in the given or the current session. Raises `TransportError`."""
         session = session or self._session
         try:
             await self._post(message, session, headers)
         except SessionExpired:
             if _of_session(message):
-                # It says nothing to a server that has forgotten what it is about.
+                # The message refers to state that the server has lost.
                 raise
             await self.replace(session)
             await self._post(message, self._session, headers)
@@ -164,7 +165,7 @@ class Sessions:
         )
 
     async def _fetch(self, exchange: ClientExchange, rest: Resume | None, call: Call) -> None:
-        """Fetches the rest of a stream that ended before its answer."""
+        """Fetch the rest of a stream that ended before its response."""
         pause = Pause()
         while rest is not None:
             await trio.sleep(max(rest.after, pause.seconds))
@@ -183,10 +184,10 @@ class Sessions:
             else:
                 pause.longer()
 
-    # --- the standing stream ---------------------------------------------------------------------------------------
+    # --- the standalone stream -------------------------------------------------------------------------------------
 
     async def stand(self) -> None:
-        """Opens the stream for what the server says of its own accord, and waits a little for it."""
+        """Open the standalone stream, and wait a short time until it is open."""
         begun = trio.Event()
         self._standing = trio.CancelScope()
         self._link.nursery.start_soon(self._keep_standing, self._session, self._standing, begun)
@@ -208,10 +209,10 @@ class Sessions:
                     await self.replace(session)
             except McpError as error:
                 if self._link.ended is None:
-                    _log.warning("%s lost the session, and gives no new one: %s", self._wire.shown, error)
+                    _log.warning("session lost, new session failed: server=%s error=%s", self._wire.shown, error)
 
     async def _stand(self, session: Session, begun: trio.Event) -> None:
-        """Reads the standing stream until there is none. Raises `SessionExpired`."""
+        """Read the standalone stream until the server stops offering it. Raises `SessionExpired`."""
         last_event_id: str | None = None
         was_open = False
         pause = Pause()
@@ -228,23 +229,23 @@ class Sessions:
                 if was_open and status == 404 and session.id is not None:
                     raise SessionExpired(refusal.message) from refusal
                 if not was_open and (isinstance(refusal, HttpFailure | AuthorizationError) or not pause.more()):
-                    # Such a stream is an offer that a server need not make.
-                    _log.debug("%s has no standing stream: %s", self._wire.shown, refusal)
+                    # Servers may omit the standalone stream.
+                    _log.debug("standalone stream not available: server=%s error=%s", self._wire.shown, refusal)
                     return
                 if status in _FORGOTTEN and last_event_id is not None:
                     last_event_id = None
-                    # What came behind that event cannot be had any more.
-                    _log.warning("%s forgot its last event; notifications may be lost", self._wire.shown)
+                    # Messages after that event are lost.
+                    _log.warning("last event id rejected, notifications may be lost: server=%s", self._wire.shown)
                     self._link.listeners.lost()
                 elif status in _NOT_OFFERED:
                     _log.warning(
-                        "%s does not offer its standing stream any more, and tells no changes: %s",
+                        "standalone stream rejected, change notifications are unavailable: server=%s error=%s",
                         self._wire.shown,
                         refusal,
                     )
                     return
                 if was_open:
-                    # An outage may last, and credentials may be renewed; the pauses become long.
+                    # An outage may last, and credentials may be renewed, so attempts continue with longer pauses.
                     pause.longer()
             else:
                 was_open = True
@@ -252,25 +253,25 @@ class Sessions:
                 if trio.current_time() - opened >= _LONGEST_PAUSE or came.anything:
                     pause = Pause()
                 elif not pause.more():
-                    _log.warning("%s ends its standing stream at once, again and again", self._wire.shown)
+                    _log.warning("standalone stream closed repeatedly right after opening: server=%s", self._wire.shown)
                     return
             await trio.sleep(max(exchange.retry_after, pause.seconds))
 
     # --- the end of a session --------------------------------------------------------------------------------------
 
     async def replace(self, lost: Session) -> None:
-        """Makes a new session, unless somebody else does, or has done so since.
+        """Open a new session in place of a lost one, unless another task does so or has done so.
 
         Raises:
-            McpError: There is none to be had.
+            McpError: The server does not open a new session.
         """
         while self._renewing is not None:
             renewing = self._renewing
             await renewing.done.wait()
             if renewing.failure is not None:
-                # What one found out need not be found out by all who waited with him.
+                # One task renews the session; the tasks that waited for it share its failure.
                 raise SessionExpired(
-                    f"the server lost the session, and gives no new one: {renewing.failure.message}"
+                    f"the server lost the session, and opening a new one failed: {renewing.failure.message}"
                 ) from renewing.failure
         if self._session is not lost:
             return
@@ -289,31 +290,31 @@ class Sessions:
         finally:
             self._renewing = None
             renewing.done.set()
-        _log.info("%s lost the session; there is a new one", self._wire.shown)
+        _log.info("session lost and replaced: server=%s", self._wire.shown)
         self._link.listeners.renewed()
         if self._on_lost is not None:
             try:
                 self._on_lost()
             except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
-                _log.exception("the function for lost sessions failed")
+                _log.exception("on_session_lost callback failed")
         await self.stand()
 
     async def restore(self) -> None:
-        """Waits for the session that replaces a lost one, or makes it.
+        """Wait for the session that replaces a lost one, or open it.
 
         Raises:
-            McpError: There is none to be had.
+            McpError: The server does not open a new session.
         """
         seconds = self._link.deadlines.connect
         with self._link.patience.move_on_after(seconds):
-            # The new one may be lost as soon as it is there.
+            # The new session may be lost immediately.
             while self.lost:
                 await self.replace(self._session)
         if self.lost:
-            raise RequestTimeout("the server gave no new session", deadline="connect", seconds=seconds)
+            raise RequestTimeout("the server did not open a new session", deadline="connect", seconds=seconds)
 
     async def aclose(self) -> None:
-        """Closes the standing stream and ends the session. Any answer will do."""
+        """Close the standalone stream and end the session. The client accepts any response."""
         self._standing.cancel()
         if self._session.id is None:
             return
@@ -321,73 +322,73 @@ class Sessions:
 
 
 async def end_session(wire: Wire, id: str, revision: Revision | None) -> None:
-    """Ends a session, in bounded time. Any answer will do, and none as well.
+    """End a session, within `CLOSE_SECONDS`. The client accepts any response, or no response.
 
     Args:
-        wire: Asks for it.
-        id: Which.
-        revision: What is spoken in it; `None`: nothing was agreed on.
+        wire: Sends the request.
+        id: The session id.
+        revision: The negotiated revision; `None` if there is none.
     """
     with trio.move_on_after(CLOSE_SECONDS):
         try:
             async with await wire.request("DELETE", wire.url, session_headers(revision, id), None, use=Use.SIDE) as it:
-                _log.debug("ending the session was answered with status %d", it.head.status)
+                _log.debug("session ended: status=%d", it.head.status)
         except McpError as error:
-            _log.debug("the session could not be ended: %s", error)
+            _log.debug("ending the session failed: error=%s", error)
 
 
 class _Came:
-    """Hands over what comes, and remembers that something did."""
+    """A forwarder of messages that records whether it received any."""
 
     def __init__(self, deliver: Deliver) -> None:
         self._deliver: Final = deliver
         self.anything = False
-        """Whether something came."""
+        """Whether a message arrived."""
 
     def take(self, what: Message | Batch | MalformedMessage) -> None:
-        """Something came."""
+        """Record and deliver a message."""
         self.anything = True
         self._deliver(what)
 
 
 @attrs.define(eq=False)
 class _Renewing:
-    """A new session is being made, by one for all."""
+    """The renewal of a session, by one task for all."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
-    """Set at the end, whatever came of it."""
+    """Set when the renewal ends, with any result."""
     failure: McpError | None = None
-    """Why there is none. `None` as well when whoever made it gave up: then the next one tries."""
+    """Why the renewal failed. Also `None` if the task was cancelled; the next task then tries."""
 
 
 class Pause:
-    """How long to wait before the next attempt, and whether to make one."""
+    """The pause before the next attempt, and the count of attempts."""
 
     def __init__(self) -> None:
         self._failures = 0
         self.seconds = 0.0
-        """Seconds to wait, if the server does not want more."""
+        """Time to wait, in seconds, unless the server demands more."""
 
     def more(self) -> bool:
-        """Another attempt was in vain; whether to make one more."""
+        """Count a failed attempt, and return whether to make another one."""
         self._failures += 1
         self.longer()
         return self._failures < _ATTEMPTS
 
     def longer(self) -> None:
-        """The next pause is twice as long."""
+        """Double the next pause."""
         self.seconds = min(_LONGEST_PAUSE, max(1.0, self.seconds * 2))
 
 
 def _of_session(message: Message | Batch) -> bool:
-    """Whether a message is about something that was said in the session, and means nothing in another."""
+    """Return whether a message refers to another message of its session, so it has no meaning in a new session."""
     if isinstance(message, Notification):
         return message.method in _ABOUT_REQUESTS
     return isinstance(message, Batch | ResultResponse | ErrorResponse)
 
 
 def _passing(failure: McpError) -> bool:
-    """Whether it may be over in a moment: the network, a restart, too much to do."""
+    """Return whether a failure may be temporary: the network, a restart, an overload."""
     if isinstance(failure, HttpFailure):
         return failure.status >= 500 or failure.status in _NOT_NOW
     return not isinstance(failure, SessionExpired)
@@ -395,6 +396,6 @@ def _passing(failure: McpError) -> bool:
 
 def _not_fetched(cause: McpError) -> ConnectionEnded:
     return ConnectionEnded(
-        f"the stream ended before its answer, and the rest could not be fetched: {cause.message}; "
-        "whether the request was processed is not known"
+        f"the stream ended before its response, and fetching the rest failed: {cause.message}; "
+        "the server may have processed the request"
     )

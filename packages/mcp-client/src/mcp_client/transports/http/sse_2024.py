@@ -1,6 +1,6 @@
-"""HTTP+SSE, the transport of 2024-11-05: one GET for all that the server says, a POST for each message of ours.
+"""HTTP+SSE, the transport of 2024-11-05: one GET for all messages of the server, a POST for each message of the client.
 
-It is a pipe: what is lost with its stream cannot be had again, and the connection is over.
+The transport behaves like a byte stream: if its stream breaks, the messages are lost and the connection ends.
 
 Spec: basic/transports#http-with-sse (2024-11-05)
 """
@@ -44,10 +44,10 @@ class SseConnection:
         self._dropped = trio.CancelScope()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reads the stream. It has started when the server said where to post.
+        """Read the stream. The task has started when the server has sent the URL for the POSTs.
 
         Raises:
-            McpError: Before it has started: it is no such stream. Later the link ends instead.
+            McpError: The response is not such a stream. After the start, an error ends the link instead.
         """
         stream = SseStream(self._wire.url, self._wire.limits)
         why: ConnectionEnded | None = None
@@ -62,7 +62,7 @@ class SseConnection:
         except McpError as error:
             if self._endpoint is None:
                 raise
-            why = ConnectionEnded(f"the stream of the server is lost: {error.message}")
+            why = ConnectionEnded(f"the SSE stream of the server broke: {error.message}")
             why.__cause__ = error
         if self._endpoint is None:
             raise stream.ended()
@@ -70,7 +70,7 @@ class SseConnection:
             self._link.end(why or stream.ended())
 
     def drop(self) -> None:
-        """It is of no use; the stream is closed, and the link lives on."""
+        """Close the stream without ending the link, because the transport is not usable."""
         self._dropped.cancel()
 
     async def _read(self, stream: SseStream, response: HttpResponse, task_status: trio.TaskStatus[None]) -> None:
@@ -85,16 +85,16 @@ class SseConnection:
             self._link.deliver(message)
 
     async def post(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends a message; its answer comes on the stream. Raises `TransportError` when it was not accepted."""
+        """Send a message. Its response arrives on the stream. Raises `TransportError` if the server rejects it."""
         if self._endpoint is None:
-            raise AssertionError("the server did not say yet where to post")
+            raise AssertionError("the server has not sent the URL for POST requests yet")
         body = encode(message, null_id=True)
         use = Use.CALL if isinstance(message, Request) else Use.SIDE
         block = await self._wire.request(
             "POST", self._endpoint, post_headers(), body, use=use, extra=headers, operation=operation_of(message)
         )
         async with block as response:
-            # The body is read so that the connection can be used again.
+            # Read the body, so that the connection can be reused.
             failure = post_failure(response.head, await excerpt(response))
         if failure is not None:
             raise self._wire.advised(failure)

@@ -1,13 +1,15 @@
-"""Messages over Streamable HTTP, in either era, or over the pair of endpoints that it replaced.
+"""Streamable HTTP of both eras, and the HTTP+SSE transport that it replaced.
 
-Requests are exchanges in the tasks of their callers. What that means is a matter of the era:
+A request is an exchange in the task of its caller. The details depend on the era:
 
-- 2026-07-28: one POST, and nothing else. There is no task in the background, and no state but which parameters of which
-  tools are repeated in headers. A lost answer is lost, and the caller decides whether to ask again.
-- Legacy: there may be a session, with a stream for what the server says of its own accord (`mcp_client.transports.http.session`).
-- HTTP+SSE (2024-11-05): a pipe made of one GET and many POSTs (`mcp_client.transports.http.sse_2024`).
+- 2026-07-28: one POST for each request. There are no background tasks, and no state except the header parameters of the
+  tools. A lost response stays lost, and the caller decides whether to send the request again.
+- Legacy: there may be a session, with a standalone stream for messages that the server initiates
+  (`mcp_client.transports.http.session`).
+- HTTP+SSE (2024-11-05): one GET and many POSTs, which behave like a byte stream
+  (`mcp_client.transports.http.sse_2024`).
 
-Which of them it is turns out when the connection is opened (`mcp_client.transports.http.handshake`).
+The opening of the connection determines the variant (`mcp_client.transports.http.handshake`).
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28)
 """
@@ -48,23 +50,23 @@ __all__ = ["HttpTransport"]
 _log: Final = logging.getLogger("mcp_client")
 
 _POST_SECONDS: Final = 10.0
-"""Seconds that a message may take which nobody waits for."""
+"""Time to send a message that no caller waits for, in seconds."""
 
 _POSTS: Final = 256
-"""How many such messages may be on their way. They answer what the server sends, so it could make us send many."""
+"""Maximum number of such messages in flight. They respond to messages of the server, which could cause many."""
 
 _FLUSH: Final = 0.5
-"""Seconds that closing waits for what was said last."""
+"""Time that closing waits for the last messages to be sent, in seconds."""
 
 
 class HttpTransport:
     """Messages over HTTP.
 
     Args:
-        wire: Does the exchanges.
+        wire: Runs the exchanges.
         pool: The connections of `wire`; closed with the transport.
-        eras: What is known of servers, across connections.
-        on_session_lost: Is called when the server lost the session, and a new one was made.
+        eras: The known eras of servers, shared by connections.
+        on_session_lost: Called when the server lost the session and a new one is open.
         names: The member of the params that `Mcp-Name` repeats, by method.
     """
 
@@ -98,31 +100,31 @@ class HttpTransport:
 
     @property
     def link(self) -> Link:
-        """The connection that this carries."""
+        """The connection that uses this transport."""
         if self._link is None:
-            raise AssertionError("the transport carries no connection yet")
+            raise AssertionError("the transport is not used by a connection yet")
         return self._link
 
     def opener(self, link: Link) -> HttpOpening:
-        """What opens a connection over HTTP."""
+        """Return the object that opens a connection over HTTP."""
         self._link = link
         self.wire.patience = link.patience
         self._opening = HttpOpening(link, self)
         return self._opening
 
     def agreed(self, revision: Revision) -> None:
-        """It is a modern server: there is nothing but requests."""
+        """Record that the server is a modern one. The transport then only sends requests."""
         self._revision = revision
 
     def in_session(self, session: Session, opening: HttpOpening) -> Sessions:
-        """It is a legacy server, with or without a session."""
+        """Record that the server is a legacy one, with or without a session."""
         self._revision = session.revision
         sessions = self._sessions = Sessions(self.wire, self.link, session, opening.renew, self._on_session_lost)
         self._perform = sessions.perform
         return sessions
 
     def over_sse(self, sse: SseConnection | None) -> None:
-        """It is a server of HTTP+SSE, so there is a pipe; or, for `None`, it turned out to be none."""
+        """Use HTTP+SSE; or, for `None`, stop using it after it turned out to be unsupported."""
         self._sse = sse
         self._perform = self._exchange if sse is None else None
 
@@ -130,17 +132,17 @@ class HttpTransport:
 
     @property
     def perform(self) -> Perform | None:
-        """Has an exchange; `None` over HTTP+SSE, which is a pipe."""
+        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
         return self._perform
 
     @property
     def interrupted(self) -> Callable[[], Awaitable[None]] | None:
-        """Where the server lost the session: waits for a new one, or makes it."""
+        """A function that waits for a new session, or opens it; `None` unless the server lost the session."""
         sessions = self._sessions
         return sessions.restore if sessions is not None and sessions.lost else None
 
     async def _exchange(self, request: Request, call: Call) -> None:
-        """Asks a modern server. What closes the stream, as a cancellation of the caller does, cancels the request."""
+        """Send a request to a modern server. Closing the stream, for example on cancellation, cancels the request."""
         exchange = ClientExchange(
             request,
             revision=self._revision,
@@ -154,17 +156,17 @@ class HttpTransport:
     # --- other messages --------------------------------------------------------------------------------------------
 
     async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Posts a message.
+        """Post a message.
 
         Raises:
-            TransportError: It did not get there.
-            RequestTimeout: The server neither took it nor refused it.
+            TransportError: The message was not delivered.
+            RequestTimeout: The server neither accepted nor rejected the message in time.
         """
         seconds = self.link.deadlines.idle
         with self.link.patience.move_on_after(seconds) as scope:
             await self._send(message, headers)
         if scope.cancelled_caught:
-            raise RequestTimeout("the server did not take the message", deadline="idle", seconds=seconds)
+            raise RequestTimeout("the server did not accept the message", deadline="idle", seconds=seconds)
 
     async def _send(
         self, message: Message | Batch, headers: Sequence[tuple[str, str]], session: Session | None = None
@@ -177,22 +179,22 @@ class HttpTransport:
             exchange = ClientExchange(message, revision=self._revision, limits=self.wire.limits)
             await self.wire.exchange(exchange, self.link.deliver, extra=headers, use=Use.SIDE)
 
-    def offer(self, message: Message | Batch, *, more: bool) -> bool:  # noqa: ARG002  nothing can be sent without waiting
-        """Nothing can be sent without waiting."""
+    def offer(self, message: Message | Batch, *, more: bool) -> bool:  # noqa: ARG002  HTTP cannot send without blocking
+        """Return false: HTTP cannot send a message without blocking."""
         return False
 
     def send_nowait(self, message: Message | Batch) -> None:
-        """Posts a message in the background; it is dropped when there are too many of them."""
-        # What is said is said in this session, also if there is another one before it is written.
+        """Post a message in the background. It is dropped if too many messages are in flight."""
+        # The message belongs to the current session, even if a new session replaces it before the message is sent.
         self.post_later(message, None if self._sessions is None else self._sessions.session)
 
     def post_later(self, message: Message | Batch, session: Session | None) -> None:
-        """Posts a message in the background, in a session; without one, in whichever there is."""
+        """Post a message in the background, in the given session; with `None`, in the current one."""
         if self._closing:
             return
         early = self._early
         if self._posting + len(early or ()) >= _POSTS:
-            _log.warning("%s makes this client say so much that something was dropped", self.describe())
+            _log.warning("too many background messages in flight, message dropped: server=%s", self.describe())
         elif early is not None:
             early.append(message)
         else:
@@ -204,44 +206,44 @@ class HttpTransport:
             with self.link.patience.move_on_after(_POST_SECONDS):
                 await self._send(message, (), session)
         except McpError as error:
-            _log.debug("a message did not get to %s: %s", self.describe(), error)
+            _log.debug("background message not delivered: server=%s error=%s", self.describe(), error)
         finally:
             self._posting -= 1
             self._posted.set()
 
     def deliver_early(self, what: Request | Notification, answers: list[Message | Batch]) -> None:
-        """Hands over what came before its session is open. What is answered at once is put into `answers`."""
+        """Deliver a message that arrived before its session is open. Immediate responses are added to `answers`."""
         self._early = answers
         self.link.deliver(what)
         self._early = None
 
-    # --- all else --------------------------------------------------------------------------------------------------
+    # --- other members ---------------------------------------------------------------------------------------------
 
     @property
     def takes_headers(self) -> bool:
-        """A request may have headers of its own."""
+        """Whether a request can have headers of its own."""
         return True
 
     @property
     def stderr_tail(self) -> None:
-        """There is none."""
+        """`None`: an HTTP server has no stderr."""
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """Those whose `x-mcp-header` is in order, where the revision has that."""
+        """Return the tools whose `x-mcp-header` is valid; all tools if the revision does not have header parameters."""
         if self._revision is None or not self._revision.routing_headers:
             return tools
         return self._tools.learn(tools)
 
     def describe(self) -> str:
-        """The URL, without what may be a secret."""
+        """Return the URL without parts that may be secret."""
         return self.wire.shown
 
     async def aclose(self) -> None:
-        """Ends the session if there is one, and closes all connections."""
+        """End the session if there is one, and close all connections."""
         first, self._closing = not self._closing, True
         with trio.CancelScope(shield=True):
             if not first:
-                # Without the connections the session could not be ended.
+                # The session can be ended only while the connections are open.
                 await self._closed.wait()
                 return
             with trio.move_on_after(_FLUSH):

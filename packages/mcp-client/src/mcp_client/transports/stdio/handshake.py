@@ -1,4 +1,4 @@
-"""Opening a connection over a pipe: the answers come by the one reader, whenever they come."""
+"""Opening of a connection over a byte stream. One reader task receives all responses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["PipeOpening"]
 
 
 class PipeOpening:
-    """Opens a connection over a pipe.
+    """The opener of a connection over a byte stream.
 
     Args:
         link: The connection.
-        pipe: Its transport.
-        era: What the server is known to speak from earlier; a hint. `LEGACY` saves the probe.
+        pipe: The transport of the connection.
+        era: The known era of the server, as a hint. `LEGACY` skips the probe.
     """
 
     def __init__(self, link: Link, pipe: Pipe, era: Era | None = None) -> None:
@@ -36,11 +36,11 @@ class PipeOpening:
         self._refusal: McpError | None = None
 
     async def open(self) -> None:
-        """Starts reading, and sends what the engine wants until it has agreed."""
+        """Start the reader, and exchange messages until the engine has negotiated. Raises `McpError` on failure."""
         connection = self._link.connection
         self._link.nursery.start_soon(self._read)
         await self._pipe.send(connection.open(era=self._era).message)
-        # Without a legacy revision to try next, silence says nothing: the server may only be slow to start.
+        # Without a legacy revision to try next, silence has no meaning: the server may only be slow to start.
         otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
         with trio.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
             await self._settled.wait()
@@ -54,11 +54,11 @@ class PipeOpening:
 
     @property
     def is_open(self) -> bool:
-        """Whether the engine has agreed. A server may have said so without reading what it was asked."""
+        """Whether the engine has negotiated. A server may respond without having read the request."""
         return self._link.connection.server is not None
 
     async def _read(self) -> None:
-        """Reads until the server is gone, then ends everything that waits."""
+        """Read until the server ends, then end all pending requests."""
         try:
             await self._pipe.run(self._link.deliver)
         finally:
@@ -66,7 +66,7 @@ class PipeOpening:
                 self._link.end(await self._pipe.why_ended())
 
     def advance(self, reaction: Reaction) -> None:
-        """Sends what comes next, or takes note of the end."""
+        """Send the next message, or record the end of the negotiation."""
         if reaction.reply is not None:
             self._pipe.send_nowait(reaction.reply.message)
         if isinstance(reaction.event, NegotiationEnded):
@@ -76,8 +76,8 @@ class PipeOpening:
             self._settled.set()
 
     def end(self, why: ConnectionEnded) -> None:
-        """The server is gone."""
+        """Record that the server ended."""
         if not self._settled.is_set():
-            # A server that refused `initialize` and ended on the probe has said what is wrong.
+            # If the server rejected `initialize` and exited on the probe, its error explains the failure.
             self._refusal = self._link.connection.initialize_refusal or why
             self._settled.set()

@@ -1,4 +1,4 @@
-"""The Windows counterpart of a process group: a job object, whose processes end with its last handle."""
+"""Job objects, the Windows counterpart of process groups. The processes of a job end with its last handle."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ if sys.platform == "win32":
     _kernel32.CloseHandle.argtypes = (wintypes.HANDLE,)
 
     class JobObject:
-        """A job that the process `leader` and all that it starts belong to.
+        """A job that contains the process `leader` and all processes that it starts.
 
-        Where the system refuses to make one, that is logged, and only the leader can be ended.
+        If Windows does not create the job, the failure is logged, and only the leader can be terminated.
         """
 
         def __init__(self, leader: int) -> None:
@@ -77,18 +77,20 @@ if sys.platform == "win32":
             ):
                 self._job = job
             else:
-                _log.warning("no job object for process %d: %s", leader, ctypes.WinError(ctypes.get_last_error()))
+                _log.warning(
+                    "job object not created: pid=%d error=%s", leader, ctypes.WinError(ctypes.get_last_error())
+                )
                 if job:
                     _kernel32.CloseHandle(job)
             if process:
                 _kernel32.CloseHandle(process)
 
         def terminate(self) -> bool:
-            """End all members: there is no polite way that every kind of program would hear."""
+            """Terminate all members. Windows does not have a graceful signal that every kind of program receives."""
             return self.kill()
 
         def kill(self) -> bool:
-            """End all members. False when that was impossible."""
+            """Terminate all members, and return whether that was possible."""
             if self._job is not None:
                 return bool(_kernel32.TerminateJobObject(self._job, 1))
             try:
@@ -98,11 +100,11 @@ if sys.platform == "win32":
             return True
 
         async def gone(self) -> None:
-            """Ending a job has no later stage to wait for."""
+            """Return after a checkpoint. The termination of a job is immediate."""
             await trio.lowlevel.checkpoint()
 
         def close(self) -> None:
-            """Close the handle, which ends whatever is left."""
+            """Close the handle, which terminates all remaining members."""
             if self._job is not None:
                 _kernel32.CloseHandle(self._job)
                 self._job = None

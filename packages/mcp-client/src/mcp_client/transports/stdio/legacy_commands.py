@@ -1,8 +1,8 @@
-"""Commands that are legacy servers and end on `server/discover`, so that each is found out once.
+"""Commands of legacy servers that exit on `server/discover`. Each command is detected once.
 
-Servers made with rmcp before version 3 end when the first message is not `initialize`: the process exits, with an error
-status or without, or closes its stdout. Such a command is started again, and sent `initialize` first. This process
-remembers the command for as long as it lives, so that a connection which is restarted costs one start.
+Servers based on rmcp before version 3 end when the first message is not `initialize`: the process exits, with or
+without an error status, or closes its stdout. The client starts such a command again and sends `initialize` first. This
+process remembers the command as long as it runs, so a further connection needs only one start.
 
 Spec: basic/transports/stdio#backward-compatibility (2026-07-28)
 """
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["LegacyCommands", "describe_attempt", "may_be_legacy"]
 
 _STDERR_LINES: Final = 5
-"""How many lines of the stderr of an earlier process an error quotes."""
+"""Maximum number of stderr lines of an earlier process that an error quotes."""
 
 _STDERR_CHARACTERS: Final = 1_000
-"""And how many characters of them."""
+"""Maximum number of characters in these lines."""
 
 
 class LegacyCommands:
-    """The commands that ended on `server/discover`, and then answered `initialize`.
+    """The commands that exited on `server/discover` and then responded to `initialize`.
 
-    An entry is a hint, which may have become wrong: the engine probes when a server refuses `initialize`, and a caller
-    that fails with the help of an entry forgets it. The environment of a command is not a part of its key, since it
+    An entry is a hint and may be outdated: the engine probes when a server rejects `initialize`, and a caller that
+    fails with an entry removes it. The key does not contain the environment of the command, because the environment
     holds secrets.
 
     Args:
-        most: How many commands are remembered. With more, the one that was not used for the longest time is forgotten.
+        most: Maximum number of commands. When it is exceeded, the least recently used command is removed.
     """
 
     def __init__(self, most: int = 1_000) -> None:
@@ -51,7 +51,7 @@ class LegacyCommands:
         return len(self._known)
 
     def era(self, parameters: StdioParameters) -> Era | None:
-        """Return the era that the command is known to speak, or `None`."""
+        """Return the known era of the command, or `None`."""
         key = _key(parameters)
         if key not in self._known:
             return None
@@ -59,7 +59,7 @@ class LegacyCommands:
         return Era.LEGACY
 
     def learn(self, parameters: StdioParameters) -> None:
-        """Remember that the command ended on `server/discover` and answered `initialize`."""
+        """Record that the command exited on `server/discover` and responded to `initialize`."""
         key = _key(parameters)
         self._known[key] = None
         self._known.move_to_end(key)
@@ -67,7 +67,7 @@ class LegacyCommands:
             self._known.popitem(last=False)
 
     def forget(self, parameters: StdioParameters) -> None:
-        """Forget the command: it may be another program now."""
+        """Remove the command, because it may now be another program."""
         self._known.pop(_key(parameters), None)
 
 
@@ -76,25 +76,25 @@ def _key(parameters: StdioParameters) -> tuple[str, ...]:
 
 
 def may_be_legacy(error: McpError, revisions: Sequence[Revision]) -> bool:
-    """Return whether a server that was sent `server/discover` and ended may answer `initialize` in a new process.
+    """Return whether a server that ended after `server/discover` may respond to `initialize` in a new process.
 
     Args:
-        error: Why there is no connection.
-        revisions: The revisions that the client speaks.
+        error: Why the connection failed.
+        revisions: The revisions that the client supports.
     """
     eras = {revision.era for revision in revisions}
-    # A process that floods stdout with other lines ended because this side gave it up.
+    # If the process flooded stdout with invalid lines, this side ended the connection.
     flooded = isinstance(error.__cause__, LimitExceeded)
     return isinstance(error, ConnectionEnded) and not flooded and eras == {Era.LEGACY, Era.MODERN}
 
 
 def describe_attempt(methods: Sequence[str], error: McpError, *, stderr: bool) -> str:
-    """Return a sentence on an attempt to connect: what was sent, how it ended, and the last lines of stderr.
+    """Return a sentence on a connection attempt: the methods sent, how the attempt ended, and the last lines of stderr.
 
     Args:
-        methods: What was sent.
-        error: How it ended.
-        stderr: Whether to quote the stderr; that of the last attempt is in its error already.
+        methods: The methods of the requests sent.
+        error: How the attempt ended.
+        stderr: Whether to quote stderr. The error of the last attempt already contains its stderr.
     """
     sentence = f"sent {' and '.join(methods) or 'nothing'}: {error.message}"
     tail = (error.circumstances.stderr_tail or "").strip()

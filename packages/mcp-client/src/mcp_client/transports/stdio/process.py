@@ -1,20 +1,20 @@
-"""The child process of the stdio transport: its life from the start to the last descriptor.
+"""The child process of the stdio transport, from its start to its last file descriptor.
 
-One task owns a child, from before it is started until nothing of it is left; it lives in a nursery of the caller. So
-there is no moment at which a cancellation could lose a child, and any task may use or close the handle, which only
-tells the owner to stop.
+One task owns a child, from before the start until all of the child's processes and descriptors are released. The task
+runs in a nursery of the caller. Therefore a cancellation cannot lose a child at any moment. Any task may use or close
+the handle; closing only notifies the owner.
 
-The owner waits for one of three things, and each leads to the same end:
+The owner waits for one of three events:
 
-    the child exits by itself    what is left of its process group is ended; stdout can be read to its end
-    `aclose` is called           stop
-    the nursery is cancelled     stop, shielded
+    the child exits                terminate the rest of its process group; stdout can be read to its end
+    `aclose` is called             stop
+    the nursery is cancelled       stop, shielded
 
-Stop: close stdin, wait for the exit of the *process* (not for the end of its stdout, which a grandchild may hold),
-SIGTERM to the group, SIGKILL to the group. Each step is bounded by `Grace`. Meanwhile stdout and stderr are read and
-discarded, since a child that is blocked on its last words could not exit.
+Stop: close stdin, wait for the exit of the *process* (not for the end of its stdout, which a grandchild may hold open),
+send SIGTERM to the group, then SIGKILL to the group. `Grace` bounds each step. Meanwhile stdout and stderr are read and
+discarded, because a child that is blocked on a write could not exit.
 
-stderr is read all the time by a task of its own, whether anybody wants it or not.
+A separate task reads stderr all the time, even if the application does not use it.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ __all__ = ["ChildProcess"]
 _log = logging.getLogger("mcp_client")
 
 _RECEIVE_BYTES: Final = 64 * 1024
-"""As much as a pipe of Linux holds."""
+"""The capacity of a pipe on Linux, in bytes."""
 _LINGER: Final = 0.5
-"""Seconds that we wait, once the child is gone, for what can only come later: the rest of its output, its exit code.
+"""Time to wait after the child's exit for its remaining output and its exit code, in seconds.
 
-Everything that the child itself wrote is in the pipe when it is gone, and is read at once. Only when a process that
-left the child's group holds the pipe open does this time pass.
+All output of the child is in the pipe when the child exits, and is read at once. The whole time passes only if a
+process that left the child's group holds the pipe open.
 """
 
 
 class ChildProcess:
-    """A running child: bytes to its stdin, bytes from its stdout. Made by `ChildProcess.open`.
+    """A running child process: bytes to its stdin, bytes from its stdout. Created by `ChildProcess.open`.
 
-    At most one task may send and one may receive at a time; everything else can be called from any task.
+    Only one task may send and only one may receive at a time. Any task may call the other members.
     """
 
     def __init__(self, parameters: StdioParameters, process: trio.Process) -> None:
@@ -84,21 +84,22 @@ class ChildProcess:
         """Start a child.
 
         Args:
-            parameters: What to run.
-            nursery: Owns the child. Cancelling it stops the child; it does not end before the child is closed.
+            parameters: The command and its settings.
+            nursery: The owner of the child. Cancelling the nursery stops the child. The nursery does not end before the
+                child is closed.
 
         Returns:
-            The handle. The child runs, and may already have ended again.
+            The handle. The child has started, and may have ended already.
 
         Raises:
-            ProcessFailed: It could not be started. The message says why.
+            ProcessFailed: The child could not be started. The message states the reason.
         """
         child: ChildProcess = await nursery.start(cls._own, parameters)
         return child
 
     @property
     def pid(self) -> int:
-        """The process id, which is the id of its process group as well."""
+        """The process id, which is also the id of the child's process group."""
         return self._process.pid
 
     @property
@@ -108,19 +109,19 @@ class ChildProcess:
 
     @property
     def stderr_tail(self) -> str:
-        """The last lines that the child has written to stderr so far, 20 at most."""
+        """The last lines that the child has written to stderr so far, at most 20."""
         return self._record.tail
 
     def describe(self) -> str:
-        """The command line, clipped, and the process id."""
+        """Return the shortened command line and the process id."""
         return f"{describe_command(self._parameters.command)} (pid {self.pid})"
 
     async def receive_some(self) -> bytes:
-        """The next bytes of the child's stdout, as they come.
+        """Return the next bytes of the child's stdout as soon as they arrive.
 
         Returns:
-            The bytes; none at the end, which is when stdout was closed, the child has exited and its output is read,
-            or this handle is being closed.
+            The bytes; empty at the end, when stdout is closed, when the child has exited and its output is read, or
+            when this handle is being closed.
 
         Raises:
             trio.BusyResourceError: Another task is receiving.
@@ -140,22 +141,22 @@ class ChildProcess:
             self._receiving = None
 
     def write_now(self, data: bytes) -> int:
-        """Write what the child takes at once to its stdin.
+        """Write as many bytes to the child's stdin as fit without blocking.
 
         Returns:
-            How many bytes that was.
+            The number of bytes written.
 
         Raises:
-            OSError: None, or the child is gone; `send_all` says which.
+            OSError: No byte fits, or the child has ended; `send_all` determines which.
         """
         if sys.platform == "win32" or self._stopping or not isinstance(self._stdin, trio.lowlevel.FdStream):
             raise BlockingIOError
         return os.write(self._stdin.fileno(), data)
 
     async def send_all(self, data: bytes) -> None:
-        """Write all of `data` to the child's stdin, waiting while the child does not read.
+        """Write all of `data` to the child's stdin, and wait while the child does not read.
 
-        A cancellation may leave a part written.
+        A cancelled call may have written a part of the data.
 
         Raises:
             ConnectionEnded: The child has exited or closed its stdin, or this handle was closed.
@@ -167,25 +168,25 @@ class ChildProcess:
             raise await self.why_ended() from error
 
     async def why_ended(self) -> ConnectionEnded:
-        """The error for all that still waited for the child, to be raised after the end of its output.
+        """Return the error for all pending requests, to raise after the end of the child's output.
 
-        Waits, for a moment at most, until the exit code and the end of stderr are known.
+        Waits at most `_LINGER` until the exit code and the end of stderr are known.
         """
         if not self._stopping:
             with self._lingering():
                 await self._exited.wait()
                 await self._stderr_ended.wait()
         error = ConnectionEnded(self._what_happened())
-        # What a child wrote before it was stopped explains nothing.
+        # Output from before a requested stop does not explain anything.
         stderr = None if self._stopped_by_us else self.stderr_tail or None
         error.circumstances = Circumstances(peer=self.describe(), stderr_tail=stderr)
         return error
 
     async def aclose(self) -> None:
-        """Stop the child, and return when nothing of it is left.
+        """Stop the child, and return when all of its processes and descriptors are released.
 
-        *Closing*: not interrupted by a cancellation, bounded by `StdioParameters.grace`. May be called several times,
-        by any tasks at once; all return when the child is closed.
+        A cancellation does not interrupt this function, and `StdioParameters.grace` bounds it. Any number of tasks may
+        call it, also concurrently. Each call returns when the child is closed.
         """
         self._stopping = True
         self._until_stop.cancel()
@@ -200,7 +201,7 @@ class ChildProcess:
         if self._stopped_by_us:
             return "the connection to the server process was closed by this side"
         if self._exit_code is None:
-            return "the server process closed its end of the connection, but still runs"
+            return "the server process closed its end of the connection, but is still running"
         if self._exit_code >= 0:
             return f"the server process exited with status {self._exit_code}"
         number = -self._exit_code
@@ -208,13 +209,13 @@ class ChildProcess:
             name = signal.Signals(number).name
         except ValueError:
             name = f"signal {number}"
-        return f"the server process was ended by {name}"
+        return f"the server process was terminated by {name}"
 
     @classmethod
     async def _own(
         cls, parameters: StdioParameters, *, task_status: trio.TaskStatus[ChildProcess] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """The owner task."""
+        """Run the owner task: start, supervise and stop the child."""
         process = await spawn(parameters)
         # No checkpoint from here to the `finally` of `_supervise`: a child without its owner would be lost.
         child = cls(parameters, process)
@@ -267,10 +268,10 @@ class ChildProcess:
         self._group.close()
 
     async def _wait_for_exit(self) -> None:
-        """Wait until the child itself has exited, and note it. The group must be signalled in the same step.
+        """Wait until the child itself has exited, and record it. The group must be signaled in the same step.
 
-        Nobody else may reap the child (not even by asking the process for its return code), since the group's id is
-        ours only until then, or while members are left: see `ProcessGroup`.
+        No other code may reap the child (not even by reading the return code of the process). The id of the group is
+        valid only until then, or while members remain: see `ProcessGroup`.
         """
         self._exit_code = await self._process.wait()
         if self._exited.is_set():
@@ -281,7 +282,7 @@ class ChildProcess:
             self._receiving.deadline = self._silence_at
 
     async def _end_group(self) -> None:
-        """End every process of the group, politely first. Does nothing when that was done before."""
+        """Terminate every process of the group, first with SIGTERM. Does nothing the second time."""
         if self._group_ended:
             return
         grace = self._parameters.grace
@@ -293,18 +294,18 @@ class ChildProcess:
                 await self._group.gone()
                 break
         else:
-            _log.error("%s could not be ended: a process of its group survives SIGKILL", self.describe())
+            _log.error("process group survives SIGKILL: process=%s", self.describe())
         self._group_ended = True
         self._while_group_lives.cancel()
         self._silence_at = trio.current_time() + _LINGER
-        # Whoever still sends has no reader any more, even if a process that left the group holds the pipe.
+        # A task that still sends has no reader now, even if a process that left the group holds the pipe open.
         await self._stdin.aclose()
 
     def _lingering(self) -> trio.CancelScope:
         return trio.CancelScope(deadline=min(self._silence_at, trio.current_time() + _LINGER))
 
     async def _discard_stdout(self) -> None:
-        """Wake the receiving task, and read on in its place."""
+        """Wake the receiving task, and read the rest of stdout in its place."""
         while self._receiving is not None:
             self._receiving.cancel()
             await trio.lowlevel.checkpoint()

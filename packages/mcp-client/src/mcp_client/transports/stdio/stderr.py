@@ -1,4 +1,4 @@
-"""What a child process writes to stderr: the end of it is kept, and each line is offered to a function."""
+"""The stderr output of a child process: its tail, and a callback for each line."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LINE_BYTES", "StderrRecord"]
 
 MAX_LINE_BYTES = 16 * 1024
-"""A longer line is handed on in pieces of this size, so that a child which never ends a line costs no more memory."""
+"""Maximum length of a line, in bytes. A longer line is passed on in pieces of this size, which bounds memory."""
 
 _QUOTED_LINES = 20
-"""How many lines of the end an error quotes: the last error with its traceback, and no page of log."""
+"""Maximum number of stderr lines in an error: enough for the last error with its traceback."""
 
 _log = logging.getLogger("mcp_client")
 
 
 class StderrRecord:
-    """Takes the bytes of stderr as they come, in any cuts.
+    """A receiver of stderr bytes in chunks of any size.
 
     Args:
-        tail_bytes: How many bytes of the end are kept.
-        on_line: Called with each line, decoded, without its end. What it raises is logged and harmless.
+        tail_bytes: Number of bytes at the end that are retained.
+        on_line: Called with each decoded line, without its line end. Its exceptions are logged and ignored.
     """
 
     def __init__(self, *, tail_bytes: int, on_line: Callable[[str], object] | None = None) -> None:
@@ -35,14 +35,14 @@ class StderrRecord:
 
     @property
     def tail(self) -> str:
-        """The last lines, 20 at most, decoded as UTF-8; what is no UTF-8 is replaced."""
+        """The last lines, at most 20, decoded as UTF-8. Invalid bytes are replaced."""
         lines = self._tail.decode("utf-8", "replace").split("\n")
-        # Behind the end of the last line there is nothing, and that is no line.
+        # The empty string after the last line end is not a line.
         unfinished = 1 if lines[-1] else 0
         return "\n".join(lines[-_QUOTED_LINES - 1 + unfinished :])
 
     def feed(self, data: bytes | bytearray) -> None:
-        """Take the next bytes."""
+        """Process the next bytes."""
         self._tail += data
         del self._tail[: max(0, len(self._tail) - self._tail_bytes)]
         if self._on_line is None:
@@ -54,14 +54,14 @@ class StderrRecord:
         self._unfinished = _last_piece(rest, on_line)
 
     def end(self) -> None:
-        """Nothing more comes: a last line without an end is a line, too."""
+        """Process the end of stderr. A last line without a line end counts as a line."""
         if self._unfinished and self._on_line is not None:
             _offer(self._unfinished, self._on_line)
             self._unfinished = b""
 
 
 def _last_piece(line: bytes, on_line: Callable[[str], object]) -> bytes:
-    """The end of `line` that is short enough; what precedes it has been handed on."""
+    """Pass on the start of a line that is too long, and return the rest."""
     start = 0
     while len(line) - start > MAX_LINE_BYTES:
         _offer(line[start : start + MAX_LINE_BYTES], on_line)
@@ -73,4 +73,4 @@ def _offer(line: bytes, on_line: Callable[[str], object]) -> None:
     try:
         on_line(line.removesuffix(b"\r").decode("utf-8", "replace"))
     except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
-        _log.exception("the function for the lines of a child's stderr failed")
+        _log.exception("on_stderr_line callback failed")

@@ -1,4 +1,4 @@
-"""Messages over a byte stream, one a line: the stdio transport, and streams in memory.
+"""Messages over a byte stream, one per line: the stdio transport, and streams in memory.
 
 Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
 """
@@ -33,27 +33,28 @@ __all__ = ["StreamTransport"]
 _log: Final = logging.getLogger("mcp_client")
 
 _AT_ONCE: Final = 64
-"""Messages of one read that are taken without letting other tasks run. A read of 64 KiB may hold 20,000 of them."""
+"""Messages of one read that are processed before other tasks run. A read of 64 KiB may hold 20,000 messages."""
 
 _QUOTED: Final = 200
-"""How many bytes of a line that is no message are shown."""
+"""Maximum number of bytes of an invalid line to show."""
 
 _FLUSH: Final = 0.5
-"""Seconds that closing waits for what was said last to be written: a notification right before the end is not lost."""
+"""Time that closing waits for queued messages to be written, in seconds. A notification sent just before is not
+lost."""
 
 _LAST_WORDS: Final = 1.0
-"""Seconds that a server which no longer reads is listened to: its answers may be on the way, nothing can be asked."""
+"""Time to continue reading from a server that no longer reads, in seconds. Its responses may still arrive."""
 
 
 class StreamTransport:
     """Messages over one byte stream.
 
     Args:
-        stream: The bytes. Closed with the transport.
-        limits: The bounds that hold here.
-        name: Who is at the other end; asked of the stream when `None`.
-        on_junk: Is told of each line that is no message, clipped.
-        era: What the server is known to speak from earlier; a hint.
+        stream: The byte stream. Closed with the transport.
+        limits: The limits.
+        name: The name of the server; `None` to derive it from the stream.
+        on_junk: Called with each line that is not a message, shortened.
+        era: The known era of the server, as a hint.
     """
 
     def __init__(
@@ -82,52 +83,52 @@ class StreamTransport:
 
     @property
     def perform(self) -> None:
-        """There is one pipe for all requests."""
+        """`None`: all requests share one stream."""
 
     @property
     def interrupted(self) -> None:
-        """There are no sessions here that a server could lose."""
+        """`None`: a byte stream does not have sessions that the server could lose."""
 
     @property
     def takes_headers(self) -> bool:
-        """There are no headers here."""
+        """Whether a request can have headers of its own: never on a byte stream."""
         return False
 
     def opener(self, link: Link) -> PipeOpening:
-        """What opens a connection over a pipe."""
+        """Return the object that opens a connection over a byte stream."""
         return PipeOpening(link, self, self._era)
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """All of them: nothing of a tool is repeated in headers here."""
+        """Return all tools: a byte stream does not repeat parameters in headers."""
         return tools
 
     async def run(self, deliver: Deliver) -> None:
-        """Reads and writes until the server is gone or the transport is closed."""
+        """Read and write until the server ends or the transport is closed."""
         self._running = True
         async with open_private_nursery() as nursery:
             nursery.start_soon(self._write_on)
             with self._reading:
                 await self._read(deliver)
 
-    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  there are none on a pipe
-        """Puts a message down to be written. Raises `ConnectionEnded`."""
+    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  a byte stream does not have headers
+        """Queue a message to be written, and wait while the queue is full. Raises `ConnectionEnded`."""
         line = self._line(message)
         if self._ended is not None or self._writer.broken or self._closing:
             raise await self.why_ended()
         await self._writer.put(line)
 
     def offer(self, message: Message | Batch, *, more: bool) -> bool:
-        """Puts a message down to be written, if there is room for it."""
+        """Queue a message and return true; return false if the queue is full or the connection has ended."""
         if self._ended is not None or self._closing:
             return False
         return self._writer.offer(self._line(message), more=more)
 
     def send_nowait(self, message: Message | Batch) -> None:
-        """Puts a message down to be written."""
+        """Queue a message to be written. Does not block."""
         self._writer.put_nowait(self._line(message))
 
     async def why_ended(self) -> ConnectionEnded:
-        """The error for everything that still waits. A new one each time: errors are told where they happened."""
+        """Return the error for all pending requests. Each call creates a new error, with its own traceback."""
         if self._ended is None:
             self._ended = await self._asked_of_the_stream()
         again = ConnectionEnded(self._ended.message)
@@ -142,18 +143,18 @@ class StreamTransport:
         return ConnectionEnded(f"the connection was closed by {who}")
 
     def describe(self) -> str:
-        """Who is at the other end."""
+        """Return the name of the server."""
         if self._name is not None:
             return self._name
         return self._stream.describe() if isinstance(self._stream, ChildProcess) else "a stream"
 
     @property
     def stderr_tail(self) -> str | None:
-        """The last lines that the child wrote to stderr, 20 at most."""
+        """The last lines that the child wrote to stderr, at most 20."""
         return self._stream.stderr_tail or None if isinstance(self._stream, ChildProcess) else None
 
     async def aclose(self) -> None:
-        """Closes the stream; a child process is stopped in the specified order."""
+        """Close the stream. A child process is stopped in the order that the specification defines."""
         first, self._closing = not self._closing, True
         self._writer.close()
         try:
@@ -190,7 +191,8 @@ class StreamTransport:
                     await trio.lowlevel.checkpoint()
                 message = self._decode(line)
                 if not data and isinstance(message, MalformedMessage):
-                    # Not a bad answer, but the beginning of one: who waits for it is told that the connection ended.
+                    # An incomplete response is not an error response: its caller receives the error of the ended
+                    # connection.
                     message.answers = None
                 deliver(message)
                 if self._junk > self._limits.junk_lines:
@@ -201,7 +203,7 @@ class StreamTransport:
                 await self._writer.wait_while_overdue()
 
     def _decode(self, line: bytes | LimitExceeded) -> Message | Batch | MalformedMessage:
-        """The message of a line, or what is wrong with it, which is noted and survived."""
+        """Decode a line. An invalid line becomes a `MalformedMessage`, and the connection continues."""
         if isinstance(line, LimitExceeded):
             bad = MalformedMessage(line.message)
             bad.__cause__ = line
@@ -213,20 +215,20 @@ class StreamTransport:
             return self._note_junk(line[:_QUOTED].decode("utf-8", "replace"), malformed)
         self._junk = 0
         for note in notes:
-            _log.debug("survived, from %s: %s", self.describe(), note)
+            _log.debug("tolerated deviation: server=%s deviation=%s", self.describe(), note)
         return message
 
     def _note_junk(self, text: str, bad: MalformedMessage) -> MalformedMessage:
         self._junk += 1
-        _log.warning("%s wrote a line that is no message (%s): %r", self.describe(), bad.message, text)
+        _log.warning("invalid line received: server=%s error=%s line=%r", self.describe(), bad.message, text)
         if self._on_junk is not None:
             try:
                 self._on_junk(text)
             except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
-                _log.exception("the function for lines that are no message failed")
+                _log.exception("callback for invalid lines failed")
         if self._junk > self._limits.junk_lines:
             observed = LimitExceeded(
-                "lines in a row that are no message",
+                "consecutive lines that are not messages",
                 observed=self._junk,
                 allowed=self._limits.junk_lines,
                 setting="Limits.junk_lines",
