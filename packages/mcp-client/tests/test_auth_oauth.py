@@ -101,7 +101,7 @@ async def test_a_stream_in_the_background_asks_nobody_to_log_in(caplog: pytest.L
         await call(client)
         await trio.testing.wait_all_tasks_blocked(0.05)
     assert person.logins == 0
-    assert "only a stream in the background waits for it" in caplog.text
+    assert "only a background stream waits for the login" in caplog.text
 
 
 async def test_ending_a_session_asks_nobody_to_log_in() -> None:
@@ -214,7 +214,7 @@ async def test_a_token_that_is_refused_as_soon_as_it_came_is_not_got_again() -> 
     async with protected(world) as server:
         auth = oauth(world, person)
         for _attempt in range(3):
-            with pytest.raises(TokenRefused, match=r"refuses the token that .* has just given") as caught:
+            with pytest.raises(TokenRefused, match=r"rejects the token that .* has just issued") as caught:
                 async with open_http(server.url, auth=auth):
                     pass
             assert caught.value.error == "invalid_token"

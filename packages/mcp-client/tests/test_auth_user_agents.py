@@ -54,7 +54,7 @@ async def test_a_browser_gets_the_url_as_one_argument(how: str, tmp_path: Path) 
             '"{}" "two words"': ["two words", URL],
         }
         assert await asked(folder) == expected[how]
-    assert told == [f"To log in, use the window that your browser opens. If there is none, open this URL:\n{URL}"]
+    assert told == [f"To log in, use the window that your browser opens. If no window opens, open this URL:\n{URL}"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_without_a_browser_the_url_is_shown(environment: dict[str, str]) -
     agent = SystemBrowser(tell=told.append, environment=environment)
     async with agent.receive() as receiver:
         await receiver.open(URL)
-    assert told == [f"There is no browser that could be opened here. To log in, open this URL on this machine:\n{URL}"]
+    assert told == [f"No browser could be started. To log in, open this URL in a browser on this machine:\n{URL}"]
 
 
 @pytest.mark.spec("security.authorization-url-schemes")
@@ -181,7 +181,7 @@ async def test_what_is_not_the_answer_is_asked_for_again() -> None:
         assert receiver.redirect_uri == "http://127.0.0.1:49152/callback"
         assert await receiver.redirected() == "x"
         assert await receiver.redirected() == "?code=1"
-    assert "not the answer" in terminal.shown[1]
+    assert "does not belong to this login" in terminal.shown[1]
 
 
 async def test_an_empty_line_gives_up() -> None:

@@ -317,7 +317,7 @@ async def test_a_user_agent_may_have_a_deadline_of_its_own(autojump_clock: trio.
     person = Impatient(world)
     person.waits = trio.Event()
     async with protected(world) as server:
-        with pytest.raises(AuthorizationRefused, match="the user agent gave up"):
+        with pytest.raises(AuthorizationRefused, match="the user agent cancelled the login"):
             async with open_http(server.url, auth=oauth(world, person)):
                 pass
     assert person.logins == 1

@@ -361,7 +361,7 @@ async def test_without_a_safe_keyring_the_login_is_for_one_command_and_that_is_s
         first = await run("probe", server.url, "--login", "auto")
         second = await run("probe", server.url)
     assert (first.code, second.code) == (0, 3)
-    assert "The next command has to log in anew: the keyring is keyring.backends.null" in first.err
+    assert "The next command has to log in anew: no secure keyring: found keyring.backends.null" in first.err
 
 
 async def test_a_query_that_may_be_a_key_is_not_shown_in_an_error(run: Run) -> None:
@@ -457,9 +457,9 @@ async def test_a_logout_deletes_what_is_kept_and_has_it_revoked(run: Run, home: 
     ("metadata", "revokes", "why"),
     [
         ({"revocation_endpoint": None}, True, "has no revocation_endpoint"),
-        ({}, False, "/revoke answered with status 503"),
+        ({}, False, "/revoke responded to the revocation with status 503"),
         ({"absent": True}, True, "no metadata of"),
-        ({"revocation_endpoint": "http://127.0.0.1:1/revoke"}, True, "127.0.0.1:1/revoke did not answer: "),
+        ({"revocation_endpoint": "http://127.0.0.1:1/revoke"}, True, "no response from http://127.0.0.1:1/revoke: "),
         (
             {"revocation_endpoint": "http://10.0.0.1/revoke"},
             True,
@@ -488,7 +488,7 @@ async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_s
     without_keyring()
     done = await run("logout", "https://mcp.example/mcp?key=swordfish")
     assert (failed.code, done.code) == (1, 0)
-    assert "the keyring of the system failed with IsADirectoryError" in failed.err
+    assert "the system keyring failed with IsADirectoryError" in failed.err
     assert done.err == "Nothing was kept for https://mcp.example/mcp.\n"
 
 
@@ -541,7 +541,7 @@ async def test_a_person_without_a_browser_pastes_where_theirs_was_sent(home: Pat
         code, out, err = await trio.to_thread.run_sync(talk)
         assert code == 0, err
         assert "server        zoo 1" in out
-        assert "To log in, open this URL in a browser, on any machine" in err
+        assert "To log in, open this URL in a browser on any machine" in err
         # The next process finds what this one kept.
         with started("diagnose-auth", town.url) as process:
             out, err = await trio.to_thread.run_sync(process.communicate)

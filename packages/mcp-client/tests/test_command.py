@@ -147,9 +147,7 @@ def test_a_long_command_line_is_clipped() -> None:
 
 async def test_a_program_that_does_not_exist_is_named_with_the_path_that_was_searched() -> None:
     message = await refusal(StdioParameters(command=["no-such-server", "-v"], env={"PATH": "/nowhere:/bin"}))
-    assert (
-        "cannot start no-such-server -v: 'no-such-server' is not in the child's PATH, '/nowhere:/bin'" in message
-    )
+    assert "cannot start no-such-server -v: 'no-such-server' is not in the child's PATH, '/nowhere:/bin'" in message
 
 
 async def test_a_path_that_does_not_exist_is_named_as_the_child_would_see_it(tmp_path: Path) -> None:
@@ -180,7 +178,9 @@ async def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
     program = executable(tmp_path / "server", "print('hello')\n")
-    assert "is not an executable format; if it is a script, add a first line with #!" in await refusal(StdioParameters(command=[program]))
+    assert "is not an executable format; if it is a script, add a first line with #!" in await refusal(
+        StdioParameters(command=[program])
+    )
 
 
 async def test_a_value_that_the_system_cannot_take_is_a_refusal_too() -> None:

@@ -874,7 +874,7 @@ async def test_a_new_session_that_does_not_come_is_not_waited_for_for_ever(
         forgetful.alive, hang = False, True
         with pytest.raises(RequestTimeout, match="idle"):
             await client.call_tool("a")
-        with pytest.raises(RequestTimeout, match="no new session: the connect deadline of 20 s"):
+        with pytest.raises(RequestTimeout, match="did not open a new session: the connect deadline of 20 s"):
             await client.call_tool("b")
         hang = False
         await client.call_tool("c")

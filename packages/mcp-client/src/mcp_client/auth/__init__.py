@@ -1,7 +1,7 @@
 """Authorization of a client: `open_http(url, auth=OAuth("Notebook reader"))`.
 
-`OAuth` gets tokens and keeps them, a `UserAgent` reaches the person, a `CredentialStore` keeps what has to outlive the program.
-What is asked of whom is decided in `mcp_core.oauth`.
+`OAuth` obtains and stores tokens, a `UserAgent` interacts with the user, and a `CredentialStore` stores the data that
+must outlive the program. `mcp_core.oauth` makes the decisions of the protocol.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["client_records", "configured_auth"]
 
 
 def client_records(known: AuthConfig | None) -> list[ClientRecord]:
-    """Return the client that a file names for a server, as `OAuth` takes it."""
+    """Return the client that a configuration file names for a server, as `OAuth` accepts it."""
     if known is None or known.client_id is None:
         return []
     return [ClientRecord(client_id=known.client_id, issuer=None, client_secret=known.client_secret)]
@@ -27,16 +27,17 @@ def client_records(known: AuthConfig | None) -> list[ClientRecord]:
 def configured_auth(
     client_name: str, *, store: CredentialStore | None = None, user_agent: UserAgent | None = None
 ) -> Callable[[ServerConfig], OAuth | None]:
-    """What `mcp_client.configured(auth=...)` takes: an `OAuth` for each server, with what is written down of it.
+    """Return a value for `mcp_client.configured(auth=...)`: a function that creates an `OAuth` for each server.
 
         servers = configured(read_config(path), auth=configured_auth("Notebook reader", store=store))
 
-    A server that is given an `Authorization` header is left to it.
+    Each `OAuth` uses the client and the scopes in the configuration of its server. A server with an `Authorization`
+    header in its configuration gets no `OAuth`.
 
     Args:
-        client_name: How the client is called, for the person who is asked for consent.
-        store: What is kept, of all servers. `None`: as long as the program runs.
-        user_agent: The way to the person. `None`: the browser of the system.
+        client_name: The name of the client that the consent page shows to the user.
+        store: The store for the credentials of all servers; `None` for a `MemoryStore` in each `OAuth`.
+        user_agent: The interaction with the user; `None` for the browser of the system.
     """
 
     def of(server: ServerConfig) -> OAuth | None:

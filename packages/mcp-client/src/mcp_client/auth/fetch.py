@@ -1,12 +1,12 @@
-"""Requests to URLs that strangers named: a login makes us ask whatever a server and its authorization server say.
+"""Requests to URLs from untrusted peers: a login requests URLs that the server and its authorization server name.
 
-So that nobody sends us to a service of the local network, the name in a URL is resolved here, once; every address has to be
-one that may be reached, and the connection goes to one of just these. TLS checks the name all the same. Beyond
-that: 5 seconds and 256 KiB for each answer, one redirect within the origin and only for documents, no cookies, no tokens,
-no client certificate but for the server's own origin.
+To prevent server-side request forgery, this module resolves each host name itself, once. Every address must be in an
+allowed class, and the connection goes to one of exactly these addresses. TLS still checks the host name. Further
+limits: 5 seconds and 256 KiB for each response, one redirect within the origin and only for documents, no cookies, no
+tokens, and no client certificate except for the server's own origin.
 
-Where a proxy is set, it resolves the name, and its rules decide what can be reached: only addresses that stand in a URL
-themselves are judged here then.
+A proxy resolves host names itself, and its rules decide what it can reach. Then this module checks only addresses that
+are part of a URL.
 
 Spec: basic/security_best_practices#server-side-request-forgery
 """
@@ -46,33 +46,37 @@ if TYPE_CHECKING:
 __all__ = ["GuardedFetch", "Surroundings", "surroundings"]
 
 _SECONDS: Final = 5.0
-"""How long one answer may take, from the name to the end of the body."""
+"""Time for one response, from name resolution to the end of the body, in seconds."""
 
 _BYTES: Final = 256 * 1024
-"""How large one may be. Real documents have a few KiB."""
+"""Maximum length of a response, in bytes. Real documents have a few KiB."""
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _AGENT: Final = ("User-Agent", "mcp-client")
-"""Some gateways turn away requests that do not say who makes them."""
+"""Some gateways reject requests without a User-Agent."""
 
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """Where the MCP server is, and where its word may therefore lead."""
+    """The network of the MCP server, and the networks that URLs from it may therefore refer to."""
 
     networks: frozenset[AddressClass]
     """The classes of addresses that may be reached."""
     addresses: tuple[Address, ...] = ()
-    """The addresses of the server; empty where they were not looked up."""
+    """The addresses of the server; empty if they were not resolved."""
 
 
 async def surroundings(site: Site) -> Surroundings:
-    """Look up the addresses of the MCP server, and decide where URLs from peers may lead.
+    """Look up the addresses of the MCP server, and decide which networks URLs from peers may refer to.
 
-    A server on an inner network may name others there. So the decision counts all addresses: those that the name has now, and
-    those that connections were made to. A public server cannot open this machine by having its name changed (DNS
-    rebinding), as the classes then differ. Where a proxy resolves the name, or there is no answer, the URL decides alone.
+    A server in a private network may name other servers there. The decision considers all addresses: those that the
+    name resolves to now, and those that connections have reached. A public server cannot gain access to this machine by
+    a change of its DNS records (DNS rebinding), because the classes then differ. If a proxy resolves the name, or the
+    resolution fails, the decision uses only the URL.
+
+    Raises:
+        UnsafeUrl: The URL of the server is not valid for tokens.
     """
     server = parse_url(site.url, what="server URL")
     by_url = Surroundings(networks=networks_of(server))
@@ -88,40 +92,40 @@ async def surroundings(site: Site) -> Surroundings:
 
 
 async def _resolve(host: str, port: int) -> tuple[Address, ...]:
-    """All addresses of a name, in the order in which the system wants them tried. Raises `OSError`."""
+    """Return all addresses of a name, in the order in which the system prefers them. Raises `OSError`."""
     found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ipaddress.ip_address(str(where[0]).partition("%")[0]) for *_, where in found))
 
 
 class GuardedFetch:
-    """Does the requests of one flow. To be closed at its end.
+    """A sender for the requests of one login. Close it after the login.
 
     Args:
-        site: The connection that the tokens are for: its proxies hold, and whom it trusts.
-        networks: Which addresses may be reached.
-        addresses: Those of the server, if `networks` follows from them: its name is not resolved again.
+        site: The connection that needs the tokens. Its proxies and trusted authorities apply.
+        networks: The classes of addresses that may be reached.
+        addresses: The addresses of the server if `networks` was derived from them. Its name is not resolved again.
     """
 
     def __init__(self, site: Site, networks: frozenset[AddressClass], *, addresses: Sequence[Address] = ()) -> None:
         self._site: Final = site
         self._server: Final = parse_url(site.url, what="server URL")
         self.networks: Final = networks
-        """Which addresses may be reached."""
+        """The classes of addresses that may be reached."""
         self._addresses: Final = tuple(addresses)
         self._proxies: Final = Proxies(site.proxies, os.environ)
         self._pools: Final[dict[tuple[bool, bool], HttpPool]] = {}
 
     async def ask(self, step: Request) -> HttpAnswer | Unreachable:
-        """Makes the request of a step. It does not raise: whatever goes wrong is an answer."""
+        """Send the request of a step. Every failure is returned as `Unreachable`; the function does not raise."""
         try:
             with trio.move_on_after(_SECONDS):
                 return await self._ask(step)
         except (TransportError, RequestTimeout, LimitExceeded, LocalProtocolError, UnsafeUrl) as error:
             return Unreachable(reason=error.message)
-        return Unreachable(reason=f"it took longer than {_SECONDS:g} seconds")
+        return Unreachable(reason=f"no response within {_SECONDS:g} seconds")
 
     async def aclose(self) -> None:
-        """Closes its connections."""
+        """Close the connections."""
         for pool in self._pools.values():
             await pool.aclose()
 
@@ -169,39 +173,39 @@ class GuardedFetch:
         return pool
 
     async def _connect(self, host: str, port: int, *, own: bool) -> trio.SocketStream:
-        """Connects to a name whose addresses may all be reached. Raises `OSError`."""
+        """Connect to a host name if all of its addresses are allowed. Raises `OSError`."""
         addresses = (self._addresses if own else ()) or await _resolve(host, port)
         for address in addresses:
             found = classify(address)
             if found not in self.networks:
-                raise OSError(f"{host} leads to a {found.value} address ({address}), where the server is not")
+                raise OSError(f"{host} resolves to a {found.value} address ({address}), unlike the server")
         return await _connect_to(addresses, port)
 
 
 def _anonymous(tls: ssl.SSLContext | Tls | None) -> ssl.SSLContext | Tls | None:
-    """Whom we trust, without who we are: a stranger need not see our certificate."""
+    """Return the TLS settings without the client certificate, which untrusted servers must not receive."""
     if isinstance(tls, Tls):
         return attrs.evolve(tls, certificate=None, key=None, key_password=None)
     return tls
 
 
 async def _connect_to(addresses: Sequence[Address], port: int) -> trio.SocketStream:
-    """Connects to the first of these addresses that answers. Raises `OSError`."""
+    """Connect to the first of these addresses that accepts. Raises `OSError`."""
     failed: OSError | None = None
     for number, address in enumerate(addresses):
-        # The last one may take what time is left.
+        # The last address may use all of the remaining time.
         rest = len(addresses) - number
         try:
             with trio.move_on_after(_SECONDS / 2 / rest if rest > 1 else _SECONDS):
                 return await trio.open_tcp_stream(str(address), port)
-            failed = TimeoutError(f"{address} does not answer")
+            failed = TimeoutError(f"no connection to {address} in time")
         except OSError as error:
             failed = error
     raise failed or OSError("the name has no address")
 
 
 async def _read(response: HttpResponse) -> bytes:
-    """The body; of a longer one as much as shows that it is too long."""
+    """Return the body. If it exceeds the limit, return a part that also exceeds the limit."""
     data = b""
     while len(data) <= _BYTES and (more := await response.receive_some()):
         data += more

@@ -1,9 +1,9 @@
-"""Private keys of a client: for `private_key_jwt`, for assertions of a workload, for DPoP.
+"""Private keys of a client: for `private_key_jwt`, for assertions of a workload, and for DPoP.
 
     key = PrivateKey.from_pem(pem, key_id="2026-1")
     auth = OAuth("Nightly report", grant=ClientCredentials(), signer=key, credentials=[...])
 
-It needs the packages `cryptography` and `joserfc`, which do the arithmetic.
+The module needs the packages `cryptography` and `joserfc`, which provide the cryptographic functions.
 
 Spec: RFC 7515, RFC 7517, RFC 7518, RFC 8037
 """
@@ -31,12 +31,12 @@ __all__ = ["PrivateKey", "UnusableKey"]
 
 
 class UnusableKey(McpError):
-    """A key that cannot be read, or not be used for what was asked. The sentence has nothing of the key in it."""
+    """A private key cannot be parsed or used. The message does not contain any part of the key."""
 
 
 @attrs.frozen
 class _Kind:
-    """The keys that an algorithm works with."""
+    """The keys that an algorithm supports."""
 
     kty: Literal["EC", "OKP", "RSA"]
     curves: tuple[str, ...] = ()
@@ -51,39 +51,39 @@ _KINDS: Final[dict[str, _Kind]] = {
     "Ed448": _Kind("OKP", ("Ed448",)),
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), _Kind("RSA")),
 }
-"""By algorithm; of those that fit a key, the first is what it is used with unless another is named."""
+"""Keys by algorithm. The first algorithm that supports a key is the default of this key."""
 
 _RSA_BITS: Final = 3072
-"""Of new keys: as strong as ES256."""
+"""Length of new RSA keys, in bits: as strong as ES256."""
 _LEAST_RSA_BITS: Final = 2048
-"""RFC 7518 section 3.3."""
+"""Minimum length of an RSA key, in bits (RFC 7518 section 3.3)."""
 
 
 class PrivateKey:
-    """A private key with the algorithm that it is used with: a `Signer`. Made by `generate`, `from_pem` or `from_jwk`.
+    """A private key and its algorithm: a `Signer`. Created by `generate`, `from_pem` or `from_jwk`.
 
-    Nothing but `to_pem` gives the private half away; `repr` shows the thumbprint of the public one.
+    Only `to_pem` reveals the private key. `repr` shows the thumbprint of the public key.
     """
 
     def __init__(self, key: _Key, algorithm: str | None, key_id: str | None) -> None:
         self.algorithm: Final = _algorithm_for(key, algorithm)
-        """As RFC 7518 and RFC 8037 call it, as `ES256`."""
+        """The algorithm name of RFC 7518 or RFC 8037, for example `ES256`."""
         shown = key.as_dict(private=False)
         public: JsonObject = {name: value for name in _PUBLIC if isinstance(value := shown.get(name), str)}
         self.jwk: Final[Mapping[str, JsonValue]] = public if key_id is None else {**public, "kid": key_id}
-        """The public key (RFC 7517), with its `kid` if it was given one."""
+        """The public key (RFC 7517), with the `kid` if there is one."""
         self._key: Final = key
 
     @classmethod
     def generate(cls, algorithm: str = "ES256", *, key_id: str | None = None) -> PrivateKey:
-        """Makes a new key.
+        """Generate a key.
 
         Args:
             algorithm: One of `mcp_core.oauth.jws.ASYMMETRIC_ALGORITHMS`.
-            key_id: Its `kid`, by which others tell its keys apart.
+            key_id: The `kid`, by which peers distinguish keys.
 
         Raises:
-            UnusableKey: There is no such algorithm, or a package is missing.
+            UnusableKey: The algorithm is unknown, or a package is not installed.
         """
         _require()
         return cls(_generated(_kind_of(algorithm)), algorithm, key_id)
@@ -92,16 +92,18 @@ class PrivateKey:
     def from_pem(
         cls, data: bytes | str, *, password: str | None = None, algorithm: str | None = None, key_id: str | None = None
     ) -> PrivateKey:
-        """Reads a key in PEM: PKCS #8, PKCS #1 or SEC 1.
+        """Parse a key in PEM: PKCS #8, PKCS #1 or SEC 1.
 
         Args:
             data: The text, with its BEGIN and END lines.
-            password: What it is encrypted with.
-            algorithm: What it is to be used with; by default ES256 and so on by its curve, EdDSA, RS256.
-            key_id: Its `kid`, as the other side knows it.
+            password: The password of an encrypted key.
+            algorithm: The algorithm; by default it depends on the key: ES256, ES384 or ES512 by the curve, EdDSA, or
+                RS256.
+            key_id: The `kid` under which peers know the key.
 
         Raises:
-            UnusableKey: It is no private key, or needs another password, or does not fit the algorithm.
+            UnusableKey: The text is not a private key, the password is wrong, the algorithm does not support the key,
+                or a package is not installed.
         """
         _require()
         from cryptography.exceptions import UnsupportedAlgorithm  # lazy: an optional dependency, and large
@@ -111,21 +113,20 @@ class PrivateKey:
         try:
             loaded = load_pem_private_key(octets, None if password is None else password.encode())
         except TypeError:
-            lacking = (
-                "encrypted, and no password was given" if password is None else "not encrypted: leave out the password"
-            )
+            lacking = "encrypted: set the password" if password is None else "not encrypted: remove the password"
             raise UnusableKey(f"the private key is {lacking}") from None
         except (ValueError, UnsupportedAlgorithm):
-            sentence = "the private key cannot be read: it is none in PEM, or was encrypted with another password"
+            sentence = "cannot read the private key: it is not a private key in PEM, or the password is wrong"
             raise UnusableKey(sentence) from None
         return cls(_wrapped(loaded), algorithm, key_id)
 
     @classmethod
     def from_jwk(cls, jwk: Mapping[str, JsonValue], *, algorithm: str | None = None) -> PrivateKey:
-        """Reads a private key in JSON; its `kid` stays, and its `alg` counts unless another is named.
+        """Parse a private key in JSON (JWK). Its `kid` is kept, and its `alg` applies unless `algorithm` is passed.
 
         Raises:
-            UnusableKey: It is no private key, or does not fit the algorithm.
+            UnusableKey: The JWK is not a private key, the algorithm does not support the key, or a package is not
+                installed.
         """
         _require()
         from joserfc.errors import JoseError  # lazy: an optional dependency, and large
@@ -134,28 +135,29 @@ class PrivateKey:
         kinds: dict[str, type[_Key]] = {"EC": ECKey, "OKP": OKPKey, "RSA": RSAKey}
         kind, key_id, named = kinds.get(str(jwk.get("kty"))), jwk.get("kid"), jwk.get("alg")
         if kind is None or "d" not in jwk:
-            raise UnusableKey("the JWK is no private key of kty EC, OKP or RSA")
+            raise UnusableKey("the JWK is not a private key of kty EC, OKP or RSA")
         members: dict[str, str | list[str]] = {
             name: value for name, value in jwk.items() if name in _MEMBERS and isinstance(value, str)
         }
         try:
             loaded = kind.import_key(members).private_key
         except (JoseError, ValueError, KeyError, TypeError):
-            raise UnusableKey("the JWK is broken: a member is missing, or is not what it should be") from None
+            raise UnusableKey("invalid JWK: a member is missing or has an invalid value") from None
         chosen = named if algorithm is None and isinstance(named, str) else algorithm
-        # The public half is made from the private one, so that both belong together.
+        # The public key is derived from the private key, so that both always match.
         return cls(_wrapped(loaded), chosen, key_id if isinstance(key_id, str) else None)
 
     def to_pem(self, *, password: str | None = None) -> bytes:
-        """The private key in PEM (PKCS #8).
+        """Return the private key in PEM (PKCS #8).
 
         Args:
-            password: What to encrypt it with. Without one whoever sees the text has the key.
+            password: The password to encrypt the key with; `None` for an unencrypted key, which everyone with the text
+                can use.
         """
         return self._key.as_pem(private=True, password=password)
 
     def sign(self, data: bytes) -> bytes:
-        """See `mcp_core.oauth.jws.Signer`."""
+        """Sign octets with the algorithm of the key."""
         from joserfc.jws import JWSRegistry  # lazy: an optional dependency, and large
 
         signature: bytes = JWSRegistry.algorithms[self.algorithm].sign(data, self._key)
@@ -176,7 +178,7 @@ def _require() -> None:
 
 
 def _generated(kind: _Kind) -> _Key:
-    """A new key, on the first curve of its kind."""
+    """Generate a key, on the first curve of its kind."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa  # lazy: large
 
     match kind.curves[:1]:
@@ -195,7 +197,7 @@ def _generated(kind: _Kind) -> _Key:
 
 
 def _wrapped(loaded: object) -> _Key:
-    """The key for `joserfc`. Raises `UnusableKey` for a kind that signs no JWT."""
+    """Return the key for `joserfc`. Raises `UnusableKey` for a kind of key that cannot sign JWTs."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa  # lazy: large
     from joserfc.jwk import ECKey, OKPKey, RSAKey  # lazy: likewise
 
@@ -205,15 +207,13 @@ def _wrapped(loaded: object) -> _Key:
         return OKPKey.import_key(loaded)
     if isinstance(loaded, rsa.RSAPrivateKey):
         if loaded.key_size < _LEAST_RSA_BITS:
-            raise UnusableKey(f"the RSA key has {loaded.key_size} bits; {_LEAST_RSA_BITS} is the least that is safe")
+            raise UnusableKey(f"the RSA key has {loaded.key_size} bits; the minimum is {_LEAST_RSA_BITS}")
         return RSAKey.import_key(loaded)
-    raise UnusableKey(
-        "the private key is of a kind that signs no JWT; EC (P-256, P-384, P-521), Ed25519, Ed448, RSA do"
-    )
+    raise UnusableKey("this kind of private key cannot sign JWTs; use EC (P-256, P-384, P-521), Ed25519, Ed448 or RSA")
 
 
 _CURVES: Final = frozenset({"secp256r1", "secp384r1", "secp521r1"})
-"""What `cryptography` calls the curves of ES256, ES384 and ES512."""
+"""The names of the curves of ES256, ES384 and ES512 in `cryptography`."""
 
 
 def _kind_of(algorithm: str) -> _Kind:
@@ -221,13 +221,11 @@ def _kind_of(algorithm: str) -> _Kind:
         return _KINDS[algorithm]
     except KeyError:
         known = ", ".join(_KINDS)
-        raise UnusableKey(
-            f"there is no algorithm {algorithm!a} for keys with a public half; there are {known}"
-        ) from None
+        raise UnusableKey(f"{algorithm!a} is not a known asymmetric algorithm; use one of {known}") from None
 
 
 def _algorithm_for(key: _Key, algorithm: str | None) -> str:
-    """What a key is used with: what was named, if it fits, else the first that does."""
+    """Return the given algorithm if it supports the key, or the default algorithm of the key."""
     curve = key.as_dict(private=False).get("crv")
     fitting = [
         name for name, kind in _KINDS.items() if kind.kty == key.key_type and (curve in kind.curves or not kind.curves)
@@ -237,5 +235,5 @@ def _algorithm_for(key: _Key, algorithm: str | None) -> str:
     _kind_of(algorithm)
     if algorithm not in fitting:
         shown = f"{key.key_type} key" if curve is None else f"{key.key_type} key on {curve}"
-        raise UnusableKey(f"{algorithm} does not go with the {shown}; {', '.join(fitting)} would")
+        raise UnusableKey(f"{algorithm} does not support the {shown}; use {', '.join(fitting)}")
     return algorithm

@@ -1,8 +1,8 @@
-"""One login: does the steps of a flow, from the server's refusal to tokens that are kept.
+"""One login: the steps of a flow from the server's rejection of a request to stored tokens.
 
-What the flow asks is done here and nowhere else: requests by the guarded fetch, the browser by the user agent, records by the
-store. A request to a token endpoint and the keeping of what it brought are one piece that no cancellation
-divides: a refresh token that was used up must not be lost with its successor.
+This module alone does what the flow requires: the guarded fetch sends requests, the user agent opens the browser, and
+the store loads and saves records. A cancellation cannot separate the request to a token endpoint from the storage of
+its result. Otherwise the client would lose the new refresh token while the old one is already used up.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ __all__ = ["Login", "Options", "Wanted"]
 _log: Final = logging.getLogger("mcp_client")
 
 _PERSON_SECONDS: Final = 600.0
-"""How long a person is waited for. Authorization servers give up earlier."""
+"""Time to wait for the user, in seconds. Authorization servers time out earlier."""
 
 _SAVE_SECONDS: Final = 10.0
-"""How long keeping the tokens may take when everything else has been given up."""
+"""Time to store the tokens after a cancellation, in seconds."""
 
 _KEPT: Final = frozenset({Registration.DYNAMIC, Registration.ASKED})
-"""Clients whose ids are known from nowhere else."""
+"""Registration methods whose client ids must be stored, because they are known from no other source."""
 
 _EPHEMERAL: Final = (49_152, 16_384)
-"""The first of the ports that belong to nobody, and how many there are."""
+"""The first dynamic port (RFC 6335), and the number of these ports."""
 
 
 _T = TypeVar("_T")
@@ -79,61 +79,61 @@ _T = TypeVar("_T")
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """What an `OAuth` was told."""
+    """The settings of an `OAuth`."""
 
     client: ClientSettings
-    """The client."""
+    """The settings of the client."""
     grant: GrantGiven | None
-    """How a token is got; `None`: by a person."""
+    """The grant; `None` for a login of the user in a browser."""
     store: CredentialStore
-    """What is kept."""
+    """The store for tokens and clients."""
     user_agent: UserAgent
-    """The way to the person."""
+    """The interaction with the user."""
     credentials: tuple[ClientRecord, ...]
-    """Clients that were registered by hand."""
+    """Clients that were registered manually."""
     scopes: tuple[str, ...] | None
-    """What to ask for where the server does not say."""
+    """The scopes to request if the server does not name any."""
     authorization_server: str | None
-    """The issuer to use in place of what the server names."""
+    """The issuer to use instead of the one that the server names."""
     signer: Signer | None
     """The client's key."""
     proof: Proof | None
     """The key that tokens are bound to."""
     networks: frozenset[AddressClass] | None
-    """Where URLs from peers may lead; `None`: by the addresses of the server."""
+    """The networks that URLs from peers may refer to; `None` to derive them from the addresses of the server."""
     step_ups: StepUps
-    """How often more scopes were asked for."""
+    """The count of requests for more scopes."""
     clock: Callable[[], float]
-    """Seconds since the epoch."""
+    """A function that returns the time, in seconds since the epoch."""
     random_bytes: Callable[[int], bytes]
-    """Gives so many unpredictable bytes."""
+    """A function that returns a number of unpredictable bytes."""
 
     @property
     def needs_person(self) -> bool:
-        """Whether a new token takes a person."""
+        """Whether a new token requires the user."""
         return self.grant is None or (not callable(self.grant) and self.grant.redirect_uri is not None)
 
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What a login is for."""
+    """The reason for a login."""
 
     challenge: Challenge | None
-    """What the server said."""
+    """The challenge of the server."""
     operation: str
-    """What was tried."""
+    """The operation that the server rejected."""
     tokens: TokenRecord | None
-    """What there is."""
+    """The present tokens."""
 
 
 class Login:
-    """One attempt to get tokens for one server.
+    """One attempt to obtain tokens for one server.
 
     Args:
-        options: How.
+        options: The settings.
         site: A connection to the server.
-        attended: Whether somebody is there for whom a person may be asked.
-        keep: Is given the tokens as soon as they are kept, and whether they came by a refresh.
+        attended: Returns whether a caller waits that permits prompting the user.
+        keep: Receives the new tokens before they are stored, and whether they result from a refresh.
     """
 
     def __init__(
@@ -151,22 +151,23 @@ class Login:
         self._receiver: Receiver | None = None
         self._client: ClientRecord | None = None
         self.lacked_person = False
-        """It ended because a person would have been needed, and nobody waited for one."""
+        """Whether the login ended because it required the user and no caller waited that permits this."""
         self.unsaved = False
-        """There are tokens, and the store does not have them."""
+        """Whether new tokens could not be stored."""
         self.void = False
-        """What there was is of no use any more, says the authorization server."""
+        """Whether the authorization server declared the present tokens invalid."""
 
     async def run(self, wanted: Wanted) -> None:
-        """Gets tokens.
+        """Obtain tokens.
 
         Raises:
-            McpError: There are none. What is kept is as it was, unless the authorization server declared it void.
+            McpError: The login failed. The stored tokens are unchanged, unless the authorization server declared them
+                invalid.
         """
         around = await self._surroundings()
         fetch = GuardedFetch(self._site, around.networks, addresses=around.addresses)
         try:
-            # Raised out here: the user agent may have a nursery around its block, which would wrap it.
+            # Raised here, because a nursery around the block of the user agent would wrap the error in a group.
             failed = await self._with_browser(wanted, fetch)
         finally:
             with trio.CancelScope(shield=True):
@@ -196,7 +197,7 @@ class Login:
                 try:
                     self._receiver = await stack.enter_async_context(options.user_agent.receive(port))
                 except OSError as error:
-                    raise AuthorizationError(f"there is no place for the browser to come back to: {error}") from error
+                    raise AuthorizationError(f"cannot listen for the redirect of the browser: {error}") from error
                 grant = grant or AuthorizationCode(redirect_uri=self._receiver.redirect_uri)
             flow = Flow(
                 self._settings(grant, fetch.networks),
@@ -206,8 +207,8 @@ class Login:
             )
             first = flow.start(options.clock(), challenge=wanted.challenge, tokens=wanted.tokens)
             return await self._walk(flow, first, fetch)
-        # It has a deadline of its own around its block, for instance.
-        raise AuthorizationRefused("the user agent gave up")
+        # The user agent ended its own block, for example by a deadline.
+        raise AuthorizationRefused("the user agent cancelled the login")
 
     def _settings(self, grant: Grant, networks: frozenset[AddressClass]) -> FlowSettings:
         options, revisions = self._options, self._site.revisions
@@ -229,7 +230,7 @@ class Login:
     # --- the steps -------------------------------------------------------------------------------------------------
 
     async def _walk(self, flow: Flow, step: Step, fetch: GuardedFetch) -> Failed | None:
-        """Does one step after the other. `None`: there are tokens, and they are kept."""
+        """Run the steps. Return `None` when tokens were obtained; they are then stored if the store works."""
         while not isinstance(step, Done | Failed):
             if isinstance(step, PostForm):
                 step = await self._post(flow, step, fetch)
@@ -272,18 +273,18 @@ class Login:
     @property
     def _waiting(self) -> Receiver:
         if self._receiver is None:
-            raise _Abandoned("the grant sends a person to a browser, and has no redirect URI")
+            raise _Abandoned("the grant requires a browser but has no redirect URI")
         return self._receiver
 
     def _check_attended(self) -> None:
         if not self._attended():
             self.lacked_person = True
-            raise _Abandoned("a person would have to log in, and only a stream in the background waits for it")
+            raise _Abandoned("the user would have to log in, but only a background stream waits for the login")
 
     async def _post(self, flow: Flow, step: PostForm, fetch: GuardedFetch) -> Step:
-        """Asks a token endpoint, and keeps what it gives. A cancellation waits for the end of it."""
+        """Send a request to a token endpoint and store its result. A cancellation takes effect after the end."""
         with trio.CancelScope(shield=True):
-            # Bounded by itself.
+            # The fetch has its own time limit.
             answer = await fetch.ask(step)
         following = flow.receive(answer, self._options.clock())
         if isinstance(following, Done):
@@ -298,9 +299,9 @@ class Login:
                 await self._options.store.save_tokens(url, tokens)
                 self.unsaved = False
             if scope.cancelled_caught:
-                _log.warning("the tokens for %s are used, but not kept: the store takes too long", url)
+                _log.warning("tokens not stored, but used: server=%s error=the store timed out", url)
         except McpError as error:
-            _log.warning("the tokens for %s are used, but not kept: %s", url, error)
+            _log.warning("tokens not stored, but used: server=%s error=%s", url, error)
 
     async def _keep_client(self, flow: Flow) -> None:
         client = flow.client
@@ -310,10 +311,10 @@ class Login:
         try:
             await self._options.store.save_client(client.issuer, client)
         except McpError as error:
-            _log.warning("the client id for %s is used, but not kept: %s", client.issuer, error)
+            _log.warning("client id not stored, but used: issuer=%s error=%s", client.issuer, error)
 
     async def _forget(self, failed: Failed) -> None:
-        """Deletes what the authorization server declared void, if that is still what is kept."""
+        """Delete the stored tokens that the authorization server declared invalid, unless they were replaced."""
         if failed.forget is None:
             return
         self.void = True
@@ -324,7 +325,7 @@ class Login:
 
 
 class _Abandoned(Exception):
-    """The flow cannot go on: a sentence for people."""
+    """The flow cannot continue. The reason is a text for users."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -332,21 +333,21 @@ class _Abandoned(Exception):
 
 
 async def _of_person(ask: Callable[[], Awaitable[_T]]) -> _T:
-    """What the user agent does, who is the application's own. Whatever it raises ends the login."""
+    """Run a function of the user agent, which belongs to the application. Any exception ends the login."""
     try:
         with trio.move_on_after(_PERSON_SECONDS):
             return await ask()
     except McpError as error:
         raise _Abandoned(error.message) from error
-    except Exception as error:  # the application's function, in a task that many wait for
+    except Exception as error:  # the application's function, in a task that several callers wait for
         raise _Abandoned(f"the user agent failed: {error!r}") from error
-    raise _Abandoned(f"nobody came back from the browser within {_PERSON_SECONDS:g} seconds")
+    raise _Abandoned(f"login timed out: no redirect from the browser within {_PERSON_SECONDS:g} seconds")
 
 
 def _port_for(server_url: str, client_name: str, tokens: TokenRecord | None) -> int:
-    """The port to come back to: that of the registration, else one that is the same each time.
+    """Return the port of the redirect URI: that of the registration, or else one that is the same each time.
 
-    A registration is good for its redirect URI only, and not every authorization server lets ports vary.
+    A registration is valid only for its redirect URI, and some authorization servers require the same port.
     """
     client = None if tokens is None else tokens.client
     for uri in () if client is None else client.redirect_uris:

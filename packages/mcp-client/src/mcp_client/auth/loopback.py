@@ -1,8 +1,9 @@
-"""The place on this machine where a browser comes back to: a tiny web server for one page.
+"""The redirect URI on the loopback interface: a small web server for one page.
 
-Everybody on this machine can ask it, and every web page that the person has open can make their browser do so. So it
-knows one path, one method and one value of `Host`; it shows the same page whatever it is asked, so that nothing of a request
-comes back in it; and nothing that comes can end it. What is meant for the login is decided by who reads `redirected`.
+Every program on this machine can connect to it, and every open web page can make the user's browser do so. Therefore
+the server accepts one path, one method and one value of `Host`. It responds with the same page to all requests, so that
+a response never contains a part of a request, and no request can stop it. The caller of `redirected` decides which
+redirect belongs to the login.
 
 Spec: RFC 8252 section 7.3; basic/authorization#communication-security
 """
@@ -26,38 +27,38 @@ __all__ = ["PATH", "Loopback", "open_loopback"]
 _log: Final = logging.getLogger("mcp_client")
 
 PATH: Final = "/callback"
-"""The one path."""
+"""The only path."""
 
 _HOST: Final = "127.0.0.1"
-"""An address and no name: nobody can make a name lead elsewhere."""
+"""An address, not a name: the resolution of a name could be changed."""
 
 _HEAD_BYTES: Final = 16 * 1024
-"""How large a request may be. Codes of some authorization servers have 4 KiB."""
+"""Maximum length of a request, in bytes. Some authorization servers have codes of 4 KiB."""
 
 _SECONDS: Final = 10.0
-"""How long one may take to arrive and to be answered."""
+"""Time to receive a request and respond, in seconds."""
 
 _CONNECTIONS: Final = 16
-"""How many may be open at once. Browsers open two or three, some of them in advance and in vain."""
+"""Maximum number of open connections. Browsers open two or three, some of them unused."""
 
 _UNREAD: Final = 16
-"""How many answers are kept until somebody reads them. Real ones come alone."""
+"""Maximum number of queued redirects. A real login has one."""
 
 _PAGE: Final = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<title>Back to the program</title>
-<h1>Back to the program</h1>
-<p>The program that sent you here goes on by itself. You can close this window.</p>
+<title>Return to the program</title>
+<h1>Return to the program</h1>
+<p>The program that opened this page continues. You can close this window.</p>
 </html>
 """.encode("ascii")
 
 _TEXTS: Final = {
-    400: b"This request cannot be read.\n",
-    404: b"There is nothing here.\n",
-    405: b"Only GET is answered here.\n",
-    421: b"This is not the host that was asked for.\n",
+    400: b"This request is not valid HTTP.\n",
+    404: b"There is no page at this path.\n",
+    405: b"Only GET is supported.\n",
+    421: b"The Host header does not match this server.\n",
 }
 
 _HEADERS: Final = (
@@ -73,10 +74,10 @@ _HEADERS: Final = (
 
 @asynccontextmanager
 async def open_loopback(port: int | None = None) -> AsyncIterator[Loopback]:
-    """Listens on 127.0.0.1 as long as the block runs.
+    """Listen on 127.0.0.1 while the block runs.
 
     Args:
-        port: The port to listen on if it is free; otherwise it is some free one.
+        port: The port to listen on; if it is in use or `None`, the system chooses a free port.
 
     Raises:
         OSError: There is no free port.
@@ -96,27 +97,27 @@ async def _listen(port: int | None) -> trio.SocketListener:
         try:
             return (await trio.open_tcp_listeners(port, host=_HOST))[0]
         except OSError:
-            # Somebody else has it.
+            # The port is in use.
             pass
     return (await trio.open_tcp_listeners(0, host=_HOST))[0]
 
 
 class Loopback:
-    """The place. Made by `open_loopback`."""
+    """The web server. Created by `open_loopback`."""
 
     def __init__(self, port: int) -> None:
         self._authority: Final = f"{_HOST}:{port}"
         self.redirect_uri: Final = f"http://{self._authority}{PATH}"
-        """Its URL."""
+        """The redirect URI."""
         self._came, self._reading = trio.open_memory_channel[str](_UNREAD)
         self._limiter: Final = trio.CapacityLimiter(_CONNECTIONS)
 
     async def redirected(self) -> str:
-        """The whole URL that a browser came back with."""
+        """Wait for the next redirect, and return its whole URL."""
         return await self._reading.receive()
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Answers, until it is cancelled."""
+        """Serve until cancelled."""
         async with open_private_nursery() as nursery:
             while True:
                 await self._limiter.acquire_on_behalf_of(token := object())
@@ -135,8 +136,8 @@ class Loopback:
                 finally:
                     await trio.aclose_forcefully(stream)
         except trio.BrokenResourceError:
-            # Who went away needs no page; what they brought counts.
-            _log.debug("the browser went away before it had the page")
+            # A browser that closed the connection does not need the page; the redirect is valid.
+            _log.debug("browser closed the connection before it received the page")
         finally:
             self._limiter.release_on_behalf_of(token)
 
@@ -151,7 +152,7 @@ class Loopback:
             return
         status, query = self._judge(request)
         try:
-            # Before it is told: whoever waits for it closes all of this.
+            # Send the page before queuing the redirect, because its receiver closes the server.
             await _send(stream, status)
         finally:
             if query is not None:
@@ -169,13 +170,13 @@ class Loopback:
         return 200, query
 
     def _tell(self, query: bytes) -> None:
-        # More than can be kept cannot come from the person, who can try again.
+        # The user does not cause more redirects than the queue holds, and can try again.
         with suppress(trio.WouldBlock):
             self._came.send_nowait(f"{self.redirect_uri}?{query.decode('latin-1')}")
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
-    """The head of a request; `None` when there is none. Raises `h11.RemoteProtocolError`."""
+    """Return the head of a request; `None` if the connection ended before one. Raises `h11.RemoteProtocolError`."""
     while True:
         event = connection.next_event()
         if isinstance(event, h11.Request):
@@ -186,7 +187,7 @@ async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11
 
 
 async def _send(stream: trio.SocketStream, status: int) -> None:
-    """Sends the page, or why there is none."""
+    """Send the page, or an error page."""
     body = _PAGE if status == 200 else _TEXTS[status]
     kind = "text/html" if status == 200 else "text/plain"
     lines = [f"HTTP/1.1 {status} -", f"Content-Type: {kind}; charset=utf-8", f"Content-Length: {len(body)}"]

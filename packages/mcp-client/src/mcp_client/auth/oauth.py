@@ -1,4 +1,4 @@
-"""`OAuth`: tokens for the servers that a client talks to."""
+"""`OAuth`: access tokens for the servers of a client."""
 
 from __future__ import annotations
 
@@ -39,38 +39,39 @@ if TYPE_CHECKING:
 __all__ = ["OAuth"]
 
 _NONCES: Final = 3
-"""How often a request is made again only because the server wants another nonce in its proof."""
+"""Maximum number of repetitions of a request only because the server requires another DPoP nonce."""
 
 _REDIRECT_URIS: Final = ("http://127.0.0.1/callback",)
-"""Where `SystemBrowser` listens, on some port."""
+"""The redirect URI of `SystemBrowser`, which listens on any port."""
 
 
 class OAuth:
-    """Gets tokens where servers want them, and keeps them: `open_http(url, auth=OAuth("Notebook reader"))`.
+    """The OAuth client: it obtains and stores tokens for servers. Use `open_http(url, auth=OAuth("Notebook reader"))`.
 
-    Nothing is asked before a server refuses a request. Then its authorization server is found, the client registered if
-    need be, and the person sent to a browser; with another grant, nobody is asked. Tokens are renewed before they end.
-    One instance may serve many connections, also to different servers: tokens of one are never shown to another.
+    The login starts when a server rejects a request. `OAuth` discovers the authorization server, registers the client
+    if necessary, and opens the authorization page in a browser. Other grants do not require the user. Tokens are
+    refreshed before they expire. One instance may serve many connections, also to different servers. A token is never
+    sent to another server.
 
     Spec: basic/authorization
 
     Args:
-        client_name: How the client is called, for the person who is asked for consent.
-        settings: All there is to say of the client, in place of its name.
-        grant: How a token is got, or an asynchronous function that gives it anew each time, as an assertion that is
-            short-lived needs it. `None`: a person consents in a browser.
-        store: What is kept. `None`: as long as this object lives.
-        user_agent: The way to the person. `None`: the browser of the system.
-        credentials: Clients that were registered by hand, each with its issuer.
-        scopes: What to ask for where the server does not say; `None`: all that it lists.
-        authorization_server: The issuer to use in place of what the server names.
+        client_name: The name of the client that the consent page shows to the user.
+        settings: All settings of the client, instead of `client_name`.
+        grant: The grant, or an asynchronous function that returns a new grant each time, for example with a short-lived
+            assertion. `None`: the user consents in a browser.
+        store: The store for tokens and clients; `None` for a `MemoryStore` with the lifetime of this object.
+        user_agent: The interaction with the user; `None` for the browser of the system.
+        credentials: Clients that were registered manually, each with its issuer.
+        scopes: The scopes to request if the server does not name any; `None` for all that the server lists.
+        authorization_server: The issuer to use instead of the one that the server names.
         signer: The client's key, for `private_key_jwt`.
-        proof: The key that tokens are bound to, where the authorization server can do that.
-        networks: Where URLs from peers may lead; `None`: to public addresses, and to those of the kind that the server
-            has itself.
+        proof: The key to bind tokens to, if the authorization server supports DPoP.
+        networks: The networks that URLs from peers may refer to; `None` for public addresses and the address classes of
+            the server itself.
 
     Raises:
-        LocalProtocolError: There is neither a name nor settings, or there are both.
+        LocalProtocolError: Both or neither of `client_name` and `settings` are given.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class OAuth:
         if settings is None and client_name:
             settings = ClientSettings(client_name=client_name, redirect_uris=_REDIRECT_URIS)
         elif settings is None or client_name is not None:
-            raise LocalProtocolError("a client has a client_name or settings, in which its name is")
+            raise LocalProtocolError("OAuth needs either client_name or settings, not both; settings contain the name")
         self._clock: Callable[[], float] = time.time
         self._options: Final = Options(
             client=settings,
@@ -115,18 +116,18 @@ class OAuth:
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """The extension of the grant, where it has one. Of a grant that a function gives it is not known in time."""
+        """The extension of the grant, if any. If a function returns the grant, its extension is not known in time."""
         extension = getattr(self._options.grant, "extension", None)
         return (extension,) if isinstance(extension, str) else ()
 
     def authorizer(self, site: Site) -> Bound:
-        """What gives the requests of one connection their credentials. Called by `open_http`.
+        """Return the source of credentials for one connection. Called by `open_http`.
 
         Args:
             site: The connection.
 
         Raises:
-            UnsafeUrl: The server is none that tokens can be sent to.
+            UnsafeUrl: Tokens must not be sent to this server.
         """
         check_browser_url(site.url, what="server URL")
         return Bound(self._options, self._tokens(site.url), site)
@@ -138,20 +139,21 @@ class OAuth:
         tls: ssl.SSLContext | Tls | None = None,
         proxies: Mapping[str, str] | Literal[False] | None = None,
     ) -> bool:
-        """Deletes the tokens for a server, and has their authorization server revoke them.
+        """Delete the tokens for a server, and revoke them at their authorization server.
 
-        What is kept is deleted first, whatever becomes of the rest; the client's id at the authorization server too.
+        The stored tokens and the client id of the authorization server are deleted first, even if the revocation fails.
 
         Args:
-            url: The server.
+            url: The URL of the server.
             tls: As in `open_http`.
             proxies: As in `open_http`.
 
         Returns:
-            Whether there was something.
+            Whether there were tokens.
 
         Raises:
-            AuthorizationError: It was not revoked; the tokens are good until they end.
+            AuthorizationError: The revocation failed; the tokens are valid until they expire.
+            CredentialStoreError: The store failed.
         """
         options = self._options
         tokens = await self._tokens(url).forget()
@@ -168,29 +170,29 @@ class OAuth:
 
 
 class Bound:
-    """The credentials of one connection. Made by `OAuth`."""
+    """The credentials of one connection. Created by `OAuth`."""
 
     def __init__(self, options: Options, tokens: ServerTokens, site: Site) -> None:
         self._options: Final = options
         self._tokens: Final = tokens
         self._site: Final = site
-        # Without a key a challenge by DPoP is read all the same, so that the error can say what is lacking.
+        # Without a key, DPoP challenges are parsed too, so that the error can state what is missing.
         self._schemes: Final = (BEARER, DPOP) if options.proof is None else (DPOP, BEARER)
         self._stepped_up: Final[set[str]] = set()
 
     async def headers(self, method: str, url: str) -> Pairs:
-        """See `Authorizer`."""
+        """Return the headers for one request, after a refresh of the token if it is due."""
         await self._tokens.load()
         await self._tokens.refresh_if_due(self._site)
         return self._tokens.headers(method, url)
 
     async def identity(self) -> str | None:
-        """See `Authorizer`."""
+        """Return a text that changes with each login and not with a refresh; `None` without tokens."""
         await self._tokens.load()
         return self._tokens.identity
 
     def answered(self, answer: Answered) -> bool:
-        """See `Authorizer`."""
+        """Receive the head of a response, and return whether `renew` can handle its rejection."""
         if self._options.proof is not None:
             self._options.proof.learn(answer.url, answer.headers)
         if answer.status not in (401, 403):
@@ -204,19 +206,19 @@ class Bound:
         if self._lacks_nonce(answer, challenge):
             return True
         if answer.method == "DELETE":
-            # Said when the connection is closed; nobody logs in for that.
+            # Sent when the connection is closed, which is not a reason for a login.
             return False
         lacks_scope = challenge is not None and challenge.wants_more_scope
         if lacks_scope and self._tokens.shown_in(answer.sent):
-            # It is good, as far as it goes.
+            # The token is valid, but lacks scopes.
             self._tokens.accepted()
         return answer.status == 401 or lacks_scope
 
     async def renew(self, answer: Answered) -> None:
-        """See `Authorizer`."""
+        """Obtain a token, unless the credentials have changed since the rejected request."""
         challenge = self._challenge(answer)
         if self._lacks_nonce(answer, challenge) or not self._tokens.shown_in(answer.sent):
-            # What is to be shown has changed since.
+            # The next attempt presents the new credentials.
             return
         if challenge is not None and challenge.wants_more_scope:
             self._stepped_up.add(answer.operation)

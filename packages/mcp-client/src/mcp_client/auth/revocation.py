@@ -1,4 +1,4 @@
-"""Having tokens revoked where they came from. Spec: RFC 7009"""
+"""Revocation of tokens at their authorization server. Spec: RFC 7009"""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ async def revoke(
     tls: ssl.SSLContext | Tls | None = None,
     proxies: Mapping[str, str] | Literal[False] | None = None,
 ) -> None:
-    """Has the authorization server forget tokens: the refresh token, with all that came of it, or else the access token.
+    """Revoke the refresh token with all tokens derived from it; without a refresh token, revoke the access token.
 
     Args:
-        tokens: Them.
+        tokens: The tokens.
         networks: As in `OAuth`.
         signer: The client's key, for `private_key_jwt`.
         tls: As in `open_http`.
         proxies: As in `open_http`.
 
     Raises:
-        AuthorizationError: It cannot do that, or did not.
+        AuthorizationError: The authorization server does not support revocation, or it failed.
     """
     async with open_private_nursery() as nursery:
         site = Site(
@@ -84,7 +84,7 @@ async def _found(discovery: Discovery, fetch: GuardedFetch) -> Discovered:
     running = discovery.run()
     step = next(running)
     while True:
-        assert isinstance(step, FetchJson)  # noqa: S101  # a discovery has no other steps
+        assert isinstance(step, FetchJson)  # noqa: S101  # authorization server discovery has no other steps
         try:
             step = running.send(await fetch.ask(step))
         except StopIteration as end:
@@ -101,7 +101,7 @@ async def _ask(
 ) -> None:
     server = found.server
     if server.revocation_endpoint is None:
-        raise DiscoveryFailed(f"{server.issuer} has no revocation_endpoint")
+        raise DiscoveryFailed(f"{server.issuer} does not support revocation: it has no revocation_endpoint")
     url = check_peer_url(server.revocation_endpoint, what="revocation_endpoint", networks=networks).text
     form: Pairs = (("token", tokens.access_token), ("token_type_hint", "access_token"))
     if tokens.refresh_token is not None:
@@ -120,6 +120,6 @@ async def _ask(
     sent = (("Content-Type", "application/x-www-form-urlencoded"), *headers)
     answer = await fetch.ask(PostForm(url=url, why="revocation", headers=sent, form=form))
     if isinstance(answer, Unreachable):
-        raise TokenRefused(f"{url} did not answer: {answer.reason}")
+        raise TokenRefused(f"no response from {url}: {answer.reason}")
     if answer.status != 200:
-        raise TokenRefused(f"{url} answered with status {answer.status}", status=answer.status)
+        raise TokenRefused(f"{url} responded to the revocation with status {answer.status}", status=answer.status)

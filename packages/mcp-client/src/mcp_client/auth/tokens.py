@@ -1,12 +1,12 @@
-"""The tokens for one server, and the one login that may go on for it.
+"""The tokens for one server, and the one login that may be in progress for it.
 
-Whoever needs a token that is not there waits for the login that goes on, or begins one. It runs in the nursery of the
-connection that began it, so that a caller who gives up takes it from nobody else: it ends when the last one has gone. When it
-ends without an outcome, because that connection was closed, the next one who waits begins anew. Everybody else gets its
-outcome, be it an error.
+A caller that needs a new token waits for the login in progress, or starts one. The login runs in the nursery of the
+connection that started it. A cancelled caller therefore does not end a login that other callers wait for; the login is
+cancelled when the last of them has gone. If the login ends without a result, because its connection was closed, the
+next waiting caller starts another one. All other callers receive its result, including an error.
 
-Over processes the lock of the store does the same. Behind it the tokens are loaded again: if another process has got newer
-ones meanwhile, these are used.
+The lock of the store does the same between processes. After acquiring it, the tokens are loaded again. If another
+process has obtained newer tokens, these are used.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ __all__ = ["Need", "ServerTokens"]
 _log: Final = logging.getLogger("mcp_client")
 
 _LEEWAY: Final = 30.0
-"""Seconds before its end from which on a token is renewed: a request takes its time, and clocks differ. Of a short-lived
-one a quarter of its life."""
+"""Time before its expiration at which a token is renewed, in seconds: requests take time, and clocks differ. For a
+short-lived token, a quarter of its lifetime."""
 
 _TOO_SOON: Final = 60.0
-"""Seconds in which a token that was never accepted is not replaced by another one: the server and its authorization server
-disagree, and no number of logins helps."""
+"""Time in which a token that was never accepted is not replaced, in seconds: the server and its authorization server
+disagree, and further logins do not help."""
 
 
 @attrs.frozen(kw_only=True)
 class Need:
-    """What another token is needed for."""
+    """The reason for a new token."""
 
     challenge: Challenge | None = None
-    """What the server said."""
+    """The challenge of the server."""
     operation: str
-    """What was tried."""
+    """The operation that the server rejected."""
     attended: bool = True
-    """Whether a person may be asked."""
+    """Whether the user may be prompted."""
     refused: bool = False
-    """The server refused the present one; otherwise its time has passed."""
+    """Whether the server rejected the present token. Otherwise the token is about to expire."""
 
 
 class _Attempt:
-    """A login that goes on, and who waits for it."""
+    """A login in progress, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.scope: Final = trio.CancelScope()
@@ -72,8 +72,8 @@ class ServerTokens:
     """The tokens for one server.
 
     Args:
-        options: How they are got.
-        url: The server.
+        options: The settings.
+        url: The URL of the server.
     """
 
     def __init__(self, options: Options, url: str) -> None:
@@ -90,7 +90,7 @@ class ServerTokens:
         self._attempt: _Attempt | None = None
 
     async def load(self) -> None:
-        """Reads what is kept, once."""
+        """Load the stored tokens, once."""
         if not self._loaded:
             kept = await self._kept()
             if not self._loaded:
@@ -104,34 +104,34 @@ class ServerTokens:
 
     @property
     def identity(self) -> str | None:
-        """Whose they are: changes with each login, and not with a refresh."""
+        """A text that changes with each login and not with a refresh."""
         return None if self._tokens is None else f"{self._tokens.issuer} {self._logins}"
 
     def headers(self, method: str, url: str) -> Pairs:
-        """How the present token is shown with a request; nothing when there is none."""
+        """Return the headers that present the token with a request; empty without a token."""
         if self._tokens is None:
             return ()
         options = self._options
         return authorization_headers(self._tokens, method=method, url=url, now=options.clock(), proof=options.proof)
 
     def shown_in(self, sent: Pairs) -> bool:
-        """Whether a request was made with the present token; or without one, while there is none."""
+        """Return whether a request presented the present token; without tokens, whether it presented none."""
         shown = next((value for name, value in sent if name == "Authorization"), None)
         tokens = self._tokens
         return shown == (None if tokens is None else f"{tokens.token_type} {tokens.access_token}")
 
     def accepted(self) -> None:
-        """The server took the present token."""
+        """Record that the server accepted the present token."""
         self._accepted = True
 
     async def forget(self) -> TokenRecord | None:
-        """Deletes what is kept for the server, and the client's id at its issuer. The tokens; `None`: there were none."""
+        """Delete the stored tokens and the client id of their issuer. Return the tokens; `None` if not found."""
         store = self._options.store
         async with store.lock(self._url):
             kept = await self._kept() or self._tokens
             await store.save_tokens(self._url, None)
             if kept is not None:
-                # Others who are logged in there have it in their own records.
+                # Tokens of other servers contain a copy of the client in their own records.
                 await store.save_client(kept.issuer, None)
             self._tokens = self._renew_at = None
             self._loaded, self._unsaved = True, False
@@ -140,16 +140,16 @@ class ServerTokens:
     # --- keeping them fresh ----------------------------------------------------------------------------------------
 
     async def refresh_if_due(self, site: Site) -> None:
-        """Renews a token that is about to end, where that takes no person.
+        """Renew a token that is about to expire, if that does not require the user.
 
         Raises:
-            McpError: It has ended, and cannot be renewed.
+            McpError: The token has expired and cannot be renewed.
         """
         tokens = self._tokens
         if tokens is None or not self._is_due():
             return
         if tokens.refresh_token is None and self._options.needs_person:
-            # The server's own word is better than our clock, and says which scopes are needed.
+            # The server's challenge is more reliable than the local clock, and names the required scopes.
             return
         try:
             await self.obtain(site, Need(operation="refresh"))
@@ -157,17 +157,17 @@ class ServerTokens:
             now = self._options.clock()
             if self._tokens is not tokens or tokens.expires_at is None or now >= tokens.expires_at:
                 raise
-            _log.warning("the token for %s is used on, since it could not be renewed: %s", self._url, error)
+            _log.warning("token not renewed, still used: server=%s error=%s", self._url, error)
             self._renew_at = now + (tokens.expires_at - now) / 2
 
     def _is_due(self) -> bool:
         return self._renew_at is not None and self._options.clock() >= self._renew_at
 
     def check_worth_another(self, challenge: Challenge | None) -> None:
-        """Makes sure that another token may help where the present one was refused.
+        """Check that another token may help after the server rejected the present one.
 
         Raises:
-            TokenRefused: It has just come from the authorization server, and was never accepted.
+            TokenRefused: The token is new, and the server never accepted it.
         """
         tokens, got_at = self._tokens, self._got_at
         if tokens is None or got_at is None or self._accepted or self._refreshed:
@@ -175,27 +175,27 @@ class ServerTokens:
         if self._options.clock() - got_at < _TOO_SOON:
             error = None if challenge is None else challenge.error
             raise TokenRefused(
-                f"{self._url} refuses the token that {tokens.issuer} has just given for it"
-                f"{'' if error is None else f' ({error!a:.100})'}: they disagree on what tokens are good for",
+                f"{self._url} rejects the token that {tokens.issuer} has just issued for it"
+                f"{'' if error is None else f' ({error!a:.100})'}: check that both use the same audience and scopes",
                 error=error,
                 status=401,
             )
 
     async def obtain(self, site: Site, need: Need) -> None:
-        """Waits for a login: the one that goes on, or a new one.
+        """Wait for a login: the one in progress, or a new one.
 
         Args:
-            site: The connection that wants it.
-            need: What for.
+            site: The connection that needs the token.
+            need: The reason.
 
         Raises:
-            McpError: There are no tokens.
+            McpError: The login failed.
         """
         while True:
             attempt = self._attempt
             if attempt is None:
                 if site.nursery.cancel_scope.cancel_called:
-                    raise ConnectionEnded("the connection was closed while a login was waited for")
+                    raise ConnectionEnded("the connection was closed while it waited for a login")
                 attempt = self._attempt = _Attempt()
                 site.nursery.start_soon(self._run, attempt, site, need)
             await _wait_for(attempt, site, attended=need.attended)
@@ -212,7 +212,7 @@ class ServerTokens:
                 attempt.finished = True
         except McpError as error:
             attempt.error = error
-        except Exception as error:  # noqa: BLE001  the application's store, user agent or grant: told to all who wait
+        except Exception as error:  # noqa: BLE001  the application's store, user agent or grant: raised for all callers
             attempt.error = AuthorizationError(f"getting a token for {self._url} failed: {error!r}")
             attempt.error.__cause__ = error
         finally:
@@ -223,15 +223,15 @@ class ServerTokens:
     async def _get(self, login: Login, need: Need) -> None:
         before = self._tokens
         async with self._options.store.lock(self._url):
-            # Where they could not be kept, nobody else can have newer ones.
+            # If the tokens could not be stored, no other process can have newer ones.
             kept = before if self._unsaved else await self._kept()
             if kept is not None and (before is None or kept.access_token != before.access_token):
-                # Another process was faster; or a login that was given up came to its end all the same.
+                # Another process was faster, or a cancelled login completed nevertheless.
                 self._adopt(kept)
                 if self._suffices(kept, need.challenge):
                     return
             elif kept is not None and need.refused and self._refreshed and not self._accepted:
-                # Who has just refreshed, and is refused, does not refresh again.
+                # After a refresh whose token was rejected, another refresh does not help.
                 kept = attrs.evolve(kept, refresh_token=None)
             present = self._tokens
             try:
@@ -250,13 +250,13 @@ class ServerTokens:
         return bool(challenge.scopes) and set(challenge.scopes) <= set(tokens.scopes)
 
     def _adopt(self, tokens: TokenRecord) -> None:
-        """Uses what was kept. Whose it is, nobody knows."""
+        """Use stored tokens. It is unknown which user they belong to, so this counts as a login."""
         self._use(tokens)
         self._got_at, self._refreshed = None, False
         self._logins += 1
 
-    def _got(self, tokens: TokenRecord, refreshed: bool) -> None:  # noqa: FBT001  there is nothing else to be told
-        """Uses what the authorization server gave."""
+    def _got(self, tokens: TokenRecord, refreshed: bool) -> None:  # noqa: FBT001  the only information about the tokens
+        """Use tokens from the authorization server."""
         self._use(tokens)
         self._got_at, self._refreshed = self._options.clock(), refreshed
         if not refreshed:
@@ -281,12 +281,12 @@ async def _wait_for(attempt: _Attempt, site: Site, *, attended: bool) -> None:
     finally:
         attempt.waiting -= 1
         if not attempt.waiting:
-            # Of no effect on what has ended.
+            # This has no effect after the end of the login.
             attempt.scope.cancel()
 
 
 def _again(error: McpError) -> McpError:
-    """The same error for one more who waited: errors are told where they happened."""
+    """Return a copy of the error for one more waiting caller, because each raise adds to the context of an error."""
     again = type(error).__new__(type(error), *error.args)
     again.args = error.args
     again.__dict__.update(error.__dict__)

@@ -1,7 +1,7 @@
-"""How a person is sent to an authorization server, and how the answer comes back.
+"""Interaction with the user: sending the user to an authorization server, and receiving the redirect.
 
-`SystemBrowser` opens the browser of this machine, `Paste` shows the URL and takes what the person pastes. Any class with the
-members of `UserAgent` is another way.
+`SystemBrowser` opens the browser of this machine. `Paste` shows the URL and reads the redirect URL that the user
+pastes. Any class with the members of `UserAgent` is an alternative.
 """
 
 from __future__ import annotations
@@ -33,77 +33,78 @@ _PROGRAMS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "darwin": (("open",),),
     "win32": (("rundll32", "url.dll,FileProtocolHandler"),),
 }
-"""By `sys.platform`, what opens a URL in the browser of the person's choice. No shell, and nothing that reads its
-arguments as one does (`cmd /c start`)."""
+"""Programs that open a URL in the user's default browser, by `sys.platform`. None of them is a shell or parses its
+arguments like one (`cmd /c start`)."""
 
 _OTHERWISE: Final = (("xdg-open",), ("wslview",))
 
 _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
-"""One of these is set where a window can be opened."""
+"""Variables of which one is set if a window can be opened."""
 
 _PASTE_PORT: Final = 49_152
-"""Nothing listens there; the browser shows its URL all the same."""
+"""No program listens on this port; the browser shows the redirect URL nevertheless."""
 
 
 class Receiver(Protocol):
-    """What waits for the browser."""
+    """A receiver of the browser's redirect."""
 
     @property
     def redirect_uri(self) -> str:
-        """Where the browser is to come back."""
+        """The redirect URI."""
         ...
 
     async def open(self, url: str) -> None:
-        """Shows the person a URL, which was checked: https, or http on this machine. Does not wait for them."""
+        """Show the user a URL that was checked: https, or http on this machine. Return without waiting for the user."""
         ...
 
     async def redirected(self) -> str:
-        """The whole URL with which the browser came back. Is asked again when that was not meant for this login."""
+        """Wait for the redirect, and return its whole URL. Called again for a redirect that is not of this login."""
         ...
 
 
 class UserAgent(Protocol):
-    """A way to a person. What it raises ends the login."""
+    """The interaction with the user. Any exception ends the login."""
 
     def receive(self, port: int | None = None) -> AbstractAsyncContextManager[Receiver]:
-        """Gets ready for a browser, before it is known whether one will be needed: nothing is shown yet.
+        """Prepare to receive a redirect. The user is not involved yet, and the login may not need a browser.
 
         Args:
-            port: The port of an earlier redirect URI, to be used again where it is free: so a registration stays good.
+            port: The port of an earlier redirect URI. It is reused if it is free, so that the registration stays valid.
         """
         ...
 
     async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:
-        """Asks the person for a client id.
+        """Prompt the user for a client id.
 
         Args:
             issuer: The authorization server.
-            reason: Why there is no other way.
+            reason: Why the client id cannot be obtained otherwise.
 
         Returns:
-            The client; its issuer is set by the caller. `None`: nobody knows one.
+            The client; the caller sets its issuer. `None` if the user does not have a client id.
         """
         ...
 
 
 def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201  # this is for the person
+    print(text, file=sys.stderr, flush=True)  # noqa: T201  # a message to the user
 
 
 def _from_terminal(question: str) -> str:
-    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201  # likewise; stdout may be somebody's data
+    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201  # likewise; stdout may carry data of the program
     return sys.stdin.readline()
 
 
 class SystemBrowser:
-    """The browser of this machine, and a page on the loopback interface where it comes back to.
+    """The browser of this machine, and a redirect URI on the loopback interface.
 
-    The browser is the one of the system; or the first one in the environment variable `BROWSER`, whose words are arguments
-    of a program and never read by a shell. Where none can be started, the URL is there to be opened by hand.
+    `SystemBrowser` uses the first program in the environment variable `BROWSER`, or the default browser of the system.
+    It splits the variable into arguments without a shell. If it cannot start a browser, it shows the URL for the user
+    to open.
 
     Args:
-        tell: Is given what to say to the person, in a line or two. `None`: written to stderr.
-        environment: Environment variables; `None`: those of this process.
+        tell: Receives a message to the user, of one or two lines. `None` writes to stderr.
+        environment: The environment variables; `None` for those of this process.
     """
 
     def __init__(
@@ -114,36 +115,34 @@ class SystemBrowser:
 
     @asynccontextmanager
     async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
-        """See `UserAgent`. Raises `OSError` when there is no free port."""
+        """Listen on the loopback interface. Raises `OSError` if there is no free port."""
         from mcp_client.auth.loopback import open_loopback  # lazy: it needs h11
 
         async with open_loopback(port) as loopback:
             yield _Local(loopback, self._show)
 
-    async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:  # noqa: ARG002  # there is nobody to ask
-        """Nobody can be asked."""
+    async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:  # noqa: ARG002  # a browser cannot ask
+        """Return `None`: a browser cannot prompt the user for a client id."""
         await trio.lowlevel.checkpoint()
         return None
 
     async def _show(self, url: str) -> None:
-        """Opens a URL in the browser, and tells the person about it.
+        """Open a URL in the browser, and inform the user.
 
         Raises:
-            UnsafeUrl: It is neither https, nor http on this machine.
+            UnsafeUrl: The URL is neither https, nor http on this machine.
         """
         check_browser_url(url, what="URL for the browser")
         program = _browser_command(sys.platform, self._environment)
         if program is None or not _start(_with_url(program, url)):
-            self._tell(
-                f"There is no browser that could be opened here. To log in, open this URL on this machine:\n{url}"
-            )
+            self._tell(f"No browser could be started. To log in, open this URL in a browser on this machine:\n{url}")
         else:
-            self._tell(f"To log in, use the window that your browser opens. If there is none, open this URL:\n{url}")
+            self._tell(f"To log in, use the window that your browser opens. If no window opens, open this URL:\n{url}")
         await trio.lowlevel.checkpoint()
 
 
 class _Local:
-    """The loopback page, with a browser in front of it."""
+    """A loopback server that opens a browser."""
 
     def __init__(self, loopback: Loopback, show: Callable[[str], Awaitable[None]]) -> None:
         self._loopback: Final = loopback
@@ -161,21 +160,21 @@ class _Local:
 
 
 def _browser_command(platform: str, environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The program that opens a URL, as an argument vector without it; `None` when there is none.
+    """Return the program that opens a URL, with its arguments but without the URL; `None` if not found.
 
     Args:
         platform: As `sys.platform`.
-        environment: Environment variables.
+        environment: The environment variables.
     """
     own = environment.get("BROWSER", "").split(os.pathsep)[0]
     if own.strip():
         try:
             return tuple(shlex.split(own)) or None
         except ValueError:
-            # A quote that never ends.
+            # Unbalanced quotes.
             return None
     if platform not in _PROGRAMS and not any(environment.get(name) for name in _DISPLAYS):
-        # What is found then runs in the terminal, which belongs to the program.
+        # A browser found without a display would run in the terminal, which the program uses.
         return None
     for program in _PROGRAMS.get(platform, _OTHERWISE):
         found = shutil.which(program[0], path=environment.get("PATH"))
@@ -185,30 +184,30 @@ def _browser_command(platform: str, environment: Mapping[str, str]) -> tuple[str
 
 
 def _with_url(program: Sequence[str], url: str) -> list[str]:
-    """The arguments with the URL in place of each `%s`, as in `BROWSER`; or behind them."""
+    """Return the command with the URL in place of each `%s`, as in `BROWSER`; or appended."""
     if any("%s" in argument for argument in program[1:]):
         return [program[0], *(argument.replace("%s", url) for argument in program[1:])]
     return [*program, url]
 
 
 def _start(command: Sequence[str]) -> bool:
-    """Starts a program that may live longer than we do. Returns whether that could be done."""
+    """Start a program that may outlive this process. Return whether it started."""
     nothing = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)  # noqa: S603  # an argument vector, and a URL that was checked
     except OSError:
         return False
-    # Somebody has to take notice of its end.
+    # A thread reaps the process.
     threading.Thread(target=process.wait, daemon=True).start()
     return True
 
 
 class Paste:
-    """A terminal, for a machine without a browser: the person opens the URL elsewhere, and pastes the one it leads to.
+    """A terminal, for a machine without a browser: the user opens the URL elsewhere and pastes the redirect URL.
 
     Args:
-        tell: Is given what to say to the person. `None`: written to stderr.
-        ask: Is given a question, and returns the line of the answer; it runs in a thread. `None`: from stdin.
+        tell: Receives a message to the user. `None` writes to stderr.
+        ask: Receives a prompt and returns the user's line; runs in a thread. `None` reads from stdin.
     """
 
     def __init__(self, *, tell: Callable[[str], None] | None = None, ask: Callable[[str], str] | None = None) -> None:
@@ -217,26 +216,26 @@ class Paste:
 
     @asynccontextmanager
     async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
-        """See `UserAgent`."""
+        """Yield a receiver that reads the redirect URL from the user."""
         yield _Pasted(f"http://127.0.0.1:{_PASTE_PORT if port is None else port}/callback", self._tell, self.asked)
 
     async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:
-        """Asks for a client id, and its secret; an empty answer is none."""
-        self._tell(_printable(f"{reason}\nA client id of {issuer} is needed; whoever runs it can give you one."))
-        client_id = await self.asked("Client id (empty: there is none): ")
+        """Prompt for a client id and its secret. Return `None` if the client id is empty."""
+        self._tell(_printable(f"{reason}\nA client id for {issuer} is required; its operator can provide one."))
+        client_id = await self.asked("Client id (leave empty if you have none): ")
         if not client_id:
             return None
-        secret = await self.asked("Client secret (empty: there is none): ")
+        secret = await self.asked("Client secret (leave empty if you have none): ")
         return ClientRecord(client_id=client_id, issuer=issuer, client_secret=secret or None)
 
     async def asked(self, question: str) -> str:
-        """The line that the person answers with, without blanks around it."""
+        """Return the line that the user enters, without surrounding blanks."""
         # A thread that reads from a terminal cannot be stopped; it ends with the next line.
         return (await trio.to_thread.run_sync(self._ask, question, abandon_on_cancel=True)).strip()
 
 
 class _Pasted:
-    """A redirect URI where nothing is: the browser shows an error, and the answer in its address bar."""
+    """A redirect URI without a server: the browser shows an error page, and the redirect URL in its address bar."""
 
     def __init__(self, redirect_uri: str, tell: Callable[[str], None], asked: Callable[[str], Awaitable[str]]) -> None:
         self.redirect_uri: Final = redirect_uri
@@ -247,16 +246,16 @@ class _Pasted:
     async def open(self, url: str) -> None:
         check_browser_url(url, what="URL for the browser")
         self._tell(
-            f"To log in, open this URL in a browser, on any machine:\n{url}\n"
-            "At the end it cannot open a page whose address begins with\n"
-            f"{self.redirect_uri}: that is right. Copy the whole address."
+            f"To log in, open this URL in a browser on any machine:\n{url}\n"
+            "At the end, the browser shows an error page for an address that starts with\n"
+            f"{self.redirect_uri}: this is expected. Copy the whole address."
         )
         await trio.lowlevel.checkpoint()
 
     async def redirected(self) -> str:
         if self._before:
             self._tell(
-                "That is not the answer to this login: the whole address is needed, with all behind the question mark."
+                "This address does not belong to this login. Paste the whole address, with all after the question mark."
             )
         self._before = True
         pasted = await self._asked("The address: ")
@@ -266,7 +265,7 @@ class _Pasted:
 
 
 def _printable(text: str) -> str:
-    """Without what could make a terminal do something: part of it is the word of strangers."""
+    """Replace control characters, which could affect a terminal: parts of the text come from untrusted peers."""
     return "".join(
         character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}" for character in text
     )

@@ -1,7 +1,7 @@
-"""Where a client keeps its tokens, and the clients that authorization servers know it by.
+"""Stores for a client's tokens, and for its client ids at authorization servers.
 
-`MemoryStore` forgets them with the process, `FileStore` is an encrypted file, `KeyringStore` the keyring of the system. A
-class with the same methods as `CredentialStore` is another one; `mcp_client.auth.stores.contract` checks it.
+`MemoryStore` lives as long as the process, `FileStore` is an encrypted file, and `KeyringStore` uses the keyring of the
+system. Any class with the methods of `CredentialStore` is an alternative; `mcp_client.auth.stores.contract` checks it.
 """
 
 from __future__ import annotations

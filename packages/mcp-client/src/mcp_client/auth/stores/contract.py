@@ -1,13 +1,14 @@
-"""What every `CredentialStore` has to do, as checks that anybody can run against a store of their own.
+"""The contract of `CredentialStore`, as checks for any implementation.
 
-Each check is a coroutine function that is given a way to open the store. With pytest and pytest-trio:
+Each check is a coroutine function that receives a function to open the store. With pytest and pytest-trio:
 
     @pytest.mark.parametrize("check", CREDENTIAL_STORE_CHECKS, ids=lambda check: check.__name__)
     async def test_the_store_keeps_the_contract(check: CredentialStoreCheck, tmp_path: Path) -> None:
         await check(lambda: MyStore(tmp_path))
 
-A check raises `AssertionError` with a sentence when a rule is broken. A store that is only in memory is opened once and
-given again and again; one that lasts is made anew each time, and is held against `LASTING_CREDENTIAL_STORE_CHECKS` too.
+A check raises `AssertionError` with a sentence about the broken rule. For a store in memory, the function returns the
+same object each time. For a persistent store it opens the store again each time; run `LASTING_CREDENTIAL_STORE_CHECKS`
+too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 CredentialStoreCheck: TypeAlias = Callable[[OpenCredentialStore], Awaitable[None]]
-"""One check."""
+"""The type of a check."""
 
 CREDENTIAL_STORE_CHECKS: Final[tuple[CredentialStoreCheck, ...]] = (
     checks.records_come_back_as_they_were_saved,
@@ -44,10 +45,10 @@ CREDENTIAL_STORE_CHECKS: Final[tuple[CredentialStoreCheck, ...]] = (
     checks.a_lock_is_free_after_its_block_failed,
     checks.who_waits_for_a_lock_can_be_cancelled,
 )
-"""What holds for every store."""
+"""The checks for every store."""
 
 LASTING_CREDENTIAL_STORE_CHECKS: Final[tuple[CredentialStoreCheck, ...]] = (
     checks.everything_is_there_when_it_is_opened_again,
     checks.a_lock_keeps_out_who_opened_the_store_again,
 )
-"""What holds besides for a store that outlives the process."""
+"""Additional checks for a store that outlives the process."""

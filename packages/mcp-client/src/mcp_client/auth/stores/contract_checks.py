@@ -1,4 +1,4 @@
-"""What every store of credentials has to keep."""
+"""The checks of the contract of credential stores."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 OpenCredentialStore: TypeAlias = Callable[[], CredentialStore]
-"""Opens the store. In one check it is always the same store, empty at first."""
+"""A function that opens the store. Within one check it is always the same store, empty at first."""
 
 SERVER: Final = "https://mcp.example/mcp"
 ISSUER: Final = "https://as.example"
 SECONDS: Final = 30.0
-"""After which a lock counts as lost."""
+"""Time after which a lock counts as lost, in seconds."""
 
 CLIENT: Final = ClientRecord(
     client_id="client Ü",
@@ -87,9 +87,9 @@ NAMES: Final = (
 
 
 def same(observed: object, expected: object, what: str) -> None:
-    """Raises unless both are equal. What differs is secret, and is not shown."""
+    """Raise `AssertionError` unless both are equal. The values are secret, so the message does not show them."""
     if observed != expected:
-        raise AssertionError(f"{what} is not what was saved")
+        raise AssertionError(f"{what} differs from what was saved")
 
 
 def tokens_of(server_url: str, access_token: str = "token") -> TokenRecord:
@@ -101,14 +101,14 @@ async def refused(call: Awaitable[None], what: str) -> None:
         await call
     except LocalProtocolError:
         return
-    raise AssertionError(f"{what} were taken; LocalProtocolError has to be raised")
+    raise AssertionError(f"{what} were accepted; the store must raise LocalProtocolError")
 
 
 # --- records -------------------------------------------------------------------------------------------------------
 
 
 async def records_come_back_as_they_were_saved(open_store: OpenCredentialStore) -> None:
-    """Every field, in value and type; also where it is empty."""
+    """Check that every field keeps its value and type, also if it is empty."""
     store = open_store()
     bare = ClientRecord(client_id="c", issuer="https://other.example")
     for tokens in (TOKENS, PLAIN):
@@ -120,7 +120,7 @@ async def records_come_back_as_they_were_saved(open_store: OpenCredentialStore) 
 
 
 async def nothing_is_found_where_nothing_was_saved(open_store: OpenCredentialStore) -> None:
-    """`None`, and to delete it is no error."""
+    """Check that a missing record is `None`, and that its deletion is not an error."""
     store = open_store()
     same(await store.load_tokens(SERVER), None, "nothing")
     same(await store.load_client(ISSUER), None, "nothing")
@@ -130,7 +130,7 @@ async def nothing_is_found_where_nothing_was_saved(open_store: OpenCredentialSto
 
 
 async def the_last_one_saved_counts(open_store: OpenCredentialStore) -> None:
-    """A record takes the place of the one before, with all its fields."""
+    """Check that a record replaces the one before, with all its fields."""
     store = open_store()
     for tokens in (TOKENS, PLAIN, TOKENS, TOKENS, attrs.evolve(TOKENS, refresh_token="next")):
         await store.save_tokens(SERVER, tokens)
@@ -141,7 +141,7 @@ async def the_last_one_saved_counts(open_store: OpenCredentialStore) -> None:
 
 
 async def what_is_deleted_is_gone(open_store: OpenCredentialStore) -> None:
-    """And the rest stays."""
+    """Check that a deleted record is gone, and that all other records remain."""
     store, other = open_store(), tokens_of(f"{SERVER}2")
     for tokens in (TOKENS, other):
         await store.save_tokens(tokens.server_url, tokens)
@@ -156,7 +156,7 @@ async def what_is_deleted_is_gone(open_store: OpenCredentialStore) -> None:
 
 
 async def names_are_apart(open_store: OpenCredentialStore) -> None:
-    """URLs and issuers are compared octet by octet, and tokens are not clients."""
+    """Check that URLs and issuers are compared octet by octet, and that tokens and clients are separate."""
     store = open_store()
     for number, name in enumerate(NAMES):
         await store.save_tokens(name, tokens_of(name, f"token{number}"))
@@ -169,7 +169,7 @@ async def names_are_apart(open_store: OpenCredentialStore) -> None:
 
 
 async def records_of_others_are_refused(open_store: OpenCredentialStore) -> None:
-    """Tokens belong to one server, a client to one issuer: under another name they would be shown to the wrong one."""
+    """Check that a record is rejected under the name of another server or issuer, which would receive its secrets."""
     store = open_store()
     await refused(store.save_tokens(f"{SERVER}/", TOKENS), "tokens of another server")
     await refused(store.save_client(f"{ISSUER}/", CLIENT), "clients of another issuer")
@@ -179,7 +179,7 @@ async def records_of_others_are_refused(open_store: OpenCredentialStore) -> None
 
 
 async def long_records_come_whole(open_store: OpenCredentialStore) -> None:
-    """Tokens have a few thousand characters at times; a short one may follow, and a longer one."""
+    """Check long records: tokens may have several thousand characters, and a shorter or longer one may follow."""
     store = open_store()
     for length in (30_000, 10, 5_000, 5_001, 0):
         tokens = attrs.evolve(TOKENS, access_token="abü" * (length + 1))
@@ -190,21 +190,21 @@ async def long_records_come_whole(open_store: OpenCredentialStore) -> None:
 
 
 async def secrets_are_not_shown(open_store: OpenCredentialStore) -> None:
-    """`repr` ends up in logs."""
+    """Check that `repr` does not contain secrets, because it appears in logs."""
     store = open_store()
     await store.save_tokens(SERVER, TOKENS)
     await store.save_client(ISSUER, CLIENT)
     shown = f"{store!r} {store}"
     for secret in (TOKENS.access_token, TOKENS.refresh_token, CLIENT.client_secret):
         if secret is None or secret in shown:
-            raise AssertionError("repr(store) has a secret in it")
+            raise AssertionError("repr(store) contains a secret")
 
 
-# --- many at once ----------------------------------------------------------------------------------------------------
+# --- concurrency -----------------------------------------------------------------------------------------------------
 
 
 async def many_may_save_at_once(open_store: OpenCredentialStore) -> None:
-    """What one task saves is not lost because another saves something else."""
+    """Check that concurrent saves of different records do not lose any of them."""
     store = open_store()
     names = [f"https://mcp{number}.example/mcp" for number in range(20)]
 
@@ -221,7 +221,7 @@ async def many_may_save_at_once(open_store: OpenCredentialStore) -> None:
 
 
 async def a_cancelled_save_was_made_entirely_or_not_at_all(open_store: OpenCredentialStore) -> None:
-    """And the next one can be made."""
+    """Check that a cancelled save leaves the old or the new record, and that the next save works."""
     store = open_store()
     await store.save_tokens(SERVER, TOKENS)
     for pauses in range(8):
@@ -233,7 +233,7 @@ async def a_cancelled_save_was_made_entirely_or_not_at_all(open_store: OpenCrede
                 scope.cancel()
         found = await store.load_tokens(SERVER)
         if found not in (TOKENS, PLAIN):
-            raise AssertionError("after a cancelled save neither the old record is there nor the new one")
+            raise AssertionError("after a cancelled save, the store contains neither the old record nor the new one")
         await store.save_tokens(SERVER, TOKENS)
         same(await store.load_tokens(SERVER), TOKENS, "what was saved after a cancelled save")
 
@@ -242,13 +242,13 @@ async def a_cancelled_save_was_made_entirely_or_not_at_all(open_store: OpenCrede
 
 
 async def a_lock_keeps_others_out(open_store: OpenCredentialStore) -> None:
-    """Others of the same server; those of another server have a lock of their own."""
+    """Check that a lock excludes other users of the same server, and that another server has its own lock."""
     store = open_store()
     await _exclusion(store, store)
 
 
 async def a_lock_keeps_out_who_opened_the_store_again(open_store: OpenCredentialStore) -> None:
-    """As another process would."""
+    """Check that a lock excludes a store that was opened again, as another process would do."""
     await _exclusion(open_store(), open_store())
 
 
@@ -263,18 +263,18 @@ async def _exclusion(store: CredentialStore, other: CredentialStore) -> None:
         async with trio.open_nursery() as nursery, store.lock(SERVER):
             nursery.start_soon(wait)
             async with other.lock(f"{SERVER}/other"):
-                # Time enough for a lock that is none to let the other in.
+                # Enough time for a broken lock to admit the second task.
                 for _ in range(10):
                     await store.load_tokens(SERVER)
             events.append("the first goes out")
     if limit.cancelled_caught:
-        raise AssertionError("a lock that is free could not be had")
+        raise AssertionError("a free lock could not be acquired")
     if events != ["the first goes out", "the other is in"]:
-        raise AssertionError("a lock let somebody in while it was held")
+        raise AssertionError("a lock was acquired twice at the same time")
 
 
 async def records_stay_usable_while_a_lock_is_held(open_store: OpenCredentialStore) -> None:
-    """Whoever has the lock loads and saves, and so may others."""
+    """Check that the holder of a lock and others can load and save."""
     store = open_store()
     with trio.move_on_after(SECONDS) as limit:
         async with store.lock(SERVER):
@@ -282,11 +282,11 @@ async def records_stay_usable_while_a_lock_is_held(open_store: OpenCredentialSto
             same(await store.load_tokens(SERVER), TOKENS, "the token record")
             same(await open_store().load_tokens(SERVER), TOKENS, "the token record, for others")
     if limit.cancelled_caught:
-        raise AssertionError("nothing can be loaded or saved while a lock is held")
+        raise AssertionError("records cannot be loaded or saved while a lock is held")
 
 
 async def a_lock_is_free_after_its_block_failed(open_store: OpenCredentialStore) -> None:
-    """By an error, or by cancellation."""
+    """Check that a lock is released after an error and after a cancellation."""
     store = open_store()
     try:
         async with store.lock(SERVER):
@@ -301,7 +301,7 @@ async def a_lock_is_free_after_its_block_failed(open_store: OpenCredentialStore)
 
 
 async def who_waits_for_a_lock_can_be_cancelled(open_store: OpenCredentialStore) -> None:
-    """At once, and the lock does not fall to them later."""
+    """Check that waiting for a lock can be cancelled at once, and that a cancelled task does not acquire it later."""
     store, entered = open_store(), list[bool]()
 
     async def enter() -> None:
@@ -316,7 +316,7 @@ async def who_waits_for_a_lock_can_be_cancelled(open_store: OpenCredentialStore)
                     await store.load_tokens(SERVER)
                 nursery.cancel_scope.cancel()
     if entered:
-        raise AssertionError("a lock let somebody in while it was held")
+        raise AssertionError("a lock was acquired twice at the same time")
     await _is_free(store)
 
 
@@ -325,14 +325,14 @@ async def _is_free(store: CredentialStore) -> None:
         async with store.lock(SERVER):
             pass
     if limit.cancelled_caught:
-        raise AssertionError("a lock was not given back")
+        raise AssertionError("a lock was not released")
 
 
-# --- stores that last ------------------------------------------------------------------------------------------------
+# --- persistent stores -----------------------------------------------------------------------------------------------
 
 
 async def everything_is_there_when_it_is_opened_again(open_store: OpenCredentialStore) -> None:
-    """Also what was changed and deleted by whoever opened it again."""
+    """Check that records persist, also those that were changed or deleted after the store was opened again."""
     first = open_store()
     await first.save_tokens(SERVER, TOKENS)
     await first.save_client(ISSUER, CLIENT)

@@ -1,10 +1,11 @@
-"""The encrypted form of a file: a line that says how it was encrypted, and behind it what was.
+"""The format of an encrypted file: a header line that describes the encryption, followed by the ciphertext.
 
     {"format":"mcp-credentials","version":1,"kdf":{"name":"scrypt","n":131072,"r":8,"p":1,"salt":"..."}}
-    nonce (12 octets), ciphertext and tag of AES-256-GCM; the line is authenticated with it
+    nonce (12 octets), ciphertext and tag of AES-256-GCM; the header line is the associated data
 
-`kdf` is null where the key was given. Parameters of scrypt are in the file, so that files stay readable when the ones for
-new files are raised; those of a file that somebody else made are bounded, since they decide about time and memory.
+`kdf` is null if the caller passed a key. The file contains the parameters of scrypt, so that files stay readable when
+the parameters for new files are raised. Parameters from a file are bounded, because they determine time and memory and
+the file may come from an untrusted source.
 
 Spec: RFC 5116 (AES-GCM), RFC 7914 (scrypt)
 """
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["KEY_BYTES", "Seal"]
 
 KEY_BYTES: Final = 32
-"""Of AES-256."""
+"""Length of an AES-256 key, in bytes."""
 
 _FORMAT: Final = "mcp-credentials"
 _VERSION: Final = 1
@@ -38,12 +39,12 @@ _HEADER_BYTES: Final = 1_000
 _NONCE_BYTES: Final = 12
 _SALT_BYTES: Final = 16
 _MEMORY_BYTES: Final = 512 * 2**20
-"""The most that scrypt may be told to use: four times what it uses by default."""
+"""Maximum memory for scrypt, in bytes: four times the memory of the default parameters."""
 
 
 @attrs.frozen(kw_only=True)
 class _Scrypt:
-    """How a key was made of a passphrase. The defaults are OWASP's: 128 MiB and less than a second."""
+    """The derivation of a key from a passphrase. The defaults are OWASP's: 128 MiB and less than a second."""
 
     salt: bytes
     n: int = 2**17
@@ -60,34 +61,34 @@ class _Scrypt:
 
 
 class Seal:
-    """Encrypts and decrypts with one key or passphrase. Slow the first time, where it is a passphrase: use a thread.
+    """Encryption and decryption with one key or passphrase. The first use of a passphrase is slow: use a thread.
 
     Args:
         key: `KEY_BYTES` octets.
-        passphrase: In place of a key.
+        passphrase: The passphrase, instead of a key.
 
     Raises:
-        ValueError: There is not exactly one of them, or it is of no use.
+        ValueError: Both or neither are given, the key has the wrong length, or the passphrase is empty.
         CredentialStoreError: The package `cryptography` is not installed.
     """
 
     def __init__(self, *, key: bytes | None, passphrase: str | None) -> None:
         if (key is None) == (passphrase is None):
-            raise ValueError("an encrypted file needs a key or a passphrase, and one of them only")
+            raise ValueError("an encrypted file needs either a key or a passphrase, not both")
         if key is not None and len(key) != KEY_BYTES:
             raise ValueError(
-                f"the key has {len(key)} octets, not {KEY_BYTES}: secrets.token_bytes({KEY_BYTES}) makes one"
+                f"the key has {len(key)} octets, not {KEY_BYTES}; create one with secrets.token_bytes({KEY_BYTES})"
             )
         if passphrase == "":
-            raise ValueError("the passphrase is empty: whoever has the file could read it")
+            raise ValueError("the passphrase is empty: it would not protect the file")
         if importlib.util.find_spec("cryptography") is None:
-            raise CredentialStoreError("an encrypted file needs the package cryptography, and it is not installed")
+            raise CredentialStoreError("an encrypted file needs the package cryptography, which is not installed")
         self._key: Final = key
         self._passphrase: Final = passphrase
         self._derived: tuple[_Scrypt, bytes] | None = None
 
     def sealed(self, plain: bytes) -> bytes:
-        """The file for this content."""
+        """Return the file for this content."""
         if self._key is None and self._derived is None:
             self._derive(_Scrypt(salt=os.urandom(_SALT_BYTES)))
         kdf = None if self._derived is None else self._derived[0].to_json()
@@ -96,14 +97,14 @@ class Seal:
         return header + nonce + self._cipher().encrypt(nonce, plain, header)
 
     def opened(self, data: bytes, what: str) -> bytes:
-        """The content of a file.
+        """Return the content of a file.
 
         Args:
             data: The file.
-            what: Its name, for the error.
+            what: Its name, for errors.
 
         Raises:
-            UnreadableStore: It is not ours, or was encrypted in another way or with another key, or was changed.
+            UnreadableStore: The file has another format, was encrypted with another key or method, or was changed.
         """
         from cryptography.exceptions import InvalidTag  # lazy: an optional dependency, and large
 
@@ -112,15 +113,15 @@ class Seal:
         kdf = _kdf(header, what)
         if (kdf is None) != (self._passphrase is None):
             given, wanted = ("a passphrase", "key") if kdf is None else ("a key", "passphrase")
-            raise UnreadableStore(f"{what} cannot be decrypted by {given}: give the {wanted} that it was made with")
+            raise UnreadableStore(f"cannot decrypt {what} with {given}: pass the {wanted} that it was encrypted with")
         if kdf is not None and (self._derived is None or self._derived[0] != kdf):
             self._derive(kdf)
         try:
             return self._cipher().decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], header)
         except (InvalidTag, ValueError):
             raise UnreadableStore(
-                f"{what} cannot be decrypted: it was made with another key or passphrase, or was changed since. It is left "
-                "as it is: give the right one, or delete the file and log in again"
+                f"cannot decrypt {what}: it was encrypted with another key or passphrase, or changed since. It is unchanged: "
+                "pass the right key or passphrase, or delete the file and log in again"
             ) from None
 
     def _cipher(self) -> AESGCM:
@@ -139,24 +140,24 @@ class Seal:
 
 
 def _kdf(header: bytes, what: str) -> _Scrypt | None:
-    """How the key of a file is made. Raises `UnreadableStore`."""
+    """Return how the key of a file is derived; `None` for a key of the caller. Raises `UnreadableStore`."""
     try:
         document: JsonValue = orjson.loads(header)
     except orjson.JSONDecodeError:
         document = None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise UnreadableStore(f"{what} is no file of credentials, and is left as it is: give another path")
+        raise UnreadableStore(f"{what} is not a credentials file, and is left unchanged: use another path")
     if document.get("version") != _VERSION:
         raise UnreadableStore(
-            f"{what} has format {document.get('version')!a:.20}, and this version reads format {_VERSION}: use the version "
-            "that made it, or another file"
+            f"{what} has format {document.get('version')!a:.20}, but only format {_VERSION} is supported: use the version "
+            "that created it, or another file"
         )
     kdf = document.get("kdf")
     if kdf is None:
         return None
     found = _scrypt(kdf) if isinstance(kdf, dict) and kdf.get("name") == "scrypt" else None
     if found is None or not found.is_bounded():
-        raise UnreadableStore(f"{what} was encrypted in a way that is not known, or not reasonable: use another file")
+        raise UnreadableStore(f"{what} has an unknown or unreasonable key derivation (kdf): use another file")
     return found
 
 

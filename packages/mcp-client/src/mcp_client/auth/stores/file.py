@@ -1,8 +1,8 @@
 """Credentials in an encrypted file, which several processes may share.
 
-A change reads the whole file and writes it anew: into a file beside it, which takes its place when it is on the disk. So
-at any moment there is the old content or the new one. Who changes or reads holds a lock for that moment; it is another one
-than that of `FileStore.lock`, which lasts for a login.
+A change reads the whole file and writes a new one: a temporary file next to it replaces it when its data is on the
+disk. Therefore the file always has either the old or the new content. Each read and each change holds a short lock,
+which differs from `FileStore.lock` for the time of a login.
 """
 
 from __future__ import annotations
@@ -31,56 +31,56 @@ __all__ = ["FileStore"]
 _Kind: TypeAlias = Literal["tokens", "clients"]
 
 _CONTENT: Final = "content"
-"""The name of the lock for a moment. No URL has it."""
+"""The name of the short lock. It cannot be equal to a URL."""
 
 
 class FileStore:
-    """Keeps credentials in a file that is encrypted with AES-256-GCM, and readable by its owner only.
+    """A store in a file that is encrypted with AES-256-GCM and readable only by its owner.
 
-    Several processes may use it at once, also with locks: beside the file there are empty ones that end in `.lock`. It
-    needs the package `cryptography`.
+    Several processes may use the file concurrently, also its locks. The lock files are next to it; they are empty, and
+    their names end in `.lock`. The store needs the package `cryptography`.
 
     Args:
-        path: The file. Its folder is made, for its owner alone, where there is none.
-        key: 32 octets, as `secrets.token_bytes(32)` makes them; not to be kept beside the file.
-        passphrase: In place of a key; scrypt makes one of it.
+        path: The file. If its folder does not exist, it is created with access for its owner only.
+        key: 32 octets, for example from `secrets.token_bytes(32)`. Do not store the key next to the file.
+        passphrase: A passphrase instead of a key; scrypt derives a key from it.
 
     Raises:
-        ValueError: There is not exactly one of key and passphrase, or it is of no use.
+        ValueError: Both or neither of `key` and `passphrase` are given, or the one given is not valid.
         CredentialStoreError: The package `cryptography` is not installed.
 
-    *Errors*: `UnreadableStore` from any method when the file cannot be decrypted; it is never overwritten then.
-    `CredentialStoreError` when the file or a lock cannot be read or written.
+    *Errors*: any method raises `UnreadableStore` if the file cannot be decrypted; the file is then never overwritten.
+    Any method raises `CredentialStoreError` if the file or a lock cannot be read or written.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, key: bytes | None = None, passphrase: str | None = None
     ) -> None:
         self.path: Final = Path(path).resolve()
-        """The file; a link was followed."""
+        """The file, with symbolic links resolved."""
         self._seal: Final = Seal(key=key, passphrase=passphrase)
         self._locks: Final = FileLocks(self.path.parent, self.path.name)
 
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
-        """See `CredentialStore`."""
+        """Return the stored tokens for the MCP server; `None` if not found."""
         return kept_tokens(server_url, await self._load("tokens", server_url))
 
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store tokens, or delete them with `None`. The change is atomic."""
         check_tokens(server_url, tokens)
         await self._save("tokens", server_url, None if tokens is None else tokens.to_json())
 
     async def load_client(self, issuer: str) -> ClientRecord | None:
-        """See `CredentialStore`."""
+        """Return the stored client for the authorization server; `None` if not found."""
         return kept_client(issuer, await self._load("clients", issuer))
 
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store a client, or delete it with `None`. The change is atomic."""
         check_client(issuer, client)
         await self._save("clients", issuer, None if client is None else client.to_json())
 
     def lock(self, server_url: str) -> AbstractAsyncContextManager[None]:
-        """See `CredentialStore`."""
+        """Return the lock of the server, which also excludes other processes."""
         return self._locks.held(f"server {server_url}")
 
     async def _load(self, kind: _Kind, name: str) -> JsonValue:
@@ -90,7 +90,7 @@ class FileStore:
 
     async def _save(self, kind: _Kind, name: str, record: JsonObject | None) -> None:
         async with self._locks.held(_CONTENT):
-            # From here on nothing can be cancelled: the thread is waited for.
+            # From here on there is no cancellation: this waits for the thread.
             await trio.to_thread.run_sync(self._change, kind, name, record)
 
     def _change(self, kind: _Kind, name: str, record: JsonObject | None) -> None:
@@ -107,13 +107,13 @@ class FileStore:
         except FileNotFoundError:
             data = b""
         except OSError as error:
-            raise CredentialStoreError(f"{self.path} cannot be read: {error.strerror or error}") from error
+            raise CredentialStoreError(f"cannot read {self.path}: {error.strerror or error}") from error
         try:
             document: JsonValue = orjson.loads(self._seal.opened(data, str(self.path))) if data else {}
         except orjson.JSONDecodeError:
             document = None
         if not isinstance(document, dict):
-            raise UnreadableStore(f"{self.path} has something else in it than credentials, and is left as it is")
+            raise UnreadableStore(f"{self.path} does not contain credentials, and is left unchanged")
         tokens, clients = document.get("tokens"), document.get("clients")
         return {
             "tokens": tokens if isinstance(tokens, dict) else {},
@@ -126,7 +126,7 @@ class FileStore:
         try:
             private_folder(self.path.parent)
             with suppress(FileNotFoundError):
-                # Of a process that died. Not to be written into: its mode is whatever it is.
+                # Left by a process that died. It is not reused, because its access mode is unknown.
                 beside.unlink()
             with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(sealed)
@@ -135,11 +135,11 @@ class FileStore:
             os.replace(beside, self.path)
             _settle(self.path.parent)
         except OSError as error:
-            raise CredentialStoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            raise CredentialStoreError(f"cannot write {self.path}: {error.strerror or error}") from error
 
 
 def _settle(folder: Path) -> None:
-    """Has the new name of a file on the disk. Windows can not be told to do so."""
+    """Flush the new name of a file to the disk. Windows does not support this."""
     if os.name == "posix":
         opened = os.open(folder, os.O_RDONLY)
         try:

@@ -1,11 +1,12 @@
 """Credentials in the keyring of the system.
 
-One entry is one record. Where the system bounds the size of an entry, a long record is cut into parts. They are written
-first, under names of their own, and then the entry that names them, in one go: so whoever reads finds the old record or
-the new one. Parts have one of two sets of names by turns; what a process left that died in between is overwritten.
+One entry is one record. If the system limits the size of an entry, a long record is split into parts. The parts are
+written first, under names of their own, and then, in one operation, the entry that names them. Therefore a reader finds
+either the old or the new record. Two sets of names for parts alternate. The next write replaces the parts that a
+process left when it died in between.
 
-A lock for a moment keeps readers and writers apart, one for a login is `KeyringStore.lock`; both are files in the folder
-where programs of this user keep their state.
+A short lock separates readers and writers; `KeyringStore.lock` lasts for a login. Both are files in the state folder of
+the user.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ _Kind: TypeAlias = Literal["tokens", "clients"]
 T = TypeVar("T")
 
 _PART_CHARACTERS: Final[dict[str, int]] = {"keyring.backends.Windows": 1_200}
-"""The longest entry, by the module of a backend. Windows takes 2560 octets, two for each character."""
+"""Maximum length of an entry, in characters, by the module of a backend. Windows allows 2560 octets, two per
+character."""
 
 _CHAINER: Final = "keyring.backends.chainer"
 _OPEN: Final = "keyrings.alt"
-"""Backends that keep secrets in the open, or behind a password that is nobody's but theirs."""
+"""Backends that store secrets unencrypted, or behind a password that only they use."""
 
 _ALTERNATIVES: Final = (
-    "Keep credentials in an encrypted file (FileStore), or only as long as the program runs (MemoryStore)"
+    "Store credentials in an encrypted file (FileStore), or only while the program runs (MemoryStore)"
 )
 _CONTENT: Final = "content"
-"""The name of the lock for a moment. No URL has it."""
+"""The name of the short lock. It cannot be equal to a URL."""
 
 
 class _Backend(Protocol):
-    """What is used of `keyring.backend.KeyringBackend`."""
+    """The members of `keyring.backend.KeyringBackend` that this module uses."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
 
@@ -60,46 +62,46 @@ class _Backend(Protocol):
 
 
 class KeyringStore:
-    """Keeps credentials in the system's keyring: Keychain, Credential Manager, Secret Service, KWallet.
+    """A store in the keyring of the system: Keychain, Credential Manager, Secret Service, KWallet.
 
-    It needs the package `keyring`. The keyring is looked for when it is first used.
+    It needs the package `keyring`. The first use searches for the keyring.
 
     Args:
-        service: What the entries are called: `mcp tokens` and `mcp clients`.
+        service: The prefix of the service names: `mcp` for `mcp tokens` and `mcp clients`.
 
     Raises:
-        CredentialStoreError: The user has no folder for locks.
+        CredentialStoreError: The user does not have a folder for locks.
 
-    *Errors*: `NoSecureKeyring` from any method when the system has none, or only one that keeps secrets in the open;
-    `CredentialStoreError` when it refuses, for example because it is locked.
+    *Errors*: any method raises `NoSecureKeyring` if the system does not have a keyring, or only one that stores secrets
+    unencrypted. Any method raises `CredentialStoreError` if the keyring fails, for example because it is locked.
     """
 
     def __init__(self, service: str = "mcp") -> None:
         self.service: Final = service
-        """What the entries are called."""
+        """The prefix of the service names."""
         self._locks: Final = FileLocks(state_folder(), "keyring")
         self._backend: _Backend | None = None
 
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
-        """See `CredentialStore`."""
+        """Return the stored tokens for the MCP server; `None` if not found."""
         return kept_tokens(server_url, await self._load("tokens", server_url))
 
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store tokens, or delete them with `None`. The change is atomic."""
         check_tokens(server_url, tokens)
         await self._save("tokens", server_url, None if tokens is None else tokens.to_json())
 
     async def load_client(self, issuer: str) -> ClientRecord | None:
-        """See `CredentialStore`."""
+        """Return the stored client for the authorization server; `None` if not found."""
         return kept_client(issuer, await self._load("clients", issuer))
 
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store a client, or delete it with `None`. The change is atomic."""
         check_client(issuer, client)
         await self._save("clients", issuer, None if client is None else client.to_json())
 
     def lock(self, server_url: str) -> AbstractAsyncContextManager[None]:
-        """See `CredentialStore`."""
+        """Return the lock of the server, which also excludes other processes."""
         return self._locks.held(f"{self.service} server {server_url}")
 
     async def _load(self, kind: _Kind, name: str) -> JsonValue:
@@ -108,7 +110,7 @@ class KeyringStore:
 
         await self._find()
         async with self._locks.held(f"{self.service} {_CONTENT}"):
-            # May be abandoned: a keyring that is locked asks the person, who may have gone.
+            # The thread may be abandoned: a locked keyring prompts the user, who may not respond.
             return await trio.to_thread.run_sync(load, abandon_on_cancel=True)
 
     async def _save(self, kind: _Kind, name: str, record: JsonObject | None) -> None:
@@ -117,24 +119,24 @@ class KeyringStore:
 
         await self._find()
         async with self._locks.held(f"{self.service} {_CONTENT}"):
-            # From here on nothing can be cancelled: the thread is waited for.
+            # From here on there is no cancellation: this waits for the thread.
             await trio.to_thread.run_sync(save)
 
     async def _find(self) -> None:
-        """Finds the keyring. Without a lock: where there is none, no folder for locks is made."""
+        """Find the keyring, without a lock: if there is no keyring, no folder for locks is created."""
         if self._backend is None:
             await trio.to_thread.run_sync(self._asked, lambda _: None, abandon_on_cancel=True)
 
     def _asked(self, what: Callable[[_Backend], T]) -> T:
-        """Does something with the keyring, and maps what goes wrong."""
+        """Run a function with the keyring, and map its exceptions."""
         try:
             if self._backend is None:
                 self._backend = _secure_backend()
             return what(self._backend)
         except NoSecureKeyring:
             raise
-        except Exception as error:  # backends are plug-ins, and raise what their systems raise
-            sentence = f"the keyring of the system failed with {type(error).__name__}: is it locked? {_ALTERNATIVES}"
+        except Exception as error:  # backends are plug-ins, and raise the exceptions of their systems
+            sentence = f"the system keyring failed with {type(error).__name__}; it may be locked. {_ALTERNATIVES}"
             raise CredentialStoreError(sentence) from error
 
 
@@ -148,7 +150,7 @@ class _Entry:
         self._longest: Final = _PART_CHARACTERS.get(type(backend).__module__)
 
     def read(self) -> JsonValue:
-        """What is there; `None` for nothing, and something that is no record for what is damaged."""
+        """Return the document of the entry; `None` if not found, and a text that is not a record if damaged."""
         document = _document(self._backend.get_password(self._service, self._name))
         parts = _parts(document)
         if parts is None:
@@ -163,12 +165,12 @@ class _Entry:
         return _document("".join(pieces))
 
     def write(self, record: JsonObject | None) -> None:
-        """Puts a record there, or nothing."""
+        """Write a record, or delete the entry with `None`."""
         before = self._backend.get_password(self._service, self._name)
         parts = _parts(_document(before))
         letter, count = "b" if parts is not None and parts[0] == "a" else "a", 0
         if record is not None:
-            text = json.dumps(record)  # ASCII alone: one character is as long as another
+            text = json.dumps(record)  # ASCII only: all characters have the same length
             if self._longest is not None and len(text) > self._longest:
                 pieces = [text[place : place + self._longest] for place in range(0, len(text), self._longest)]
                 count = len(pieces)
@@ -186,7 +188,7 @@ class _Entry:
         return f"{self._service} parts", f"{self._name} {letter}{number}"
 
     def _clear(self, letter: str, number: int) -> None:
-        """Deletes the parts from a number on; the last first, so that what is left of it has no gap."""
+        """Delete the parts from a number on, the last first: if the deletion is interrupted, the rest has no gap."""
         end = number
         while self._backend.get_password(*self._part(letter, end)) is not None:
             end += 1
@@ -205,7 +207,7 @@ def _document(text: str | None) -> JsonValue:
 
 
 def _parts(document: JsonValue) -> tuple[str, int] | None:
-    """Which parts an entry names, and how many; `None` when it is a record itself, or nothing."""
+    """Return the set and the number of the parts that an entry names; `None` if the entry is a record or empty."""
     if not isinstance(document, dict):
         return None
     letter, count = document.get("letter"), document.get("parts")
@@ -213,35 +215,35 @@ def _parts(document: JsonValue) -> tuple[str, int] | None:
 
 
 def _secure_backend() -> _Backend:
-    """The keyring of the system. Raises `NoSecureKeyring`."""
+    """Return the keyring of the system. Raises `NoSecureKeyring`."""
     try:
         import keyring  # lazy: an optional dependency, and slow: it looks for plug-ins
     except ImportError:
-        sentence = f"the package keyring, which finds the system's keyring, is not installed. {_ALTERNATIVES}"
+        sentence = f"the package keyring, which gives access to the system keyring, is not installed. {_ALTERNATIVES}"
         raise NoSecureKeyring(sentence) from None
     chosen = keyring.get_keyring()
     is_chain = type(chosen).__module__ == _CHAINER
-    # A chain would pass a secret on to the next one.
+    # A chain would pass a secret on to the next backend if one fails.
     candidates: list[_Backend] = list(getattr(chosen, "backends", ())) if is_chain else [chosen]
     for backend in candidates:
         if _is_secure(backend):
             return backend
     names = ", ".join(type(backend).__module__ for backend in candidates) or "an empty chain"
-    raise NoSecureKeyring(f"the keyring is {names}, which keeps secrets in the open or not at all. {_ALTERNATIVES}")
+    raise NoSecureKeyring(f"no secure keyring: found {names}, which does not protect secrets. {_ALTERNATIVES}")
 
 
 def _is_secure(backend: _Backend) -> bool:
-    """Whether secrets are safe there. `keyring` itself recommends backends with a priority of 1 and more only."""
+    """Return whether a backend protects secrets. `keyring` recommends only backends with a priority of 1 or more."""
     priority = getattr(backend, "priority", 0)
     module = type(backend).__module__
     return priority >= 1 and module != _OPEN and not module.startswith(f"{_OPEN}.")
 
 
 def state_folder() -> Path:
-    """Where programs of this user keep what is neither configuration nor data of theirs.
+    """Return the folder for the state of programs of this user, which is neither configuration nor user data.
 
     Raises:
-        CredentialStoreError: The user has no folder of their own.
+        CredentialStoreError: The user does not have a home folder.
     """
     try:
         if sys.platform == "win32":
@@ -249,9 +251,9 @@ def state_folder() -> Path:
         if sys.platform == "darwin":
             return Path.home() / "Library" / "Application Support" / "mcp-client"
         named = Path(os.environ.get("XDG_STATE_HOME", ""))
-        # Spec: XDG base directories: a path that is not absolute is to be ignored.
+        # Spec: XDG base directories: "all paths must be absolute"; a relative path is ignored.
         return (named if named.is_absolute() else Path.home() / ".local" / "state") / "mcp-client"
     except RuntimeError:
         raise CredentialStoreError(
-            "the user has no home folder, where the locks would be: set XDG_STATE_HOME"
+            "the user does not have a home folder for the lock files; set XDG_STATE_HOME"
         ) from None

@@ -1,12 +1,12 @@
-"""Locks with names: among the tasks of a process, and among processes.
+"""Named locks, between the tasks of a process and between processes.
 
-Among processes a lock is a file that the system locks for whoever has it open. The system takes the lock away from a
-process that dies, so none is ever left behind; the file stays, and has nothing in it. To delete it would be wrong: somebody may
-just have opened it, and would then hold a lock that nobody else can see.
+Between processes, a lock is an empty file that the operating system locks for the process that has it open. The system
+releases the lock of a process that dies, so no lock is left behind. The file remains. Deleting it would be wrong:
+another process may just have opened it, and would then hold a lock that no other process can see.
 
-The system can be asked for a lock in two ways. To wait in the system would need a thread that no cancellation reaches and that
-takes the lock when nobody wants it any more. So it is asked whether the lock is free, again and again; tasks of one process
-wait for each other, so that only one of them asks.
+To block in the operating system until the lock is free would need a thread that cannot be cancelled, and that would
+acquire the lock when no task needs it. Therefore the lock is polled. Tasks of one process wait for each other, so that
+only one of them polls.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ else:
 __all__ = ["FileLocks", "TaskLocks", "private_folder"]
 
 _PAUSE: Final = 0.05
-"""Seconds from one question to the next: what is locked is a login of seconds or minutes, or a refresh of a tenth."""
+"""Time between two attempts, in seconds: a lock is held for a login of seconds or minutes, or a refresh of 0.1
+seconds."""
 
 _TAKEN: Final = frozenset({errno.EACCES, errno.EDEADLK})
-"""What Windows says when somebody else has the lock."""
+"""Errors on Windows if another process holds the lock."""
 
 
 def private_folder(path: Path) -> None:
-    """Makes a folder that only its owner can look into. One that is there stays as it is. Raises `OSError`."""
+    """Create a folder that only its owner can access. An existing folder is unchanged. Raises `OSError`."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 class TaskLocks:
-    """A lock for each name, for the tasks of one run of trio. Those that nobody wants are forgotten."""
+    """A lock for each name, for the tasks of one run of trio. Unused locks are removed."""
 
     def __init__(self) -> None:
         self._locks: Final[dict[str, trio.Lock]] = {}
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[None]:
-        """Holds the lock of a name."""
+        """Hold the lock of a name."""
         lock = self._locks.setdefault(name, trio.Lock())
         try:
             async with lock:
@@ -68,8 +69,8 @@ class FileLocks:
     """A lock for each name, for all processes that use the same folder.
 
     Args:
-        folder: Where the files are; it is made when it is needed.
-        prefix: What their names begin with.
+        folder: The folder of the lock files. It is created when needed.
+        prefix: The prefix of the file names.
     """
 
     def __init__(self, folder: Path, prefix: str) -> None:
@@ -78,21 +79,21 @@ class FileLocks:
         self._tasks: Final = TaskLocks()
 
     def path(self, name: str) -> Path:
-        """The file of a name. It tells a part of a hash: names are of any length and have any character."""
+        """Return the file of a name. It contains a part of a hash, because names can have any length and characters."""
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return self._folder / f"{self._prefix}.{digest}.lock"
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[None]:
-        """Holds the lock of a name.
+        """Hold the lock of a name.
 
         Raises:
-            CredentialStoreError: The file cannot be made or locked.
+            CredentialStoreError: The file cannot be created or locked.
         """
         path = self.path(name)
         async with self._tasks.held(name):
-            # A thread, for a folder may be on a network. It is not abandoned, so that what it took is always given back.
-            # Nobody could set an event: the lock is another process's.
+            # In a thread, because the folder may be on a network. The thread is not abandoned, so that a lock is always
+            # released. An event is not possible: another process holds the lock.
             while (taken := await trio.to_thread.run_sync(_take, path)) is None:  # noqa: ASYNC110
                 await trio.sleep(_PAUSE)
             try:
@@ -102,7 +103,7 @@ class FileLocks:
 
 
 def _take(path: Path) -> int | None:
-    """The open file that holds the lock; `None` when somebody else has it."""
+    """Return the open file that holds the lock; `None` if another process holds it."""
     try:
         private_folder(path.parent)
         opened = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -112,7 +113,7 @@ def _take(path: Path) -> int | None:
             os.close(opened)
             raise
     except OSError as error:
-        raise CredentialStoreError(f"{path} cannot be locked: {error.strerror or error}") from error
+        raise CredentialStoreError(f"cannot lock {path}: {error.strerror or error}") from error
     if taken:
         return opened
     os.close(opened)
@@ -122,7 +123,7 @@ def _take(path: Path) -> int | None:
 if sys.platform == "win32":
 
     def _lock(opened: int) -> bool:
-        """Whether the lock is ours now."""
+        """Return whether the lock was acquired."""
         try:
             msvcrt.locking(opened, msvcrt.LK_NBLCK, 1)
         except OSError as error:
@@ -134,9 +135,9 @@ if sys.platform == "win32":
 else:
 
     def _lock(opened: int) -> bool:
-        """Whether the lock is ours now."""
+        """Return whether the lock was acquired."""
         try:
-            # Not `lockf`: its locks are the process's, and end when any part of it closes the file.
+            # Not `lockf`: its locks belong to the process, and end when any part of the process closes the file.
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

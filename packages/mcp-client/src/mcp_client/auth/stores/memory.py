@@ -1,4 +1,4 @@
-"""A store that forgets everything with the process."""
+"""A credential store in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """Keeps credentials as long as it lives itself: the default. One serves several servers, and one run of trio."""
+    """A store with its own lifetime: the default. It can serve several servers, in one run of trio."""
 
     def __init__(self) -> None:
         self._tokens: Final[dict[str, TokenRecord]] = {}
@@ -26,12 +26,12 @@ class MemoryStore:
         self._locks: Final = TaskLocks()
 
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
-        """See `CredentialStore`."""
+        """Return the tokens for the MCP server; `None` if not found."""
         await trio.lowlevel.checkpoint()
         return self._tokens.get(server_url)
 
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store tokens, or delete them with `None`."""
         check_tokens(server_url, tokens)
         await trio.lowlevel.checkpoint()
         if tokens is None:
@@ -40,12 +40,12 @@ class MemoryStore:
             self._tokens[server_url] = tokens
 
     async def load_client(self, issuer: str) -> ClientRecord | None:
-        """See `CredentialStore`."""
+        """Return the client for the authorization server; `None` if not found."""
         await trio.lowlevel.checkpoint()
         return self._clients.get(issuer)
 
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store a client, or delete it with `None`."""
         check_client(issuer, client)
         await trio.lowlevel.checkpoint()
         if client is None:
@@ -54,5 +54,5 @@ class MemoryStore:
             self._clients[issuer] = client
 
     def lock(self, server_url: str) -> AbstractAsyncContextManager[None]:
-        """See `CredentialStore`."""
+        """Return the lock of the server."""
         return self._locks.held(server_url)

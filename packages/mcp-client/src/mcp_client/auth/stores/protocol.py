@@ -1,4 +1,4 @@
-"""What every store of credentials is: `CredentialStore`, and what goes wrong in one."""
+"""The interface of credential stores, `CredentialStore`, and its errors."""
 
 from __future__ import annotations
 
@@ -15,64 +15,73 @@ __all__ = ["CredentialStore", "CredentialStoreError", "NoSecureKeyring", "Unread
 
 
 class CredentialStoreError(McpError):
-    """What is kept cannot be had, or cannot be kept. The sentence has no secret in it, and says what to do."""
+    """Credentials cannot be loaded or stored. The message does not contain secrets, and states what to do."""
 
 
 class UnreadableStore(CredentialStoreError):
-    """There is a store, and it cannot be decrypted or is not one of ours. It was left as it is."""
+    """The store exists, but cannot be decrypted or has another format. It is left unchanged."""
 
 
 class NoSecureKeyring(CredentialStoreError):
-    """The system has no keyring in which secrets are safe, or none that can be used from here."""
+    """The system does not have a keyring that protects secrets, or this process cannot use it."""
 
 
 class CredentialStore(Protocol):
-    """Keeps tokens by the MCP server that they are for, and clients by the authorization server that they are known to.
+    """A store of tokens by MCP server, and of clients by authorization server.
 
-    Anything with these methods is one; `mcp_client.auth.stores.contract` checks whether it keeps the rules. A store may be
-    used by many tasks at once. What it has of another version, or damaged, counts as nothing: it can be got anew.
-    Whatever goes wrong is raised as `CredentialStoreError`.
+    Any class with these methods is a store; `mcp_client.auth.stores.contract` checks its behavior. Many tasks may use a
+    store concurrently. Records that are damaged or of another version count as absent, because they can be obtained
+    again. All failures are raised as `CredentialStoreError`.
 
     Spec: basic/authorization#token-theft, #authorization-server-binding
     """
 
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
-        """What was saved last for the MCP server; `None` when there is nothing."""
+        """Return the tokens that were last saved for the MCP server; `None` if not found."""
         ...
 
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
-        """Keeps tokens in place of those of before, in one go; `None` deletes them.
+        """Replace the stored tokens in one operation; `None` deletes them.
 
-        A refresh token may be void as soon as the next one was given out. So whatever happens, the old record is there
-        or the new one, never half of one. A call that is cancelled was made entirely or not at all.
+        A refresh token may become invalid as soon as its successor is issued. Therefore the store must contain either
+        the old or the new record at any time, never a part of one. A cancelled call either took effect completely or
+        not at all.
 
         Args:
             server_url: The MCP server.
             tokens: Its tokens, whose `server_url` is this one.
+
+        Raises:
+            CredentialStoreError: The tokens cannot be stored.
+            LocalProtocolError: The tokens are for another server.
         """
         ...
 
     async def load_client(self, issuer: str) -> ClientRecord | None:
-        """The client that was saved last for the authorization server; `None` when there is none."""
+        """Return the client that was last saved for the authorization server; `None` if not found."""
         ...
 
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
-        """Keeps the client in place of that of before, in one go; `None` deletes it.
+        """Replace the stored client in one operation; `None` deletes it.
 
         Args:
             issuer: The authorization server.
             client: The client, whose `issuer` is this one.
+
+        Raises:
+            CredentialStoreError: The client cannot be stored.
+            LocalProtocolError: The client belongs to another issuer.
         """
         ...
 
     def lock(self, server_url: str) -> AbstractAsyncContextManager[None]:
-        """Keeps all others who want the same lock out until it is left: one login or refresh of a server at a time.
+        """Return a lock that permits one login or refresh at a time for a server.
 
-        Others are all tasks, and all processes that share what is kept. It is not reentrant. It may be held for as long
-        as a person takes to log in; while it is held, everybody may load and save. Who waits may be cancelled, and one who
-        dies leaves it.
+        The lock excludes all other tasks, and all processes that share the store. It is not reentrant. It may be held
+        as long as a user needs to log in. Meanwhile, other tasks and processes may load and save. A waiting task can be
+        cancelled, and the lock of a process that dies is released.
 
         Args:
-            server_url: The MCP server. Locks of different servers are different ones.
+            server_url: The MCP server. Each server has its own lock.
         """
         ...

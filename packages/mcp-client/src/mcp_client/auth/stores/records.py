@@ -1,4 +1,4 @@
-"""The stored form of credentials: what belongs under which key, and what is no record any more."""
+"""The stored form of credentials: checks that a record belongs to its key and is valid."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ _log: Final = logging.getLogger("mcp_client")
 
 
 def without_query(url: str) -> str:
-    """A URL as it may be shown: keys are sometimes put behind the question mark."""
+    """Return a URL without its query, which may contain a key."""
     return url.partition("?")[0]
 
 
 def check_tokens(server_url: str, tokens: TokenRecord | None) -> None:
-    """Makes sure that tokens are kept for the server that they may be sent to.
+    """Check that tokens are stored for the server that they may be sent to.
 
     Raises:
-        LocalProtocolError: They are for another one.
+        LocalProtocolError: The tokens are for another server.
     """
     if tokens is not None and tokens.server_url != server_url:
         shown = without_query(tokens.server_url)
-        raise LocalProtocolError(f"tokens for {shown} are not kept for {without_query(server_url)}")
+        raise LocalProtocolError(f"tokens for {shown} cannot be stored for {without_query(server_url)}")
 
 
 def check_client(issuer: str, client: ClientRecord | None) -> None:
-    """Makes sure that a client is kept for the authorization server that it is known to.
+    """Check that a client is stored for the authorization server that it is registered with.
 
     Raises:
-        LocalProtocolError: It is known to another one, or to none.
+        LocalProtocolError: The client belongs to another issuer, or has no issuer.
     """
     if client is not None and client.issuer != issuer:
-        raise LocalProtocolError(f"a client of the issuer {client.issuer!a} is not kept for {issuer!a}")
+        raise LocalProtocolError(f"a client of the issuer {client.issuer!a} cannot be stored for {issuer!a}")
 
 
 def kept_tokens(server_url: str, document: JsonValue) -> TokenRecord | None:
-    """Reads what was kept under a server's URL; what is not of use counts as nothing, and is logged."""
+    """Parse the tokens stored for a server; return `None` for an unusable record, and log it."""
     if document is None:
         return None
     try:
         tokens = read_tokens(document)
         check_tokens(server_url, tokens)
     except (InvalidValue, LocalProtocolError) as error:
-        _log.warning("the tokens kept for %s are not used: %s", without_query(server_url), error.message)
+        _log.warning("stored tokens ignored: server=%s error=%s", without_query(server_url), error.message)
         return None
     return tokens
 
 
 def kept_client(issuer: str, document: JsonValue) -> ClientRecord | None:
-    """Reads what was kept under an issuer; what is not of use counts as nothing, and is logged."""
+    """Parse the client stored for an issuer; return `None` for an unusable record, and log it."""
     if document is None:
         return None
     try:
         client = read_client(document)
         check_client(issuer, client)
     except (InvalidValue, LocalProtocolError) as error:
-        _log.warning("the client kept for %s is not used: %s", issuer, error.message)
+        _log.warning("stored client ignored: issuer=%s error=%s", issuer, error.message)
         return None
     return client
