@@ -403,14 +403,14 @@ def test_a_key_or_a_passphrase_is_needed_that_is_of_use(tmp_path: Path, monkeypa
 async def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     store = FileStore(tmp_path / "folder", key=KEY)
-    with pytest.raises(CredentialStoreError, match="cannot read .*folder: Is a directory"):
+    with pytest.raises(CredentialStoreError, match=r"cannot read .*folder: Is a directory"):
         await store.load_tokens(SERVER)
     (tmp_path / "file").touch()
-    with pytest.raises(CredentialStoreError, match="cannot lock .*: "):
+    with pytest.raises(CredentialStoreError, match=r"cannot lock .*: "):
         await FileStore(tmp_path / "file" / "credentials", key=KEY).load_tokens(SERVER)
     store = FileStore(tmp_path / "credentials", key=KEY)
     (tmp_path / "credentials.new").mkdir()
-    with pytest.raises(CredentialStoreError, match="cannot write .*credentials: "):
+    with pytest.raises(CredentialStoreError, match=r"cannot write .*credentials: "):
         await store.save_tokens(SERVER, TOKENS)
 
 

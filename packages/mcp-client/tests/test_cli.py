@@ -219,16 +219,16 @@ def test_arguments_are_typed_by_the_schema_of_the_tool(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["forecast", "town=x"], "there is no argument 'town'"),
+        (["forecast", "town=x"], "unknown argument 'town'"),
         (["forecast", "cty=x"], "did you mean 'city'?"),
-        (["forecast", "days=many"], "'days' has to be of the type integer, not 'many'"),
+        (["forecast", "days=many"], "'days' must have the type integer, not 'many'"),
         (["forecast", "tags=1"], "of the type array"),
         (["forecast", "hot=1"], "of the type boolean or null"),
         (["forecast", "city"], "NAME=VALUE, not 'city'"),
-        (["forecast", "city=a", "city=b"], "'city' is given twice"),
+        (["forecast", "city=a", "city=b"], "'city' is given more than once"),
         (["forecast", "city=a", "--args", "{}"], "not both"),
         (["forecast", "--args", "{"], "--args is not JSON"),
-        (["forecast", "--args", "[]"], "--args has to be a JSON object"),
+        (["forecast", "--args", "[]"], "--args must be a JSON object"),
         (["forecats"], "no tool 'forecats' (did you mean 'forecast'?)"),
         (["nothing"], "no tool 'nothing'; there are: forecast, ask, visit, fail, kinds, exit, sample, roots"),
         (["forecast", "--timeout", "soon"], "a number of seconds above 0, not 'soon'"),
@@ -256,7 +256,7 @@ def test_a_command_line_that_makes_no_sense_is_explained_to_machines(run: Run) -
 
 def test_a_tool_that_fails_is_exit_code_one(run: Run) -> None:
     code, out, err = run("call", "fail")
-    assert (code, out, err) == (1, "it is broken\n", "The tool 'fail' says that it failed.\n")
+    assert (code, out, err) == (1, "it is broken\n", "The tool 'fail' reports an error.\n")
     code, out, err = run("call", "fail", "--json")
     assert (code, data(out)["isError"], err) == (1, True, "")
 
@@ -315,7 +315,11 @@ def test_an_error_of_the_server_is_exit_code_one(run: Run) -> None:
 def test_prompts_and_completions(run: Run) -> None:
     assert run("prompt", "poem", "of=rain")[:2] == (0, "user: A poem of rain\n")
     assert "messages" in data(run("prompt", "poem", "--json")[1])
-    assert run("complete", "poem", "city", "Ghe", "--known", "country=BE") == (0, "Ghent\n", "There are more.\n")
+    assert run("complete", "poem", "city", "Ghe", "--known", "country=BE") == (
+        0,
+        "Ghent\n",
+        "The server has more values.\n",
+    )
     assert data(run("complete", "a:{b}", "b", "--json")[1])["values"] == ["nt"]
 
 
@@ -323,12 +327,12 @@ def test_listen_shows_changes_until_the_connection_is_lost(run: Run) -> None:
     code, out, err = run("listen", "--tools", "--uri", "a:text")
     assert code == 1
     assert out == "resource a:text\ntools\n"
-    assert "Listening for changes of: tools, a:text. Ctrl-C ends it." in err
+    assert "Listening for changes of: tools, a:text. Press Ctrl-C to stop." in err
     assert "error: the server process exited" in err
     code, out, err = run("listen", "--uri", "a:text", "--json")
     assert data(out.splitlines()[0]) == {"kind": "resource", "uri": "a:text"}
     code, out, err = run("listen", "--prompts")
-    assert (code, err) == (1, "The server tells no changes of that.\n")
+    assert (code, err) == (1, "The server does not send change notifications of these kinds.\n")
 
 
 MODERN = r"""
@@ -361,7 +365,7 @@ def test_listen_ends_when_a_modern_server_ends_it(run: Run) -> None:
 
 def test_a_server_that_offers_nothing_is_told_so(run: Run) -> None:
     server = modern({})
-    assert run("list", server=server) == (0, "", "The server offers no tools, no resources and no prompts.\n")
+    assert run("list", server=server) == (0, "", "The server does not offer tools, resources or prompts.\n")
     code, out, _ = run("probe", server=server)
     assert (code, "capabilities  none" in out, "server        unnamed\n" in out) == (0, True, True)
     code, out, err = run("list", "tools", server=server)
@@ -375,10 +379,10 @@ def test_a_server_that_offers_nothing_is_told_so(run: Run) -> None:
 @pytest.mark.parametrize(
     ("program", "words", "message"),
     [
-        (["no-such-program"], [], "it is looked up on PATH"),
-        ([sys.executable, "-c", "print('hello')"], [], "Run the server by hand"),
+        (["no-such-program"], [], "it is searched on PATH"),
+        ([sys.executable, "-c", "print('hello')"], [], "Run the server manually"),
         ([sys.executable, "-c", "input();input();input()"], ["--timeout", "0.2"], "--timeout SECONDS"),
-        ([], ["--revision", "2026-07-28"], "Leave --revision out"),
+        ([], ["--revision", "2026-07-28"], "Omit --revision"),
     ],
 )
 def test_no_connection_is_exit_code_three_and_says_what_to_do(
@@ -449,7 +453,7 @@ def test_options_without_a_command_are_told_that_one_is_needed(run: Run) -> None
 
 
 def test_the_help_says_what_a_server_cannot_ask_for(run: Run) -> None:
-    assert "`sampling/createMessage` and `roots/list` are refused" in run("call", "--help")[1]
+    assert "rejects `sampling/createMessage` and `roots/list`" in run("call", "--help")[1]
 
 
 def test_a_model_and_folders_are_refused_with_the_capability_that_is_missing(run: Run) -> None:
@@ -537,7 +541,7 @@ def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatc
         "one of: red, blue",
     ):
         assert expected in err
-    for complaint in ("something is needed", "could not convert", "yes or no?", "one of: red", "'plum' is none of"):
+    for complaint in ("enter a value", "could not convert", "enter yes or no", "one of: red", "'plum' is not one of"):
         assert complaint in err
 
 
@@ -591,22 +595,22 @@ def test_a_page_is_shown_and_visited_by_consent_only(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("https://example.com:8443/pay?id=1", "  It leads to: example.com"),
+        ("https://example.com:8443/pay?id=1", "  Host: example.com"),
         (
             "https://xn--pple-43d.example/",
-            "  It leads to: xn--pple-43d.example\n  The name has letters that may look like others.",
+            "  Host: xn--pple-43d.example\n  Warning: the host name contains letters that may look like others.",
         ),
         (
             "https://\u0430pple.example/",
-            "  It leads to: \u0430pple.example\n  The name has letters that may look like others.",
+            "  Host: \u0430pple.example\n  Warning: the host name contains letters that may look like others.",
         ),
         (
             "https://bank.example@evil.example/",
-            "  It leads to: evil.example\n  What stands before the @ is not where it leads.",
+            "  Host: evil.example\n  Warning: the text before the @ is not the host.",
         ),
-        ("http://example.com/", "  It leads to: example.com\n  The way there is not secured: http."),
-        ("javascript:alert(1)", "  It names no host."),
-        ("https://[::1", "  This is no proper URL."),
+        ("http://example.com/", "  Host: example.com\n  The way there is not secured: http."),
+        ("javascript:alert(1)", "  The URL does not have a host."),
+        ("https://[::1", "  This is not a valid URL."),
     ],
 )
 @pytest.mark.spec("elicitation.highlight-domain", "elicitation.warn-suspicious", "elicitation.url-highlight-domain")
@@ -620,7 +624,7 @@ def test_where_nobody_can_be_asked_it_is_declined_with_a_note(run: Run, monkeypa
     for tool in ("ask", "visit"):
         code, out, err = run("call", tool)
         assert (code, data(out)) == (0, {"action": "decline"})
-        assert "Nobody can be asked here" in err
+        assert "Declined: there is no terminal" in err
 
 
 # --- the screen ------------------------------------------------------------------------------------------------------
@@ -672,18 +676,18 @@ def test_server_of_a_file_is_used_in_its_revision(run: Run, config: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--config", "{}"], "say which server with --server: weather, keyed, unset, off"),
+        (["--config", "{}"], "choose a server with --server NAME: weather, keyed, unset, off"),
         (["--config", "{}", "--server", "wether"], "no server 'wether' (did you mean 'weather'?)"),
         (
             ["--config", "{}", "--server", "unset"],
             "server 'unset': command: the environment variable NO_SUCH_VARIABLE is",
         ),
-        (["--config", "{}", "--server", "keyed"], "There is no terminal on which to ask for 'Key'."),
+        (["--config", "{}", "--server", "keyed"], "No terminal to prompt for 'Key'."),
         (["--config", "{}", "--server", "off"], "server 'off' is disabled"),
-        (["--config", "{}", "--server", "weather", "--header", "A: b"], "--header is for a server with a URL"),
-        (["--config", "{}", "--server", "weather", "--", "x"], "--config and a URL or command both say which server"),
+        (["--config", "{}", "--server", "weather", "--header", "A: b"], "--header requires a server with a URL"),
+        (["--config", "{}", "--server", "weather", "--", "x"], "both --config and a URL or command name a server"),
         (["--config", "no-such-file", "--server", "x"], "No such file"),
-        (["--server", "weather", "--", "x"], "--server is for the servers of a file: --config FILE"),
+        (["--server", "weather", "--", "x"], "--server requires --config FILE"),
     ],
 )
 def test_server_of_a_file_that_cannot_be_used_is_named(

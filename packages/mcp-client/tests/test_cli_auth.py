@@ -166,13 +166,13 @@ async def test_a_diagnosis_tells_what_a_login_would_do_and_does_nothing(run: Run
         f"challenge     Bearer, resource_metadata {resource}, scope notes:read",
         f"tried         200 {resource} (resource_metadata): describe {town.url}",
         f"tried         200 {metadata} (authorization server metadata): is of {town.issuer}",
-        f"issuer        {town.issuer}, as the server names it",
-        f"registration  dynamic, at {town.origin}/register; it was not asked",
-        f"browser       would be sent to {town.origin}/authorize",
+        f"issuer        {town.issuer}, as named by the server",
+        f"registration  dynamic, at {town.origin}/register; not performed",
+        f"browser       would open {town.origin}/authorize",
         "scope         notes:read",
         f"resource      {town.url}",
         "PKCE          S256",
-        "verdict       a login would come as far as the browser; the rest is the person's",
+        "verdict       login would reach the browser; user consent is required from there",
     ]
     assert [asked.target for asked in town.asked] == [
         "/mcp",
@@ -212,8 +212,8 @@ FAULTS: list[tuple[JsonObject, JsonObject, str, str, str]] = [
         "authorization_server=",
     ),
     ({"absent": True}, {}, "DiscoveryFailed", "no metadata of", "authorization_server="),
-    ({"code_challenge_methods_supported": None}, {}, "DiscoveryFailed", "PKCE", "No setting of a client helps"),
-    ({"token_endpoint": None}, {}, "DiscoveryFailed", "no token_endpoint", "No setting of a client helps"),
+    ({"code_challenge_methods_supported": None}, {}, "DiscoveryFailed", "PKCE", "No client setting can prevent this"),
+    ({"token_endpoint": None}, {}, "DiscoveryFailed", "no token_endpoint", "No client setting can prevent this"),
     ({"registration_endpoint": None}, {}, "RegistrationFailed", "no client id", "OAuth(credentials="),
     ({"authorization_endpoint": "javascript:alert(1)"}, {}, "UnsafeUrl", "authorization_endpoint", "OAuth(networks="),
     ({}, {"resource": "https://mcp.example/mcp"}, "DiscoveryFailed", "are about 'https://mcp.example/mcp'", "="),
@@ -259,13 +259,13 @@ async def test_a_server_that_answers_without_a_token_needs_no_login(run: Run) ->
         known = await run("diagnose-auth", server.url)
     assert (done.code, known.code) == (0, 0)
     assert "authorization not wanted" in done.out
-    assert done.out.splitlines()[-1] == "verdict       the server answers without a token"
+    assert done.out.splitlines()[-1] == "verdict       the server does not require a token"
     # Neither default paths are taken for a sign, nor what is missing for a fault.
     assert "issuer" not in done.out
     assert "asked         tools/list: " in done.out
     # Who has metadata all the same is shown with them.
-    assert f"issuer        {town.issuer}, as the server names it" in known.out
-    assert known.out.splitlines()[-1] == "verdict       the server answers without a token"
+    assert f"issuer        {town.issuer}, as named by the server" in known.out
+    assert known.out.splitlines()[-1] == "verdict       the server does not require a token"
 
 
 async def test_a_server_that_wants_a_token_for_its_tools_only_is_found_out(run: Run) -> None:
@@ -290,7 +290,7 @@ async def test_a_server_that_is_not_there_cannot_be_diagnosed(run: Run) -> None:
     assert done.data["authorization"] == "unknown"
     problem = done.data["problem"]
     assert isinstance(problem, dict)
-    assert problem["setting"] == "Without an answer nothing can be said of a login."
+    assert problem["setting"] == "The server did not respond, so a login is unknown."
 
 
 async def test_a_server_in_clear_text_is_told_to_be_the_fault() -> None:
@@ -302,7 +302,9 @@ async def test_a_server_in_clear_text_is_told_to_be_the_fault() -> None:
         await diagnosis.authorizer(site).run()
     assert isinstance(diagnosis.error, UnsafeUrl)
     assert "it is not https" in diagnosis.error.message
-    assert _setting(diagnosis.error, None) == "Tokens go over https, or stay on this machine: there is no setting."
+    assert (
+        _setting(diagnosis.error, None) == "Tokens require https or a server on this machine; no setting changes that."
+    )
 
 
 async def test_an_authorization_server_that_does_not_answer_is_told(run: Run) -> None:
@@ -334,8 +336,8 @@ async def test_a_login_is_kept_for_the_next_command_and_renewed_without_anybody(
     assert (second.err, third.err) == ("", "")
     assert town.grants_made == ["authorization_code", "refresh_token", "refresh_token"]
     assert town.clients == ["c1"]
-    assert "registration  kept from before (dynamic)" in diagnosis.out
-    assert "nobody can be asked" in fourth.err
+    assert "registration  stored earlier (dynamic)" in diagnosis.out
+    assert "there is no terminal" in fourth.err
     assert "--login auto" in fourth.err
     assert {name.partition(" http")[0] for name in json.loads((home / "ring").read_text())} == {"mcp clients"}
 
@@ -361,7 +363,7 @@ async def test_without_a_safe_keyring_the_login_is_for_one_command_and_that_is_s
         first = await run("probe", server.url, "--login", "auto")
         second = await run("probe", server.url)
     assert (first.code, second.code) == (0, 3)
-    assert "The next command has to log in anew: no secure keyring: found keyring.backends.null" in first.err
+    assert "The next command must log in again: no secure keyring: found keyring.backends.null" in first.err
 
 
 async def test_a_query_that_may_be_a_key_is_not_shown_in_an_error(run: Run) -> None:
@@ -378,7 +380,7 @@ async def test_credentials_of_ones_own_take_the_place_of_a_login(run: Run) -> No
     async with protected(town) as server:
         done = await run("probe", server.url, "--login", "auto", "--header", "authorization: Bearer guess")
     assert done.code == 3
-    assert "Log in by --login auto" in done.err
+    assert "Log in with --login auto" in done.err
     assert len(town.asked) == 1
 
 
@@ -446,8 +448,8 @@ async def test_a_logout_deletes_what_is_kept_and_has_it_revoked(run: Run, home: 
     assert (first.code, second.code) == (0, 0)
     assert first.data == {"deleted": True, "revoked": True}
     assert second.data == {"deleted": False, "revoked": False}
-    assert f"Logged out of {town.url}: what was kept is deleted, and has been revoked." in first.err
-    assert f"Nothing was kept for {town.url}." in second.err
+    assert f"Logged out of {town.url}: the stored credentials are deleted, and the tokens are revoked." in first.err
+    assert f"No credentials were stored for {town.url}." in second.err
     ((refresh_token, _),) = town.refresh_tokens.items()
     assert town.revocations == [{"token": refresh_token, "token_type_hint": "refresh_token", "client_id": "c1"}]
     assert json.loads((home / "ring").read_text()) == {}
@@ -476,7 +478,7 @@ async def test_what_cannot_be_revoked_is_deleted_all_the_same(
         town.metadata, town.revokes = metadata, revokes
         done = await run("logout", server.url)
     assert done.code == 0
-    assert "what was kept is deleted. It was not revoked: " in done.err
+    assert "the stored credentials are deleted, but not revoked: " in done.err
     assert why in done.err
     assert json.loads((home / "ring").read_text()) == {}
     assert [form["token_type_hint"] for form in town.revocations] == ["access_token"] * (not revokes)
@@ -489,7 +491,7 @@ async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_s
     done = await run("logout", "https://mcp.example/mcp?key=swordfish")
     assert (failed.code, done.code) == (1, 0)
     assert "the system keyring failed with IsADirectoryError" in failed.err
-    assert done.err == "Nothing was kept for https://mcp.example/mcp.\n"
+    assert done.err == "No credentials were stored for https://mcp.example/mcp.\n"
 
 
 @pytest.mark.parametrize(
@@ -497,10 +499,10 @@ async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_s
     [
         (("diagnose-auth", "--", "my-server"), "credentials of a command are in its environment"),
         (("logout", "--", "my-server"), "credentials of a command are in its environment"),
-        (("probe", "--login", "auto", "--", "my-server"), "--login is for a server with a URL"),
+        (("probe", "--login", "auto", "--", "my-server"), "--login requires a server with a URL"),
         (("diagnose-auth", "https://mcp.example/mcp", "--header", "Authorization: Bearer swordfish"), "auth"),
         (("logout", "https://user:swordfish@mcp.example/mcp"), "user or password"),
-        (("diagnose-auth",), "say which server"),
+        (("diagnose-auth",), "no server: pass its URL"),
     ],
 )
 async def test_what_makes_no_sense_is_said(words: tuple[str, ...], why: str, run: Run) -> None:
@@ -545,7 +547,7 @@ async def test_a_person_without_a_browser_pastes_where_theirs_was_sent(home: Pat
         # The next process finds what this one kept.
         with started("diagnose-auth", town.url) as process:
             out, err = await trio.to_thread.run_sync(process.communicate)
-        assert "kept from before" in out
+        assert "stored earlier" in out
         with started("probe", town.url) as process:
             out, err = await trio.to_thread.run_sync(process.communicate)
         assert (process.returncode, err) == (0, "")

@@ -138,11 +138,11 @@ def test_a_server_that_is_not_there_is_told(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("probe", "--", "http://127.0.0.1:1/mcp", "more"), "'more' is too much"),
-        (("probe", "--env", "A=b", "http://127.0.0.1:1/mcp"), "--env is for a server that is started here"),
+        (("probe", "--", "http://127.0.0.1:1/mcp", "more"), "unexpected word 'more'"),
+        (("probe", "--env", "A=b", "http://127.0.0.1:1/mcp"), "--env requires a command"),
         (("probe", "--header", "secret", "http://127.0.0.1:1/mcp"), "'NAME: VALUE'"),
         (("probe", "--header", "Accept: x", "http://127.0.0.1:1/mcp"), "set by the protocol itself"),
-        (("probe", "--header", "A: b", "--", "my-server"), "a command has no headers"),
+        (("probe", "--header", "A: b", "--", "my-server"), "a command does not have headers"),
         (("probe", "http://user:secret@127.0.0.1/mcp"), "user or password"),
     ],
 )
@@ -171,7 +171,7 @@ def test_which_server_is_found_among_the_words(words: list[str], ours: list[str]
 
 def test_headers_are_read_as_they_are_written() -> None:
     assert headers_of(["A: b", "C:d:e", " X : "]) == {"A": "b", "C": "d:e", "X": ""}
-    with pytest.raises(UsageError, match="given twice"):
+    with pytest.raises(UsageError, match="duplicate header"):
         headers_of(["A: b", "a: c"])
 
 

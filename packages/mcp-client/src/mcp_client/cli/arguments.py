@@ -1,4 +1,4 @@
-"""What stands on the command line: which server, and values, as `key=value` typed by a tool's input schema."""
+"""Command-line arguments: the server, and `key=value` pairs typed by a tool's input schema."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 
 
 _SHOWN: Final = 10
-"""How many names an error lists."""
+"""Maximum number of names that an error lists."""
 
 
 class UsageError(Exception):
-    """The command line makes no sense: what is wrong, and what would be right."""
+    """The command line is invalid. The message states what is wrong and what is valid."""
 
 
 _WITH_VALUE: Final = frozenset(
@@ -55,18 +55,18 @@ _WITH_VALUE: Final = frozenset(
 
 
 _OF_THE_PROGRAM: Final = frozenset({"-h", "--help", "--version"})
-"""Options that stand before the command, or without one."""
+"""Options that are valid before the command, or without one."""
 
 
 def is_url(word: str) -> bool:
-    """Whether a word names a server that is talked to over HTTP."""
+    """Return whether a word is the URL of a server."""
     return word.lower().startswith(("http://", "https://"))
 
 
 def server_among(words: list[str]) -> tuple[list[str], list[str]]:
-    """Cuts the words of a command line into our own and those that say which server.
+    """Split the words of a command line into those for this program and those that name the server.
 
-    That is what follows `--`; without it, the last URL that is not the value of an option.
+    The server is named by the words after `--`, or else by the last URL that is not the value of an option.
     """
     if "--" in words:
         cut = words.index("--")
@@ -78,9 +78,9 @@ def server_among(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def command_first(words: list[str]) -> list[str]:
-    """The words with the options that stand before the command behind it, where they are understood.
+    """Return the words with the options before the command moved after it, where the parser accepts them.
 
-    Words that ask for the help or the version of the whole program stay where they are.
+    Words that request the help or the version of the whole program are not moved.
     """
     place = 0
     while place < len(words) and words[place].startswith("-"):
@@ -91,62 +91,62 @@ def command_first(words: list[str]) -> list[str]:
 
 
 def headers_of(words: Iterable[str]) -> dict[str, str]:
-    """`Name: value` words as a mapping. Raises `UsageError`, which says nothing of the value: it may be a secret."""
+    """Parse `Name: value` words into a mapping. Raises `UsageError` without the value, which may be a secret."""
     found: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition(":")
         if not separator or not name.strip():
-            raise UsageError("--header has to be written 'NAME: VALUE'")
+            raise UsageError("--header must have the form 'NAME: VALUE'")
         if name.strip().lower() in (known.lower() for known in found):
-            raise UsageError(f"the header {name.strip()!r} is given twice")
+            raise UsageError(f"duplicate header {name.strip()!r}")
         found[name.strip()] = value.strip()
     return found
 
 
 def pairs(words: Iterable[str], what: str) -> dict[str, str]:
-    """`key=value` words as a mapping. Raises `UsageError`, which names `what` they are."""
+    """Parse `key=value` words into a mapping. Raises `UsageError`, which contains `what` as the name of the words."""
     found: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition("=")
         if not name or not separator:
-            raise UsageError(f"{what} has to be written NAME=VALUE, not {word!r}")
+            raise UsageError(f"{what} must have the form NAME=VALUE, not {word!r}")
         if name in found:
-            raise UsageError(f"{what} {name!r} is given twice")
+            raise UsageError(f"{what} {name!r} is given more than once")
         found[name] = value
     return found
 
 
 def json_object(text: str) -> JsonObject:
-    """The value of `--args`. Raises `UsageError`."""
+    """Parse the value of `--args`. Raises `UsageError`."""
     try:
         value: JsonValue = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageError(f"--args is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise UsageError('--args has to be a JSON object, as \'{"city": "Ghent"}\'')
+        raise UsageError('--args must be a JSON object, for example \'{"city": "Ghent"}\'')
     return value
 
 
 def typed(words: dict[str, str], schema: JsonObject) -> JsonObject:
-    """The arguments of a tool: each value is read as the input schema says.
+    """Return the arguments of a tool, with each value parsed as the input schema specifies.
 
-    A value whose type the schema does not say is taken for JSON, and for a string if it is none.
+    A value for which the schema does not specify a type is parsed as JSON, or is a string if it is not JSON.
 
     Raises:
-        UsageError: A value does not fit, or the tool has no such argument and takes no others.
+        UsageError: A value has the wrong type, or the tool does not accept an argument of this name.
     """
     properties = schema.get("properties")
     known = properties if isinstance(properties, dict) else {}
     arguments: JsonObject = {}
     for name, text in words.items():
         if name not in known and known and schema.get("additionalProperties") is False:
-            raise UsageError(f"there is no argument {name!r}{closest(name, known)}")
+            raise UsageError(f"unknown argument {name!r}{closest(name, known)}")
         arguments[name] = _value(name, text, _types(known.get(name)))
     return arguments
 
 
 def _types(schema: JsonValue) -> Sequence[str]:
-    """The JSON types that a schema allows; none when it does not say."""
+    """Return the JSON types that a schema allows; empty if it does not specify any."""
     if not isinstance(schema, dict):
         return ()
     named = schema.get("type")
@@ -181,15 +181,15 @@ def _value(name: str, text: str, types: Sequence[str]) -> JsonValue:
     if "string" in types:
         return text
     if types:
-        raise UsageError(f"the argument {name!r} has to be of the type {' or '.join(types)}, not {text!r}")
+        raise UsageError(f"the argument {name!r} must have the type {' or '.join(types)}, not {text!r}")
     return value
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean ...?)`, or where nothing is near, what there is."""
+    """Return ` (did you mean ...?)`, or a list of the known names if none is similar."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     if near:
         return f" (did you mean {near[0]!r}?)"
     more = ", ..." if len(names) > _SHOWN else ""
-    return f"; there are: {', '.join(names[:_SHOWN])}{more}" if names else "; there are none"
+    return f"; known: {', '.join(names[:_SHOWN])}{more}" if names else "; none are known"

@@ -1,9 +1,9 @@
-"""`mcp-client diagnose-auth URL`: what a login at this server would do, told without doing it.
+"""`mcp-client diagnose-auth URL`: report what a login at this server would do, without performing it.
 
-The server is asked as it always is, without a token. What it says goes into the same flow as a login's. Documents are really
-fetched; where the client would be registered, the flow is told that it was; and where the person would be sent to
-a browser, it ends. So what comes out is what a login would come to, and no token is asked for, nothing is registered, nobody is
-disturbed, nothing is kept.
+The diagnosis connects to the server without a token and passes the server's challenge to the flow that a login uses. It
+fetches the documents. It gives the flow a placeholder instead of registering the client, and ends where the login would
+open a browser. Therefore it reports the result of a login without requesting a token, registering a client, prompting
+the user or storing data.
 """
 
 from __future__ import annotations
@@ -50,56 +50,56 @@ _REDIRECT_URI: Final = "http://127.0.0.1/callback"
 
 
 class Diagnosis:
-    """Stands where an `OAuth` would: takes notice of what the server answers, and shows no credentials.
+    """A replacement for `OAuth` that records the server's responses and sends no credentials.
 
     Args:
-        store: Where a login would look for an earlier registration.
+        store: The store in which a login would search for an earlier registration.
     """
 
     def __init__(self, store: CredentialStore) -> None:
         self.answers: Final[list[tuple[str, int]]] = []
-        """What was asked for, and the status of the answer."""
+        """The operations, with the status of each response."""
         self.refused = False
-        """Whether the server wanted a token."""
+        """Whether the server required a token."""
         self.challenge: Challenge | None = None
-        """What it said then."""
+        """The challenge of the server."""
         self.statuses: Final[dict[str, int]] = {}
-        """By URL, the status of each document that was fetched."""
+        """The status of each fetched document, by URL."""
         self.registration: str | None = None
-        """How the client would come to its id."""
+        """How the client would obtain its id."""
         self.client_id: str | None = None
-        """Which that is, where it is known."""
+        """The client id, if it is known."""
         self.sent_to: str | None = None
-        """The URL that the person would be sent to."""
+        """The authorization URL that the browser would open."""
         self.error: McpError | None = None
-        """What a login would fail with, or why none was tried."""
+        """The error of a login, or the reason why the diagnosis did not start."""
         self.flow: Flow | None = None
-        """The login that was not."""
+        """The flow of the diagnosed login."""
         self._store: Final = store
         self._site: Site | None = None
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """None: it gets no token."""
+        """Empty: a diagnosis does not obtain tokens."""
         return ()
 
     def authorizer(self, site: Site) -> Diagnosis:
-        """See `Authorization`."""
+        """Record the connection, and return the diagnosis itself."""
         self._site = site
         return self
 
-    async def headers(self, method: str, url: str) -> Pairs:  # noqa: ARG002  # there are none
-        """See `Authorizer`."""
+    async def headers(self, method: str, url: str) -> Pairs:  # noqa: ARG002  # there are no credentials
+        """Return no headers."""
         await trio.lowlevel.checkpoint()
         return ()
 
     async def identity(self) -> str | None:
-        """See `Authorizer`."""
+        """Return `None`: the requests have no credentials."""
         await trio.lowlevel.checkpoint()
         return None
 
     def answered(self, answer: Answered) -> bool:
-        """See `Authorizer`. Nothing is done about a refusal."""
+        """Record the response. Return false, because the diagnosis does not handle rejections."""
         self.answers.append((answer.operation, answer.status))
         if answer.status in (401, 403) and not self.refused:
             self.refused = True
@@ -108,16 +108,16 @@ class Diagnosis:
         return False
 
     async def renew(self, answer: Answered) -> None:
-        """See `Authorizer`. Is not called."""
+        """Raise `AssertionError`: `answered` never requests a renewal."""
         raise AssertionError(answer)
 
     @property
     def found(self) -> Discovered | None:
-        """The authorization server, as far as it was found."""
+        """The authorization server, if discovery found it."""
         return None if self.flow is None else self.flow.found
 
     async def run(self) -> None:
-        """Goes through a login up to the browser. Raises nothing: see `error`."""
+        """Run a login up to the browser. Errors are recorded in `error`, not raised."""
         assert self._site is not None  # noqa: S101  # there was a connection, or an attempt at one
         site, newest = self._site, preferred(self._site.revisions)
         around = await surroundings(site)
@@ -129,7 +129,7 @@ class Diagnosis:
                     grant=AuthorizationCode(redirect_uri=_REDIRECT_URI),
                     client=ClientSettings(client_name=NAME, redirect_uris=(_REDIRECT_URI,)),
                     protocol_version=None if newest is None else newest.name,
-                    # Default paths are no sign that the server wants a token.
+                    # The default paths do not indicate that the server requires a token.
                     legacy=self.refused and R2025_03_26 in site.revisions,
                     networks=fetch.networks,
                 ),
@@ -145,7 +145,7 @@ class Diagnosis:
                 await fetch.aclose()
 
     async def _next(self, step: Step, flow: Flow, fetch: GuardedFetch) -> Step | None:
-        """Does a step, or says what it would be; `None` at the end."""
+        """Perform a step, or record what it would do. Return `None` at the end."""
         now = time.time()
         match step:
             case FetchJson():
@@ -156,16 +156,16 @@ class Diagnosis:
             case FindClient():
                 kept = await self._store.load_client(step.issuer)
                 if kept is not None:
-                    self.registration, self.client_id = f"kept from before ({kept.registration.value})", kept.client_id
-                    # A login would use its port again.
+                    self.registration, self.client_id = f"stored earlier ({kept.registration.value})", kept.client_id
+                    # A login would reuse the port of the stored registration.
                     kept = attrs.evolve(kept, redirect_uris=())
                 return flow.receive(ClientAnswer(client=kept), now)
             case Register():
-                self.registration = f"dynamic, at {step.url}; it was not asked"
+                self.registration = f"dynamic, at {step.url}; not performed"
                 made: JsonObject = {"client_id": "diagnosis", "redirect_uris": [_REDIRECT_URI]}
                 return flow.receive(HttpAnswer(status=201, body=orjson.dumps(made)), now)
             case AskClient():
-                self.registration = "none: a person would be asked for a client id"
+                self.registration = "none: the user would have to enter a client id"
                 return flow.receive(ClientAnswer(client=None), now)
             case OpenBrowser():
                 self.sent_to = step.url

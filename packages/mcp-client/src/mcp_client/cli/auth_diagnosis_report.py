@@ -1,6 +1,7 @@
-"""What `mcp-client diagnose-auth` says: as JSON, and for people in lines. No secret comes out of here.
+"""The report of `mcp-client diagnose-auth`, as JSON or as lines of text. The report contains no secrets.
 
-The query of the server's URL is masked, and so are the values of headers that were given; tokens and codes there are none.
+The query of the server's URL and the values of headers from the command line are masked. The diagnosis has no tokens
+and no codes.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ __all__ = ["diagnose"]
 
 _MASK: Final = "***"
 _SERVER_URL: Final = "server URL"
-"""What a discovery calls the URL that it begins with."""
+"""The name of the initial URL in errors of authorization server discovery."""
 
 
 async def diagnose(opening: Opening, diagnosis: Diagnosis, screen: Screen, *, url: str, secrets: Iterable[str]) -> bool:
-    """Connects, diagnoses, and says what came of it.
+    """Connect, run the diagnosis, and show its report.
 
     Args:
-        opening: A connection with the diagnosis for its `auth`.
+        opening: A connection with the diagnosis as its `auth`.
         diagnosis: The diagnosis.
-        screen: Where it is said.
-        url: The server.
-        secrets: What is not to be shown.
+        screen: The output.
+        url: The URL of the server.
+        secrets: Texts to mask.
 
     Returns:
-        Whether a login would work, or none is needed.
+        Whether a login would reach the browser, or the server does not require one.
     """
     connected = False
     try:
         async with opening as client:
             connected = True
             if client.capabilities.tools is not None:
-                # Some let everybody in, and want a token for what follows.
+                # Some servers accept `initialize` without a token, but not the requests that follow.
                 await client.list_tools()
     except McpError as error:
         if not connected and not diagnosis.refused:
@@ -62,7 +63,7 @@ async def diagnose(opening: Opening, diagnosis: Diagnosis, screen: Screen, *, ur
         if not diagnosis.refused and diagnosis.found is None:
             diagnosis.error = None
     report = _masked(_report(diagnosis, url), [*secrets, url.partition("?")[2]])
-    assert isinstance(report, dict)  # noqa: S101  # one was masked
+    assert isinstance(report, dict)  # noqa: S101  # the masked value is a dict too
     if screen.json:
         screen.data(report)
     else:
@@ -127,7 +128,7 @@ def _challenge(diagnosis: Diagnosis) -> JsonValue:
 
 
 def _tried(diagnosis: Diagnosis) -> list[JsonValue]:
-    """Every URL, but that of a registration: it was not asked."""
+    """Return every URL attempt except the registration, which was not performed."""
     attempts = [] if diagnosis.flow is None else diagnosis.flow.discovery.attempts
     return [
         {"url": each.url, "why": each.why, "status": diagnosis.statuses.get(each.url), "verdict": each.verdict}
@@ -137,34 +138,34 @@ def _tried(diagnosis: Diagnosis) -> list[JsonValue]:
 
 
 _SETTINGS: Final[tuple[tuple[type[McpError], str], ...]] = (
-    (IssuerMismatch, "If the one that is named there is the right one, say so: OAuth(authorization_server=...)."),
-    (UnsafeUrl, "Where URLs of peers may lead is told by OAuth(networks=...)."),
+    (IssuerMismatch, "If the issuer in the document is the right one, set OAuth(authorization_server=...)."),
+    (UnsafeUrl, "To allow URLs of peers in more networks, set OAuth(networks=...)."),
     (
         RegistrationFailed,
-        "Have the client registered by hand, OAuth(credentials=[ClientRecord(client_id=..., issuer=...)]); or publish a "
-        "document about it, ClientSettings(metadata_url=...). `mcp-client` itself asks for an id at a terminal.",
+        "Register the client manually and set OAuth(credentials=[ClientRecord(client_id=..., issuer=...)]), or publish "
+        "its metadata and set ClientSettings(metadata_url=...). On a terminal, `mcp-client` prompts for a client id.",
     ),
 )
 
 
 def _setting(error: McpError, found: Discovered | None) -> str | None:
-    """What could be set to change that."""
+    """Return advice on a setting that may prevent the error, or `None`."""
     if isinstance(error, UnsafeUrl) and error.what == _SERVER_URL:
-        return "Tokens go over https, or stay on this machine: there is no setting."
+        return "Tokens require https or a server on this machine; no setting changes that."
     for kind, setting in _SETTINGS:
         if isinstance(error, kind):
             return setting
     if not isinstance(error, DiscoveryFailed):
-        return None if isinstance(error, AuthorizationError) else "Without an answer nothing can be said of a login."
+        return None if isinstance(error, AuthorizationError) else "The server did not respond, so a login is unknown."
     if found is None:
-        return "If the authorization server is known, name it: OAuth(authorization_server=...)."
+        return "If you know the authorization server, set OAuth(authorization_server=...)."
     resource = found.protected_resource
     if resource is not None and resource.dpop_bound_access_tokens_required:
-        return "Give the client a key: OAuth(proof=Dpop(PrivateKey.generate()))."
-    return "No setting of a client helps: the authorization server has to change."
+        return "Bind tokens to a key of the client: set OAuth(proof=Dpop(PrivateKey.generate()))."
+    return "No client setting can prevent this; the authorization server must change."
 
 
-# --- for people ------------------------------------------------------------------------------------------------------
+# --- text output -----------------------------------------------------------------------------------------------------
 
 
 def _show(report: JsonObject, screen: Screen) -> None:
@@ -188,14 +189,14 @@ def _show(report: JsonObject, screen: Screen) -> None:
         same = isinstance(named, list) and issuer["found"] in named
         row(
             "issuer",
-            f"{_text(issuer['found'])}, {'as the server names it' if same else 'which the server does not name'}",
+            f"{_text(issuer['found'])}, {'as named by the server' if same else 'not named by the server'}",
         )
     if report["registration"] is not None:
         row("registration", _text(report["registration"]))
     request = report.get("request")
     if isinstance(request, dict):
-        row("browser", f"would be sent to {_text(request['endpoint'])}")
-        row("scope", _text(request["scope"]) or "none is asked for")
+        row("browser", f"would open {_text(request['endpoint'])}")
+        row("scope", _text(request["scope"]) or "none requested")
         row("resource", _text(request["resource"]))
         row("PKCE", _text(request["pkce"]))
     problem = report.get("problem")
@@ -204,9 +205,9 @@ def _show(report: JsonObject, screen: Screen) -> None:
         if problem["setting"] is not None:
             row("setting", _text(problem["setting"]))
     elif report["authorization"] == "not wanted":
-        row("verdict", "the server answers without a token")
+        row("verdict", "the server does not require a token")
     else:
-        row("verdict", "a login would come as far as the browser; the rest is the person's")
+        row("verdict", "login would reach the browser; user consent is required from there")
 
 
 def _text(value: JsonValue) -> str:

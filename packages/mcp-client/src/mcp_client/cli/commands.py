@@ -1,4 +1,4 @@
-"""What the command line does with a connection, command by command. Each returns the exit code."""
+"""The commands of the command line that use a connection. Each command returns the exit code."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Invocation:
     client: Client
     """The connection."""
     options: argparse.Namespace
-    """What was asked for."""
+    """The parsed options."""
     screen: Screen
-    """Where the answer goes."""
+    """The output."""
     seconds: float
-    """How long connecting took."""
+    """Time that connecting took, in seconds."""
     secrets: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """The names of the variables and headers that the server was given, by kind; their values are nobody's business."""
+    """Names of the variables and headers that the server received, by kind. Their values are secret."""
 
 
 async def _probe(run: Invocation) -> int:
@@ -87,7 +87,7 @@ async def _probe(run: Invocation) -> int:
 
 
 def _paths(capabilities: JsonObject) -> list[str]:
-    """`tools`, `tools.listChanged`: what is offered, a path for each."""
+    """Return the declared capabilities as paths, for example `tools` and `tools.listChanged`."""
     found = []
     for name, value in capabilities.items():
         inner = [key for key, member in value.items() if member not in (None, False)] if isinstance(value, dict) else []
@@ -113,7 +113,7 @@ async def _list(run: Invocation) -> int:
     if run.screen.json:
         run.screen.data(found)
     elif not wanted:
-        run.screen.note("The server offers no tools, no resources and no prompts.")
+        run.screen.note("The server does not offer tools, resources or prompts.")
     return OK
 
 
@@ -175,10 +175,10 @@ def _shown(
 async def _call(run: Invocation) -> int:
     options, client = run.options, run.client
     if options.args is not None and options.pairs:
-        raise UsageError("give the arguments by --args or as key=value, not both")
+        raise UsageError("pass the arguments with --args or as key=value, not both")
     arguments = {} if options.args is None else json_object(options.args)
     words = pairs(options.pairs, "an argument")
-    # Also without arguments: the list brings the schema by which the result is checked.
+    # Also for a call without arguments: the list contains the output schema that the result is checked against.
     tools = {tool.name: tool for tool in await client.list_tools()}
     if options.name not in tools:
         raise UsageError(f"the server has no tool {options.name!r}{closest(options.name, tools)}")
@@ -193,7 +193,7 @@ async def _call(run: Invocation) -> int:
         if not result.content and not isinstance(result.structured_content, Absent):
             run.screen.text(orjson.dumps(result.structured_content, option=orjson.OPT_INDENT_2).decode())
     if result.is_error and not run.screen.json:
-        run.screen.note(f"The tool {options.name!r} says that it failed.")
+        run.screen.note(f"The tool {options.name!r} reports an error.")
     return FAILED if result.is_error else OK
 
 
@@ -219,7 +219,7 @@ def _size(base64: str) -> str:
     try:
         return f"{len(decode_base64(base64))} bytes"
     except InvalidValue:
-        return "broken base64"
+        return "invalid base64"
 
 
 async def _read(run: Invocation) -> int:
@@ -239,7 +239,7 @@ async def _read(run: Invocation) -> int:
         else:
             run.screen.text(_contents(contents))
             if isinstance(contents, BlobResourceContents):
-                run.screen.note("It is no text: write it to a file with --output FILE.")
+                run.screen.note("The resource is binary: write it to a file with --output FILE.")
     return OK
 
 
@@ -272,7 +272,7 @@ async def _complete(run: Invocation) -> int:
     for value in completion.values:
         run.screen.text(value)
     if completion.has_more:
-        run.screen.note("There are more.")
+        run.screen.note("The server has more values.")
     return OK
 
 
@@ -297,9 +297,9 @@ async def _listen(run: Invocation) -> int:
         }
         names = [name for name, is_told in told.items() if is_told]
         if not names:
-            screen.note("The server tells no changes of that.")
+            screen.note("The server does not send change notifications of these kinds.")
             return FAILED
-        screen.note(f"Listening for changes of: {', '.join(names)}. Ctrl-C ends it.")
+        screen.note(f"Listening for changes of: {', '.join(names)}. Press Ctrl-C to stop.")
         async for change in changes:
             if screen.json:
                 screen.data({"kind": change.kind.value, "uri": change.uri})

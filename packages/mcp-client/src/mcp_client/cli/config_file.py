@@ -1,4 +1,4 @@
-"""A server on the command line that is written down in a file: `--config FILE --server NAME`."""
+"""Servers from a configuration file: `--config FILE --server NAME`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["configured_server"]
 
 
 def configured_server(path: str, name: str | None, screen: Screen) -> ServerConfig:
-    """Return a server of a file. Blocks while the user enters its inputs.
+    """Return a server of a configuration file. Blocks while the user enters its inputs.
 
     Args:
         path: The file.
-        name: What the server is called there; `None`: the only one.
-        screen: Where the user is asked for inputs.
+        name: The name of the server in the file; `None` for the only server.
+        screen: The terminal, to prompt the user for inputs.
 
     Raises:
-        UsageError: There is no such server, or it cannot be used.
+        UsageError: The file does not contain the server, or the server cannot be used.
     """
 
     def ask(wanted: ConfigInput) -> str | None:
@@ -35,7 +35,7 @@ def configured_server(path: str, name: str | None, screen: Screen) -> ServerConf
     try:
         names = server_names(path)
         if name is None and len(names) != 1:
-            raise UsageError(f"say which server with --server: {', '.join(names) or 'the file has none'}")
+            raise UsageError(f"choose a server with --server NAME: {', '.join(names) or 'the file has none'}")
         if name is not None and name not in names:
             raise UsageError(f"{path} has no server {name!r}{closest(name, names)}")
         chosen = names[0] if name is None else name
@@ -50,7 +50,7 @@ def configured_server(path: str, name: str | None, screen: Screen) -> ServerConf
 def _ask(wanted: ConfigInput, screen: Screen) -> str | None:
     question = wanted.description or wanted.id
     if not screen.interactive:
-        screen.note(f"There is no terminal on which to ask for {question!r}.")
+        screen.note(f"No terminal to prompt for {question!r}.")
         return None
     if wanted.options:
         question += f" ({', '.join(wanted.options)})"

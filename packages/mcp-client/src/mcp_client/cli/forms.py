@@ -1,4 +1,4 @@
-"""What a server asks of the user, on the terminal: forms, field by field, and pages to visit."""
+"""Elicitation on the terminal: forms, field by field, and URLs to open."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ _YES: Final = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no"
 
 
 class Forms:
-    """Asks whoever sits at the terminal, and declines when nobody does.
+    """A handler of elicitation requests on the terminal. Without a terminal, it declines.
 
     Args:
         screen: The terminal.
-        server: What the user calls the server: it may call itself anything.
+        server: The name that the user gave the server. The server's own name is not reliable.
     """
 
     def __init__(self, screen: Screen, server: str) -> None:
         self._screen: Final = screen
         self._server: Final = server
-        # Two forms at once on one terminal would be answered into each other.
+        # Prompts of two forms on one terminal would mix.
         self._one_at_a_time: Final = trio.Lock()
 
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
-        """A form."""
+        """Show a form, and return the user's input."""
         if not self._screen.interactive:
-            self._screen.note(f"{self._server} asks: {params.message}\nNobody can be asked here, so it is declined.")
+            self._screen.note(f"{self._server} requests input: {params.message}\nDeclined: there is no terminal.")
             return ElicitResult(action="decline")
         async with self._one_at_a_time:
             return await trio.to_thread.run_sync(self._fill_in, params, abandon_on_cancel=True)
 
     async def elicit_url(self, params: ElicitRequestURLParams) -> ElicitResult:
-        """A page."""
-        text = f"{self._server} asks to visit a page: {params.message}\n  {params.url}\n{_whose(params.url)}"
+        """Show a URL, and return whether the user agrees to open it."""
+        text = f"{self._server} requests a visit to a page: {params.message}\n  {params.url}\n{_whose(params.url)}"
         if not self._screen.interactive:
-            self._screen.note(f"{text}\nNobody can be asked here, so it is declined.")
+            self._screen.note(f"{text}\nDeclined: there is no terminal.")
             return ElicitResult(action="decline")
         async with self._one_at_a_time:
             return await trio.to_thread.run_sync(self._consent, text, abandon_on_cancel=True)
 
     def _consent(self, text: str) -> ElicitResult:
-        self._screen.note(f"{text}\nIf you trust it, open the page yourself.")
+        self._screen.note(f"{text}\nIf you trust the page, open it yourself.")
         try:
-            agreed = _YES.get(self._screen.ask("Will you? [y/N] ").strip().lower(), False)
+            agreed = _YES.get(self._screen.ask("Will you open it? [y/N] ").strip().lower(), False)
         except EOFError:
             return ElicitResult(action="cancel")
         return ElicitResult(action="accept" if agreed else "decline")
@@ -71,7 +71,7 @@ class Forms:
         try:
             while agreed is None:
                 self._screen.note(
-                    f"{self._server} asks: {params.message}\n(An empty line takes the default or leaves it out, Ctrl-D declines.)"
+                    f"{self._server} requests input: {params.message}\n(Empty line: the default, or omit the field. Ctrl-D: decline.)"
                 )
                 values = {
                     name: self._field(name, field if isinstance(field, dict) else {}, needed=name in needed)
@@ -83,11 +83,11 @@ class Forms:
             agreed = False
         if not agreed:
             return ElicitResult(action="decline")
-        # The values are those that the fields allow: strings, numbers, booleans, lists of strings.
+        # The values have the types that fields allow: strings, numbers, booleans, lists of strings.
         return converter(LATEST).structure({"action": "accept", "content": content}, ElicitResult)
 
     def _reviewed(self, content: JsonObject) -> bool | None:
-        """Whether the answer is to be sent; `None`: it is to be changed first."""
+        """Return whether to send the input; `None` to enter it again."""
         lines = [f"\n  {name}: {value}" for name, value in content.items()]
         self._screen.note(f"To be sent:{''.join(lines) or ' nothing'}")
         while True:
@@ -98,7 +98,7 @@ class Forms:
                 return _YES.get(answer, True)
 
     def _field(self, name: str, field: JsonObject, *, needed: bool) -> JsonValue:
-        """The value of one field; `None` when it is left out. Asks until it makes sense."""
+        """Prompt for the value of a field until it is valid. Return `None` if the user omits it."""
         options = _options(field)
         label = field.get("title") if isinstance(field.get("title"), str) else name
         for described in (field.get("description"), f"one of: {', '.join(options)}" if options else None):
@@ -117,26 +117,26 @@ class Forms:
 
 
 def _whose(url: str) -> str:
-    """Where a page leads, on a line of its own, and what may deceive about that."""
+    """Return a line with the host of a URL, and warnings about parts that may deceive."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        return "  This is no proper URL."
+        return "  This is not a valid URL."
     if not host:
-        return "  It names no host."
-    said = f"  It leads to: {host}"
+        return "  The URL does not have a host."
+    said = f"  Host: {host}"
     if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
-        said += "\n  The name has letters that may look like others."
+        said += "\n  Warning: the host name contains letters that may look like others."
     if parts.username is not None:
-        said += "\n  What stands before the @ is not where it leads."
+        said += "\n  Warning: the text before the @ is not the host."
     if parts.scheme != "https":
-        said += f"\n  The way there is not secured: {parts.scheme}."
+        said += f"\n  Warning: the connection is not encrypted ({parts.scheme})."
     return said
 
 
 def _options(field: JsonObject) -> list[str]:
-    """What may be chosen; nothing for a free field."""
+    """Return the options of a field; empty for a free text."""
     items = field.get("items")
     source = items if isinstance(items, dict) else field
     named = source.get("enum")
@@ -150,22 +150,22 @@ def _options(field: JsonObject) -> list[str]:
 
 
 def _read(text: str, field: JsonObject, options: list[str]) -> JsonValue:
-    """What was typed, as a value. Raises `ValueError` with what is wrong."""
+    """Parse the user's text. Raises `ValueError` with the reason if it is invalid."""
     kind = field.get("type")
     if kind == "array":
         chosen: list[JsonValue] = [part.strip() for part in text.split(",") if part.strip()]
         unknown = [str(each) for each in chosen if options and each not in options]
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is none of: {', '.join(options)}")
+            raise ValueError(f"{unknown[0]!r} is not one of: {', '.join(options)}")
         return chosen
     if kind == "boolean":
         if text.lower() not in _YES:
-            raise ValueError("yes or no?")
+            raise ValueError("enter yes or no")
         return _YES[text.lower()]
     if kind == "integer":
         return int(text)
     if kind == "number":
         return float(text)
     if not text or (options and text not in options):
-        raise ValueError(f"one of: {', '.join(options)}" if options else "something is needed here")
+        raise ValueError(f"enter one of: {', '.join(options)}" if options else "enter a value")
     return text

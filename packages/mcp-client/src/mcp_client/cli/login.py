@@ -1,4 +1,4 @@
-"""How the command line logs in where a server over HTTP wants it, where it keeps what it got, and how it logs out."""
+"""Login and logout of the command line, and the storage of its credentials."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "Keeping", "authorization", "log_out"]
 
 NAME: Final = "mcp-client"
-"""What the person reads who is asked for consent."""
+"""The name of the client that the consent page shows to the user."""
 
 _UNATTENDED: Final = (
-    "the server wants a login, and nobody can be asked: log in once at a terminal (`mcp-client probe URL`), or say "
-    "--login auto or --login paste, or send credentials of your own by --header"
+    "the server requires a login, but there is no terminal: log in once at a terminal (`mcp-client probe URL`), pass "
+    "--login auto or --login paste, or send your own credentials with --header"
 )
 
 
 class Keeping:
-    """The keyring of the system; where there is none that is safe, what is kept is gone with the process, and said so."""
+    """A credential store in the keyring of the system. Without a secure keyring, it is in memory and informs the user."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen: Final = screen
         self._store: CredentialStore | None = None
         self._lacking: str | None = None
         self.has_tokens = False
-        """Whether there were tokens when they were last looked for."""
+        """Whether the last load found tokens."""
 
     async def _chosen(self) -> CredentialStore:
         if self._store is None:
@@ -62,34 +62,34 @@ class Keeping:
         return self._store
 
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
-        """See `CredentialStore`."""
+        """Return the stored tokens for the MCP server; `None` if not found."""
         tokens = await (await self._chosen()).load_tokens(server_url)
         self.has_tokens = tokens is not None
         return tokens
 
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store tokens, or delete them with `None`. Without a keyring, inform the user that they are not persistent."""
         await (await self._chosen()).save_tokens(server_url, tokens)
         if self._lacking is not None and tokens is not None:
-            self._screen.note(f"The next command has to log in anew: {self._lacking}.")
+            self._screen.note(f"The next command must log in again: {self._lacking}.")
 
     async def load_client(self, issuer: str) -> ClientRecord | None:
-        """See `CredentialStore`."""
+        """Return the stored client for the authorization server; `None` if not found."""
         return await (await self._chosen()).load_client(issuer)
 
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
-        """See `CredentialStore`."""
+        """Store a client, or delete it with `None`."""
         await (await self._chosen()).save_client(issuer, client)
 
     @asynccontextmanager
     async def lock(self, server_url: str) -> AsyncIterator[None]:
-        """See `CredentialStore`."""
+        """Hold the lock of the server."""
         async with (await self._chosen()).lock(server_url):
             yield
 
 
 class _Browser(SystemBrowser):
-    """The browser of the system; what it cannot answer is asked on the terminal."""
+    """The browser of the system, with the terminal for prompts."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(tell=screen.note)
@@ -110,7 +110,7 @@ def _terminal(screen: Screen) -> Paste:
 
 
 class _Nobody:
-    """Nobody is asked. What is kept is used and renewed all the same."""
+    """A user agent that does not prompt. Stored tokens are used and refreshed."""
 
     def __init__(self, keeping: Keeping) -> None:
         self._keeping: Final = keeping
@@ -119,14 +119,14 @@ class _Nobody:
     @asynccontextmanager
     async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
         await trio.lowlevel.checkpoint()
-        # So that the client is not registered for nothing: here as nobody, there anew for another port.
+        # Avoids a registration without a login: a later login on another port would have to register again.
         if not self._keeping.has_tokens:
             raise AuthorizationRefused(_UNATTENDED)
         if port is not None:
             self.redirect_uri = f"http://127.0.0.1:{port}/callback"
         yield self
 
-    async def open(self, url: str) -> None:  # noqa: ARG002  # it is shown to nobody
+    async def open(self, url: str) -> None:  # noqa: ARG002  # the URL is not shown
         await trio.lowlevel.checkpoint()
         raise AuthorizationRefused(_UNATTENDED)
 
@@ -134,7 +134,7 @@ class _Nobody:
         await trio.lowlevel.checkpoint()
         raise AuthorizationRefused(_UNATTENDED)
 
-    async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:  # noqa: ARG002  # nobody is asked
+    async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:  # noqa: ARG002  # there is no prompt
         await trio.lowlevel.checkpoint()
         return None
 
@@ -142,18 +142,17 @@ class _Nobody:
 def authorization(
     url: str, how: str | None, headers: Iterable[str], screen: Screen, *, known: AuthConfig | None = None
 ) -> Authorization | None:
-    """How the command line gets credentials for a server.
+    """Return the source of credentials for a server.
 
     Args:
-        url: The server.
-        how: `auto`, `paste` or `never`; `None`: `auto` where somebody is at a terminal, else `never`.
-        headers: The names of the headers that were given.
-        screen: Where the person is.
-        known: What a file says of the authorization there.
+        url: The URL of the server.
+        how: `auto`, `paste` or `never`; `None` for `auto` on a terminal, else `never`.
+        headers: The names of the headers from the command line.
+        screen: The terminal of the user.
+        known: The authorization settings of the server in a configuration file.
 
     Returns:
-        `None`: it does not, because there are credentials among the headers, or because the URL is none that a token may
-        be sent to.
+        The source; `None` if the headers contain credentials, or tokens must not be sent to the URL.
     """
     if any(name.lower() == "authorization" for name in headers):
         return None
@@ -181,31 +180,31 @@ def authorization(
 
 
 async def log_out(url: str, screen: Screen) -> bool:
-    """Deletes what is kept for a server, and has the authorization server forget it where it can.
+    """Delete the stored credentials for a server, and revoke its tokens if possible.
 
     Args:
-        url: The server.
-        screen: Where it is told.
+        url: The URL of the server.
+        screen: The output.
 
     Returns:
-        Whether it is done: nothing is kept any more.
+        Whether no credentials are stored now.
     """
     shown, found, failure = without_query(url), False, None
     try:
         found = await OAuth(NAME, store=KeyringStore()).log_out(url)
     except NoSecureKeyring:
-        pass  # nothing was ever kept
+        pass  # nothing was stored
     except CredentialStoreError as error:
         screen.note(f"error: {error}")
         return False
     except AuthorizationError as error:
         found, failure = True, error
     if not found:
-        screen.note(f"Nothing was kept for {shown}.")
+        screen.note(f"No credentials were stored for {shown}.")
     elif failure is None:
-        screen.note(f"Logged out of {shown}: what was kept is deleted, and has been revoked.")
+        screen.note(f"Logged out of {shown}: the stored credentials are deleted, and the tokens are revoked.")
     else:
-        screen.note(f"Logged out of {shown}: what was kept is deleted. It was not revoked: {failure.message}.")
+        screen.note(f"Logged out of {shown}: the stored credentials are deleted, but not revoked: {failure.message}.")
     if screen.json:
         screen.data({"deleted": found, "revoked": found and failure is None})
     return True

@@ -1,4 +1,4 @@
-"""The command line: `mcp-client probe https://example.com/mcp`, `mcp-client probe -- my-server`, and the like."""
+"""The command line: `mcp-client probe https://example.com/mcp`, `mcp-client probe -- my-server`, and so on."""
 
 from __future__ import annotations
 
@@ -55,72 +55,70 @@ INTERRUPTED: Final = 130
 _CODES: Final = """\
 exit codes:
   0    done
-  1    the tool failed, or the server answered with an error
-  2    the command line makes no sense
-  3    no connection: the server did not start, speaks another revision, or wants a login that failed
+  1    the tool failed, or the server responded with an error
+  2    the command line is invalid
+  3    no connection: the server did not start, supports other revisions only, or required a login that failed
   130  interrupted
 
-The server is a URL, or a command behind `--`, or one that is written down in a file with `mcpServers` (or `servers`):
+The server is a URL, a command after `--`, or an entry in a file with `mcpServers` (or `servers`):
   mcp-client call forecast city=Ghent days=3 https://example.com/mcp
   mcp-client call forecast city=Ghent days=3 -- python my_server.py
   mcp-client call forecast city=Ghent days=3 --config mcp.json --server weather
 
-Options may stand before the command or behind it; each command tells its own with --help.
+Options can be placed before or after the command; each command describes its own options with --help.
 
-A server with a URL may want a login: a browser is opened where somebody is at a terminal, and the tokens are kept in the
-keyring of the system. `mcp-client logout URL` deletes them, `mcp-client diagnose-auth URL` tells why a login fails; it exits
-with 0 when one would work, or none is needed, and with 1 when it would fail.
+A server with a URL may require a login. On a terminal, mcp-client opens a browser and stores the tokens in the keyring
+of the system. `mcp-client logout URL` deletes them. `mcp-client diagnose-auth URL` explains why a login fails; it exits
+with 0 if a login would work or is not required, and with 1 if it would fail.
 
-Questions of the server to the user are asked here. There is no model and no folder to be shared: the server is told so,
-and `sampling/createMessage` and `roots/list` are refused.
+Elicitation requests of the server are shown on the terminal. There is no model and there are no shared folders: the
+client does not declare these capabilities, and rejects `sampling/createMessage` and `roots/list`.
 """
 
 _HINTS: Final[dict[type[McpError], str]] = {
-    ProcessFailed: "Check the command behind `--`; it is looked up on PATH, and no shell is involved.",
-    NegotiationFailed: "Leave --revision out to allow every revision.",
-    RequestTimeout: "Give it more time with --timeout SECONDS; --stderr show tells what it does meanwhile.",
-    ConnectionEnded: (
-        "Run the server by hand to see what happens, or add --stderr show. --revision says what the server speaks."
-    ),
+    ProcessFailed: "Check the command after `--`; it is searched on PATH, and not passed to a shell.",
+    NegotiationFailed: "Omit --revision to allow every revision.",
+    RequestTimeout: "Allow more time with --timeout SECONDS; --stderr show prints the server's stderr.",
+    ConnectionEnded: ("Run the server manually, or add --stderr show. If you know its revision, set --revision."),
     LocalProtocolError: "`mcp-client probe` shows what the server offers.",
 }
 
 _HTTP_HINTS: Final[dict[type[McpError], str]] = {
     AccessDenied: (
-        "Log in by --login auto or --login paste, or send other credentials: --header 'Authorization: Bearer TOKEN'."
+        "Log in with --login auto or --login paste, or send other credentials: --header 'Authorization: Bearer TOKEN'."
     ),
-    AuthorizationError: "`mcp-client diagnose-auth URL` tells step by step what a login would do.",
-    HttpFailure: "Check the URL, its path included: servers often listen at /mcp or /sse.",
-    NegotiationFailed: "Leave --revision out to allow every revision.",
-    RequestTimeout: "Give it more time with --timeout SECONDS.",
-    ConnectionEnded: "Check that the server runs, and that nothing between here and there ends connections.",
+    AuthorizationError: "`mcp-client diagnose-auth URL` shows each step of a login.",
+    HttpFailure: "Check the URL, including its path: servers often listen at /mcp or /sse.",
+    NegotiationFailed: "Omit --revision to allow every revision.",
+    RequestTimeout: "Allow more time with --timeout SECONDS.",
+    ConnectionEnded: "Check that the server runs, and that no proxy in between ends connections.",
     LocalProtocolError: "`mcp-client probe` shows what the server offers.",
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as everything else here does; `--help` has the usage."""
+    """A parser that reports an error in one line. `--help` shows the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: error: {message}; `{self.prog} --help` tells more\n")
+        self.exit(USAGE, f"{self.prog}: error: {message}; see `{self.prog} --help`\n")
 
 
 def _common() -> _Parser:
-    """The options that every command has."""
+    """Return a parser with the options of every command."""
     common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true", help="results as JSON, one document a line")
+    common.add_argument("--json", action="store_true", help="print results as JSON, one document per line")
     common.add_argument(
         "--revision",
         action="append",
         choices=[*REVISIONS],
         metavar="REVISION",
-        help=f"speak only this revision (several: any of them): {', '.join(REVISIONS)}",
+        help=f"use only this revision (repeat the option to allow several): {', '.join(REVISIONS)}",
     )
     common.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for the server, and for each answer"
+        "--timeout", type=_seconds, metavar="SECONDS", help="time to wait for the connection, and for each response"
     )
-    common.add_argument("--config", metavar="FILE", help="a file in which an application wrote down its servers")
-    common.add_argument("--server", metavar="NAME", help="the server of that file; not needed where there is only one")
+    common.add_argument("--config", metavar="FILE", help="a configuration file that lists servers")
+    common.add_argument("--server", metavar="NAME", help="the server in that file; optional if it lists only one")
     common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
     common.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="an HTTP header for every request"
@@ -128,11 +126,11 @@ def _common() -> _Parser:
     common.add_argument(
         "--login",
         choices=["auto", "paste", "never"],
-        help="when the server wants a login: open a browser (auto, where somebody is at a terminal), show the URL and let "
-        "its answer be pasted, or fail",
+        help="if the server requires a login: open a browser (auto, the default on a terminal), show the URL and prompt "
+        "for the redirect URL (paste), or fail (never)",
     )
     common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
-    common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="what the server writes to stderr")
+    common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="show or hide the server's stderr")
     common.add_argument(
         "--log-level",
         choices=[*LOGGING_LEVELS],
@@ -145,7 +143,7 @@ def _common() -> _Parser:
 def _parser() -> _Parser:
     parser = _Parser(
         prog="mcp-client",
-        description="Talks to a server of the Model Context Protocol.",
+        description="Connects to a server of the Model Context Protocol.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -163,7 +161,7 @@ def _parser() -> _Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
-    command("probe", "show who the server is, what it speaks and offers")
+    command("probe", "show the server's name, revision and capabilities")
     listing = command("list", "list what the server offers")
     listing.add_argument("kind", nargs="?", choices=["tools", "resources", "templates", "prompts"])
     call = command("call", "call a tool")
@@ -179,13 +177,13 @@ def _parser() -> _Parser:
     prompt.add_argument("name")
     prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="arguments of the prompt")
     complete = command("complete", "complete an argument of a prompt or a resource template")
-    complete.add_argument("ref", help="the name of a prompt, or a URI template (it has `{` or `://`)")
+    complete.add_argument("ref", help="the name of a prompt, or a URI template (which contains `{` or `://`)")
     complete.add_argument("argument", help="the argument to complete")
-    complete.add_argument("value", nargs="?", default="", help="what was typed so far")
+    complete.add_argument("value", nargs="?", default="", help="the start of the value")
     complete.add_argument("--known", action="append", default=[], metavar="NAME=VALUE", help="another argument's value")
-    listen = command("listen", "show changes as they happen; of all lists unless told otherwise")
-    command("diagnose-auth", "tell what a login at the server would do, without a token and without a login")
-    command("logout", "delete what is kept of a login at the server, and have it revoked")
+    listen = command("listen", "show changes as they happen; by default of all lists")
+    command("diagnose-auth", "report what a login at the server would do, without performing it")
+    command("logout", "delete the stored credentials for the server, and revoke its tokens")
     for what in ("tools", "prompts", "resources"):
         listen.add_argument(f"--{what}", action="store_true", help=f"of the list of {what}")
     listen.add_argument("--uri", action="append", default=[], help="of a resource (several times for several)")
@@ -197,28 +195,28 @@ def _seconds(text: str) -> float:
         seconds = float(text)
         Deadlines(connect=seconds)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"it has to be a number of seconds above 0, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}") from None
     return seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line.
+    """Run the command line.
 
     Args:
-        arguments: The words behind the program's name; those of this process when `None`.
+        arguments: The words after the name of the program; `None` for those of this process.
 
     Returns:
-        The exit code, as `--help` explains it.
+        The exit code, as described in `--help`.
     """
     words, server = server_among(list(sys.argv[1:] if arguments is None else arguments))
     parser = _parser()
     options = parser.parse_args(command_first(words))
     if options.config is not None and server:
-        parser.error("--config and a URL or command both say which server: give one of them")
+        parser.error("both --config and a URL or command name a server: pass only one of them")
     if options.config is None and options.server is not None:
-        parser.error("--server is for the servers of a file: --config FILE")
+        parser.error("--server requires --config FILE")
     if options.config is None and not server:
-        parser.error("say which server: its URL, or behind `--` its command: mcp-client probe -- python my_server.py")
+        parser.error("no server: pass its URL, or its command after `--`: mcp-client probe -- python my_server.py")
     screen = Screen(json=options.json)
     remarks = _Remarks(screen)
     logging.getLogger("mcp_client").addHandler(remarks)
@@ -230,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             entry = configured_server(options.config, options.server, screen)
         elif is_url(server[0]):
             if len(server) > 1:
-                raise UsageError(f"a URL is all that there is to say of a server; {server[1]!r} is too much")
+                raise UsageError(f"unexpected word {server[1]!r} after `--`: a URL must be the only one")
             entry = ServerConfig(name="", url=server[0])
         return trio.run(_run, options, entry, screen)
     except UsageError as error:
@@ -242,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         screen.clear()
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our results has seen enough. Nothing more may be written, not even at exit.
+        # The reader of stdout has ended. Writing must stop, also at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     finally:
@@ -250,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Remarks(logging.Handler):
-    """What the library has to remark stands among our other remarks."""
+    """A log handler that shows the warnings of the library on the screen."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(logging.WARNING)
@@ -277,7 +275,7 @@ async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen
         return await _about_login(server, options, headers, screen)
     try:
         if url is not None:
-            from mcp_client.cli.login import authorization  # lazy: a server that is started here needs none of it
+            from mcp_client.cli.login import authorization  # lazy: stdio servers do not need it
 
             auth = authorization(url, options.login, headers, screen, known=server.auth)
             opening = _open_url(url, server, options, handlers, headers, auth=auth)
@@ -305,7 +303,7 @@ async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen
 
 
 _OF_LOGINS: Final = frozenset({"diagnose-auth", "logout"})
-"""Commands that are about the way to a server, and not about what it offers."""
+"""Commands for the login, which do not use a connection of their own."""
 
 
 async def _about_login(
@@ -314,7 +312,7 @@ async def _about_login(
     url = server.url
     if url is None:
         raise UsageError(
-            f"{options.command} is for a server with a URL: credentials of a command are in its environment"
+            f"{options.command} requires a server with a URL; the credentials of a command are in its environment"
         )
     from mcp_client.cli.auth_diagnosis import Diagnosis  # lazy: no other command needs it
     from mcp_client.cli.auth_diagnosis_report import diagnose  # lazy: likewise
@@ -332,7 +330,7 @@ async def _about_login(
 
 
 def _called(server: ServerConfig) -> str:
-    """What the user calls a server: its name, its URL without the query, or the command."""
+    """Return the user's name for a server: its name in the file, its URL without the query, or its command."""
     return one_line(server.name or (server.url or "").partition("?")[0] or shlex.join(server.command))
 
 
@@ -346,9 +344,9 @@ def _open_command(
     server: ServerConfig, options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
 ) -> Opening:
     if options.login:
-        raise UsageError("--login is for a server with a URL; credentials of a command are in its environment: --env")
+        raise UsageError("--login requires a server with a URL; pass the credentials of a command with --env")
     if options.header:
-        raise UsageError("--header is for a server with a URL; a command has no headers")
+        raise UsageError("--header requires a server with a URL; a command does not have headers")
 
     def stderr(line: str) -> None:
         screen.note(f"stderr: {line}")
@@ -376,7 +374,7 @@ def _open_url(
 ) -> Opening:
     for name in ("env", "cwd"):
         if getattr(options, name):
-            raise UsageError(f"--{name} is for a server that is started here; {url} is not")
+            raise UsageError(f"--{name} requires a command; {url} is a URL")
     return open_http(
         url,
         headers=headers,

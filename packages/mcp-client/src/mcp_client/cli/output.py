@@ -1,7 +1,7 @@
-"""What the command line shows: text and tables for people, JSON for machines.
+"""The output of the command line: text and tables for users, JSON for programs.
 
-Whatever comes from a server is made harmless before it reaches a terminal, which would obey control characters: move
-the cursor, change the title, rewrite what stands above.
+All text from a server is escaped before it reaches a terminal. Otherwise the terminal would execute control characters:
+move the cursor, change the title, or overwrite earlier lines.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Screen", "harmless", "one_line"]
 _BAR: Final = 24
 _CLIPPED: Final = 72
 
-# Besides the control characters: what reverses the direction of writing, so that text reads otherwise than it is.
+# In addition to control characters: characters that reverse the direction of text, so that it reads differently.
 _DECEPTIVE: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2028\u2029\u2066\u2067\u2068\u2069\ufeff")
 
 
 def harmless(text: str) -> str:
-    """The text with its control characters spelt out; line ends and tabs stay."""
+    """Return the text with its control characters escaped, except line ends and tabs."""
     return "".join(character if _is_harmless(character) else _spelt(character) for character in text)
 
 
@@ -41,47 +41,47 @@ def _spelt(character: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The first line of the text, harmless and clipped, for a table."""
+    """Return the first line of the text, escaped and clipped, for a table."""
     first, _, rest = text.strip().partition("\n")
     line = harmless(first)
     return f"{line[:_CLIPPED]}..." if rest or len(line) > _CLIPPED else line
 
 
 class Screen:
-    """Where the command line writes.
+    """The output of the command line.
 
     Args:
-        json: Whether a machine reads.
-        out: For results.
-        err: For everything else.
+        json: Whether a program reads the results.
+        out: The stream for results.
+        err: The stream for all other output.
     """
 
     def __init__(self, *, json: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.json: Final = json
-        """Whether results are JSON, one document a line."""
+        """Whether results are JSON, one document per line."""
         self._out: Final = sys.stdout if out is None else out
         self._err: Final = sys.stderr if err is None else err
         self._bar = False
 
     @property
     def interactive(self) -> bool:
-        """Whether somebody can be asked."""
+        """Whether the user can be prompted on a terminal."""
         return sys.stdin.isatty() and self._err.isatty()
 
     def data(self, value: JsonValue) -> None:
-        """A result for machines."""
+        """Write a result as JSON."""
         text = orjson.dumps(value).decode()
         if not text.isascii() or "\x7f" in text:
-            # JSON may spell any character out, so that for machines it stays the same.
+            # JSON allows any character to be escaped, so the parsed document stays the same.
             text = "".join([each if _is_harmless(each) else json.dumps(each)[1:-1] for each in text])
         self._write(text + "\n")
 
     def text(self, text: str) -> None:
-        """A result for people."""
+        """Write a result as text."""
         self._write(harmless(text) + "\n")
 
     def raw(self, data: bytes) -> None:
-        """A result that is a file, byte for byte; to a pipe, never to a terminal."""
+        """Write the bytes of a file to stdout, which must not be a terminal."""
         self._out.flush()
         self._out.buffer.write(data)
         self._out.buffer.flush()
@@ -92,7 +92,7 @@ class Screen:
         return self._out.isatty()
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table, by `rich` where that is installed."""
+        """Write a table, with `rich` if it is installed."""
         cells = [[one_line(cell) for cell in row] for row in rows]
         try:
             from rich.console import Console  # lazy: an optional dependency, and slow to import
@@ -116,13 +116,13 @@ class Screen:
             self._write(f"  {line.rstrip()}\n")
 
     def note(self, text: str) -> None:
-        """Something beside the results: a remark, a log message, an error."""
+        """Write a line to stderr: a remark, a log message or an error."""
         self.clear()
         self._err.write(harmless(text) + "\n")
         self._err.flush()
 
     def progress(self, progress: ProgressNotificationParams) -> None:
-        """How far a request got: a bar that is drawn over, on a terminal only."""
+        """Show the progress of a request as a bar, on a terminal only."""
         if not self._err.isatty():
             return
         message = one_line(progress.message or "")
@@ -137,14 +137,14 @@ class Screen:
         self._bar = True
 
     def clear(self) -> None:
-        """Takes the bar away."""
+        """Remove the progress bar."""
         if self._bar:
             self._err.write("\r\x1b[K")
             self._err.flush()
             self._bar = False
 
     def ask(self, question: str) -> str:
-        """Asks whoever sits at the terminal. Blocks; run it in a thread. Raises `EOFError` when there is no answer."""
+        """Prompt the user at the terminal. Blocks, so run it in a thread. Raises `EOFError` at the end of the input."""
         self.clear()
         self._err.write(harmless(question))
         self._err.flush()
@@ -155,7 +155,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         self.clear()
-        # A terminal that cannot show a character is shown its number.
+        # Characters that the terminal cannot show are written as escapes.
         encoding = self._out.encoding or "utf-8"
         self._out.write(text.encode(encoding, "backslashreplace").decode(encoding))
         self._out.flush()

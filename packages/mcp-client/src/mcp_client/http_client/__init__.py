@@ -1,1 +1,1 @@
-"""The HTTP/1.1 client: URLs, proxies, TLS, connections and their pool."""
+"""The HTTP/1.1 client: URLs, proxies, TLS, connections and the connection pool."""

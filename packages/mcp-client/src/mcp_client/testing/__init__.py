@@ -1,11 +1,11 @@
-"""Tools for tests: a client and a server joined in memory, streams that fail on purpose, servers that follow a script.
+"""Tools for tests: a client and a server connected in memory, streams with injected faults, and scripted servers.
 
     async def test_the_forecast_is_dry() -> None:
         async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
             result = await client.call_tool("forecast", {"city": "Ghent"})
 
-Framing and JSON are the real ones; only processes and sockets are missing. With trio's `autojump_clock` deadlines and
-delays pass at once.
+Framing and JSON are the real ones; only processes and sockets are missing. With trio's `autojump_clock`, deadlines and
+delays take no real time.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ __all__ = [
 _Stream: TypeAlias = "trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]"
 
 Serve: TypeAlias = Callable[[_Stream], Awaitable[None]]
-"""Serves one client over a stream of bytes, until its end."""
+"""Serves one client over a byte stream, until its end."""
 
 _SERVER_GRACE: Final = 1.0
-"""Seconds that a server has to end by itself when the client is gone."""
+"""Time for the server to end after the client has closed, in seconds."""
 
 
 class Options(TypedDict, total=False):
-    """What `mcp_client.open_stream` takes besides the stream."""
+    """The keyword arguments of `mcp_client.open_stream`."""
 
     name: str
     on_junk: Callable[[str], None] | None
@@ -79,16 +79,16 @@ class Options(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class Faults:
-    """What goes wrong with the bytes of one direction."""
+    """Faults to inject into the bytes of one direction."""
 
     cut_after: int | None = None
-    """The stream ends after so many bytes."""
+    """Number of bytes after which the stream ends."""
     delay: float | Callable[[], float] = 0
-    """Seconds before each piece, by trio's clock."""
+    """Delay before each piece, in seconds of trio's clock."""
     split: int | random.Random | None = None
-    """Pieces of at most so many bytes, or of random sizes."""
+    """Maximum size of a piece, in bytes; or a source of random sizes."""
     corrupt: int | Callable[[bytes], bytes] | None = None
-    """The byte at this place is inverted; or what a function makes of each piece."""
+    """Index of a byte to invert; or a function that changes each piece."""
 
 
 _NO_FAULTS: Final = Faults()
@@ -96,30 +96,30 @@ _NO_FAULTS: Final = Faults()
 
 @attrs.define(eq=False)
 class Transcript:
-    """What was said: lines in both directions, in the order in which they came by."""
+    """A recording of lines in both directions, in order."""
 
     lines: list[tuple[str, bytes]] = attrs.field(factory=list)
-    """Who said it, `>` for the client and `<` for the server, and the line without its end."""
+    """The direction, `>` from the client and `<` from the server, and the line without its line end."""
     _unfinished: dict[str, bytes] = attrs.field(factory=lambda: {">": b"", "<": b""})
 
     def record(self, direction: str, data: bytes) -> None:
-        """Bytes came by."""
+        """Record bytes of one direction."""
         *lines, self._unfinished[direction] = (self._unfinished[direction] + data).split(b"\n")
         self.lines.extend((direction, line) for line in lines)
 
     def text(self) -> str:
-        """One line for each message, behind `> ` or `< `."""
+        """Return one line for each message, after `> ` or `< `."""
         return "".join(f"{direction} {line.decode('utf-8', 'backslashreplace')}\n" for direction, line in self.lines)
 
     @classmethod
     def of(cls, text: str) -> Transcript:
-        """The transcript that `text` stands for. Raises `ValueError` for a line without a direction."""
+        """Parse a transcript. Raises `ValueError` for a line without a direction."""
         lines = []
         for line in text.split("\n"):
             if line[:2] in {"> ", "< "}:
                 lines.append((line[0], line[2:].encode()))
             elif line:
-                raise ValueError(f"a line of a transcript begins with '> ' or '< ', not {line[:20]!r}")
+                raise ValueError(f"a line of a transcript must start with '> ' or '< ', not {line[:20]!r}")
         return cls(lines)
 
 
@@ -165,7 +165,7 @@ class _FaultyStream:
 
 
 class _Bender:
-    """Applies the faults of one direction."""
+    """The faults of one direction."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults: Final = faults
@@ -182,7 +182,7 @@ class _Bender:
             await trio.sleep(seconds)
 
     def bend(self, data: bytes) -> list[bytes]:
-        """The pieces that get through, as they get through."""
+        """Return the pieces that arrive, with their faults."""
         faults = self._faults
         if faults.cut_after is not None:
             data = data[: max(0, faults.cut_after - self._passed)]
@@ -212,20 +212,20 @@ async def open_in_memory(
     transcript: Transcript | None = None,
     **options: Unpack[Options],
 ) -> AsyncIterator[Client]:
-    """A client of a server in the same program, joined in memory.
+    """Connect a client to a server in the same program, in memory.
 
     Args:
-        serve: Serves the stream that it is given: `lambda stream: serve_stream(server, stream)`.
-        to_server: What goes wrong with what the client says.
-        to_client: What goes wrong with what the server says.
-        transcript: Takes down what the client said and heard.
+        serve: Serves the given stream: `lambda stream: serve_stream(server, stream)`.
+        to_server: The faults from the client to the server.
+        to_client: The faults from the server to the client.
+        transcript: Records the lines of both directions.
         **options: As for `mcp_client.open_stream`.
 
     Yields:
-        The client. When the block ends, the server gets the end of its input, and a second to end by itself.
+        The client. When the block ends, the server receives the end of its input, and has a second to end.
 
     Raises:
-        Exception: What entering `open_stream` raises, and what `serve` raises.
+        Exception: The exceptions of `open_stream` and of `serve`.
     """
     ours, theirs = trio.testing.memory_stream_pair()
     stream: ByteStream = _FaultyStream(ours, to_server, to_client, transcript)
@@ -249,7 +249,7 @@ async def open_in_memory(
                 yield client
         except Exception as error:
             if failures and isinstance(error, ConnectionEnded):
-                # That is only how the failure of the server looks from here.
+                # The ended connection is only the effect of the server's failure.
                 raise failures[0] from error
             for failure in failures:
                 error.add_note(f"The server failed too: {failure!r}")
@@ -261,19 +261,19 @@ async def open_in_memory(
         raise failures[0]
 
 
-# --- servers that follow a script ------------------------------------------------------------------------------------
+# --- scripted servers ------------------------------------------------------------------------------------------------
 
 
 class ScriptedPeer:
-    """A server that says what a test wants it to say, right or wrong. Made by `scripted`."""
+    """A server that sends what a test specifies, valid or not. Created by `scripted`."""
 
     def __init__(self, stream: _Stream) -> None:
         self.stream: Final = stream
-        """The bytes, for those who want them."""
+        """The byte stream, for direct access."""
         self._buffer = bytearray()
 
     async def receive_line(self) -> bytes | None:
-        """The next line of the client; `None` when it said its last."""
+        """Return the next line of the client; `None` at the end of its stream."""
         while b"\n" not in self._buffer:
             data = await self.stream.receive_some()
             if not data:
@@ -284,13 +284,13 @@ class ScriptedPeer:
         return line
 
     async def receive(self, method: str | None = None) -> JsonObject:
-        """The next message of the client.
+        """Return the next message of the client.
 
         Args:
-            method: What it has to be; `None` for anything.
+            method: The expected method; `None` for any message.
 
         Raises:
-            AssertionError: It is something else, or there is none.
+            AssertionError: The message has another method, or the stream has ended.
         """
         line = await self.receive_line()
         message = None if line is None else orjson.loads(line)
@@ -299,30 +299,30 @@ class ScriptedPeer:
         return message
 
     async def send(self, *messages: JsonValue) -> None:
-        """Says something, each on a line of its own and all at once."""
+        """Send messages, each on a line of its own, in one write."""
         await self.send_bytes(b"".join(orjson.dumps(message) + b"\n" for message in messages))
 
     async def send_bytes(self, data: bytes) -> None:
-        """Says anything."""
+        """Send any bytes."""
         await self.stream.send_all(data)
 
     async def answer(self, request: JsonObject, result: JsonValue) -> None:
-        """Answers a request."""
+        """Respond to a request with a result."""
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     async def refuse(self, request: JsonObject, code: int, message: str = "no", data: JsonValue = None) -> None:
-        """Answers a request with an error."""
+        """Respond to a request with an error."""
         error: JsonObject = {"code": code, "message": message}
         if data is not None:
             error["data"] = data
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
     async def initialize(self, version: str = "2025-11-25", /, **capabilities: JsonValue) -> JsonObject:
-        """Plays a legacy server until the session is open. Returns the client's `initialize`.
+        """Play a legacy server until the session is open. Return the client's `initialize` request.
 
         Args:
-            version: The revision that it chooses.
-            **capabilities: What it declares.
+            version: The revision that the server selects.
+            **capabilities: The capabilities that the server declares.
         """
         request = await self.receive()
         if request["method"] == "server/discover":
@@ -338,11 +338,11 @@ class ScriptedPeer:
         return request
 
     async def discover(self, version: str = "2026-07-28", /, **capabilities: JsonValue) -> JsonObject:
-        """Plays a modern server until it is found. Returns the client's `server/discover`.
+        """Play a modern server for `server/discover`. Return the client's request.
 
         Args:
-            version: The only revision that it speaks.
-            **capabilities: What it declares.
+            version: The only revision that the server supports.
+            **capabilities: The capabilities that the server declares.
         """
         request = await self.receive("server/discover")
         result: JsonObject = {
@@ -357,12 +357,12 @@ class ScriptedPeer:
         return request
 
     async def aclose(self) -> None:
-        """Goes away."""
+        """Close the connection."""
         await self.stream.aclose()
 
 
 def scripted(script: Callable[[ScriptedPeer], Awaitable[object]]) -> Serve:
-    """A server that follows `script`, and then is silent until the client has gone."""
+    """Return a server that runs `script`, and then reads without responding until the client has closed."""
 
     async def serve(stream: _Stream) -> None:
         peer = ScriptedPeer(stream)
@@ -371,14 +371,14 @@ def scripted(script: Callable[[ScriptedPeer], Awaitable[object]]) -> Serve:
             while await peer.receive_line() is not None:
                 pass
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            # The client has gone first, or the script has ended the connection.
+            # The client has closed first, or the script has ended the connection.
             return
 
     return serve
 
 
 def replayed(transcript: Transcript) -> Serve:
-    """A server that says what the server of a transcript said, each time the client has said as many lines as there."""
+    """Return a server that repeats the server's lines of a transcript, each after as many client lines as recorded."""
 
     async def follow(peer: ScriptedPeer) -> None:
         for direction, line in transcript.lines:

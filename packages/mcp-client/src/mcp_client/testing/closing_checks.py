@@ -1,4 +1,4 @@
-"""What every transport has to keep when one end goes: by closing, by a cancellation, while the other talks."""
+"""Checks of transports for closed connections: by `aclose`, by cancellation, and while the peer sends."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ __all__ = [
 
 
 async def what_was_said_last_arrives_and_then_the_end(open_transport: OpenTransport) -> None:
-    """All that was sent before an end was closed comes, then the end, and then the end again."""
+    """Check that all data sent before closing arrives, followed by the end, and that the end is permanent."""
     said = [*lines(20), line(20, 200_000), line(21)]
 
     def make() -> tuple[Role, Role]:
         async def give(stream: End) -> None:
             for each in said:
-                with within("something is sent to an end that reads"):
+                with within("sending to an end that reads"):
                     await stream.send_all(each)
 
         async def hear(stream: End) -> None:
             reader = Lines(stream)
             await reader.take(said)
-            for what in ("the end is seen", "the end is seen when it is asked for again"):
+            for what in ("the end arrives", "the end arrives again on a second read"):
                 with within(what):
                     more = await reader.next()
-                true(more is None, f"{what}: {(more or b'')[:60]!r} came instead")
+                true(more is None, f"{what}: received {(more or b'')[:60]!r} instead")
 
         return give, hear
 
@@ -66,7 +66,7 @@ async def what_was_said_last_arrives_and_then_the_end(open_transport: OpenTransp
 
 
 async def a_sender_is_told_that_the_other_end_is_gone(open_transport: OpenTransport) -> None:
-    """`send_all` raises `trio.BrokenResourceError` sooner or later: what is said to nobody must not go on for ever."""
+    """Check that `send_all` raises `trio.BrokenResourceError` at some time after the peer has closed its end."""
 
     def make() -> tuple[Role, Role]:
         async def leave(stream: End) -> None:
@@ -74,8 +74,8 @@ async def a_sender_is_told_that_the_other_end_is_gone(open_transport: OpenTransp
 
         async def give(stream: End) -> None:
             await stream.send_all(line(0))
-            await hear_end(stream, "the end is seen")
-            with within("sending to an end that is gone fails"):
+            await hear_end(stream, "the end arrives")
+            with within("sending to a closed end fails"):
                 await _send_until_it_fails(stream)
 
         return give, leave
@@ -87,54 +87,54 @@ async def _send_until_it_fails(stream: End) -> None:
     try:
         while True:
             await stream.send_all(line(1, 65_536))
-            # It may take a moment until the other end's refusal is here.
+            # The reset by the peer may take a moment to arrive.
             await trio.sleep(0.001)
     except GONE:
         pass
 
 
 async def a_closed_end_stays_closed(open_transport: OpenTransport) -> None:
-    """`aclose` may be called again, by two tasks at once too; nothing can be sent or received any more."""
+    """Check that `aclose` can be called again, also by two tasks at once, and that sending and receiving then fail."""
 
     async def serve(stream: ServedStream) -> None:
         await take(stream, [line(0)])
-        await hear_end(stream, "the server sees that the client has closed")
+        await hear_end(stream, "the server receives the end from the client")
 
     async def act(stream: ByteStream) -> None:
         await stream.send_all(line(0))
-        with within("closing twice at once, and once more"):
+        with within("closing twice at once, and a third time"):
             async with open_private_nursery() as nursery:
                 nursery.start_soon(stream.aclose)
                 await stream.aclose()
             await stream.aclose()
-        with within("a closed end says so"):
+        with within("a closed end raises an error"):
             try:
                 await stream.send_all(line(1))
             except GONE:
-                await hear_end(stream, "nothing is received at a closed end")
+                await hear_end(stream, "a closed end receives nothing")
                 return
-        raise AssertionError("a closed end takes what is sent")
+        raise AssertionError("a closed end accepts data to send")
 
     await one_client(open_transport, serve, act)
 
 
 async def closing_wakes_who_receives(open_transport: OpenTransport) -> None:
-    """A task that waits in `receive_some` is not left there by another one that closes."""
+    """Check that closing wakes a task that waits in `receive_some`."""
 
     async def serve(stream: ServedStream) -> None:
-        await hear_end(stream, "the server sees that the client has closed")
+        await hear_end(stream, "the server receives the end from the client")
 
     async def act(stream: ByteStream) -> None:
         over = trio.Event()
 
         async def receive() -> None:
-            await hear_end(stream, "a task that receives is woken when another one closes")
+            await hear_end(stream, "a receiving task is woken when another task closes the end")
             over.set()
 
         async with open_private_nursery() as nursery:
             nursery.start_soon(receive)
             await trio.testing.wait_all_tasks_blocked()
-            with within("an end is closed where a task receives"):
+            with within("closing an end while a task receives"):
                 await stream.aclose()
             await over.wait()
 
@@ -142,7 +142,7 @@ async def closing_wakes_who_receives(open_transport: OpenTransport) -> None:
 
 
 class _Flood:
-    """Sends to an end that does not read, until that waits; and then until it fails."""
+    """A sender to an end that does not read: until `send_all` blocks, and then until it fails."""
 
     def __init__(self) -> None:
         self.over = trio.Event()
@@ -165,9 +165,9 @@ class _Flood:
             await self.over.wait()
 
     async def do_not_read(self, stream: ServedStream) -> None:
-        """A server that begins to read late, when the client is gone: there is less than was sent, or an error."""
+        """Serve without reading until the client has closed. Then there is less data than was sent, or an error."""
         await self.free.wait()
-        with within("the server sees that the client is gone, behind what it had sent"):
+        with within("the server receives the end after the data of the client"):
             try:
                 while await stream.receive_some():
                     pass
@@ -176,30 +176,30 @@ class _Flood:
 
 
 async def closing_wakes_who_sends(open_transport: OpenTransport) -> None:
-    """A task that waits in `send_all` for an end that does not read does not keep another one from closing."""
+    """Check that a task that waits in `send_all` for a peer that does not read does not prevent closing."""
     flood = _Flood()
 
     async def act(stream: ByteStream) -> None:
         async with open_private_nursery() as nursery:
             nursery.start_soon(flood.run, stream)
             await flood.wait_until_it_waits()
-            with within("an end is closed where a task sends"):
+            with within("closing an end while a task sends"):
                 await stream.aclose()
-            await flood.wait_over("a task that sends is woken when another one closes")
+            await flood.wait_over("a sending task is woken when another task closes the end")
         flood.free.set()
 
     await one_client(open_transport, flood.do_not_read, act)
 
 
 async def a_cancelled_send_can_be_closed(open_transport: OpenTransport) -> None:
-    """After a `send_all` that was cancelled halfway the end can be closed, and the other one sees it."""
+    """Check that an end can be closed after a `send_all` was cancelled halfway, and that the peer receives the end."""
     flood = _Flood()
 
     async def act(stream: ByteStream) -> None:
         async with open_private_nursery() as nursery:
             nursery.start_soon(flood.run, stream)
             await flood.wait_until_it_waits()
-        with within("an end is closed after a cancelled send"):
+        with within("closing an end after a cancelled send"):
             await stream.aclose()
         flood.free.set()
 
@@ -207,10 +207,10 @@ async def a_cancelled_send_can_be_closed(open_transport: OpenTransport) -> None:
 
 
 async def the_server_may_go_while_the_client_sends(open_transport: OpenTransport) -> None:
-    """A client that waits in `send_all` is told that the server has gone, and hears the end."""
+    """Check that a client in `send_all` gets an error when the server closes, and receives the end."""
     flood = _Flood()
 
-    async def serve(stream: ServedStream) -> None:  # noqa: ARG001  it does not even look
+    async def serve(stream: ServedStream) -> None:  # noqa: ARG001  this server does not use the stream
         await flood.free.wait()
 
     async def act(stream: ByteStream) -> None:
@@ -218,18 +218,18 @@ async def the_server_may_go_while_the_client_sends(open_transport: OpenTransport
             nursery.start_soon(flood.run, stream)
             await flood.wait_until_it_waits()
             flood.free.set()
-            await hear_end(stream, "the client sees the end while it sends")
-            await flood.wait_over("a client that sends is told that the server is gone")
+            await hear_end(stream, "the client receives the end while it sends")
+            await flood.wait_over("sending fails after the server has closed")
 
     await one_client(open_transport, serve, act)
 
 
 async def closing_in_a_cancelled_scope_closes(open_transport: OpenTransport) -> None:
-    """`aclose` frees what there is even where it may not wait, as it is called when everything is cancelled."""
+    """Check that `aclose` frees all resources in a cancelled scope, where it cannot wait."""
 
     async def serve(stream: ServedStream) -> None:
         await take(stream, [line(0)])
-        await hear_end(stream, "the server sees the end of a client that was closed in a cancelled scope")
+        await hear_end(stream, "the server receives the end of a client that was closed in a cancelled scope")
 
     async def talk(connect: Connect) -> None:
         stream = await connect()
@@ -242,18 +242,18 @@ async def closing_in_a_cancelled_scope_closes(open_transport: OpenTransport) -> 
 
 
 async def nothing_is_left_behind(open_transport: OpenTransport) -> None:
-    """No task and no open file, after clients that talked, were cancelled, or never got a connection."""
+    """Check that no tasks and no open files remain after clients that talked, were cancelled, or did not connect."""
     await _come_and_go(open_transport)
     before = _footprint()
     for _ in range(3):
         await _come_and_go(open_transport)
     for what, number in _footprint().items():
-        true(number <= before[what], f"{number - before[what]} more {what} than before, when everything is closed")
+        true(number <= before[what], f"{number - before[what]} more {what} than before, after everything was closed")
 
 
 async def _come_and_go(open_transport: OpenTransport) -> None:
     async def talk(connect: Connect) -> None:
-        with within("a client talks and closes"):
+        with within("a client sends, receives and closes"):
             stream = await connect()
             await stream.send_all(line(0))
             await Lines(stream).take([line(0)])

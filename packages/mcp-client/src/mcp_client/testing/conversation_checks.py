@@ -1,4 +1,4 @@
-"""What every transport has to keep of the protocol: whole conversations, of this client with a server that has a script."""
+"""Checks of transports with whole conversations between this client and a scripted server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROOTS = (Root(uri="file:///", name="ä€😀"),)
 
 
 async def a_conversation_goes_well_in_each_revision(open_transport: OpenTransport) -> None:
-    """Opening, a list, a call with progress, an error, and the end."""
+    """Check a whole conversation in each revision: opening, a list, a call with progress, an error, and closing."""
 
     async def script(peer: ScriptedPeer, revision: Revision) -> None:
         tool: JsonObject = {"name": "echo", "inputSchema": {"type": "object"}}
@@ -55,18 +55,18 @@ async def a_conversation_goes_well_in_each_revision(open_transport: OpenTranspor
             seen.append(told.progress)
 
         tools = await client.list_tools()
-        true([tool.name for tool in tools] == ["echo"], f"the tools that were listed came as {tools!r}")
+        true([tool.name for tool in tools] == ["echo"], f"the listed tools arrived as {tools!r}")
         result = await client.call_tool("echo", {"text": _TEXT}, on_progress=progress)
         _same_text(result, _TEXT)
-        true(seen == [1], f"the progress that was told once came as {seen!r}")
+        true(seen == [1], f"one progress notification arrived as {seen!r}")
         result = await client.call_tool("echo", {"text": ""})
-        true(result.is_error, "the error of a tool did not come")
+        true(result.is_error, "the tool error did not arrive")
 
     await _in_each_revision(open_transport, script, talk)
 
 
 async def a_call_can_be_cancelled(open_transport: OpenTransport) -> None:
-    """The server hears of it, and the connection works on."""
+    """Check that the server receives the cancellation, and that the connection continues to work."""
     running = trio.Event()
 
     async def script(peer: ScriptedPeer, revision: Revision) -> None:
@@ -90,7 +90,7 @@ async def a_call_can_be_cancelled(open_transport: OpenTransport) -> None:
 
 
 async def the_server_may_ask_in_the_middle_of_a_call(open_transport: OpenTransport) -> None:
-    """By a request of its own, or by a result that says what is needed: as the revision has it."""
+    """Check a client request during a call: a request of the server, or an `input_required` result, by revision."""
 
     async def script(peer: ScriptedPeer, revision: Revision) -> None:
         request = await peer.receive("tools/call")
@@ -103,7 +103,7 @@ async def the_server_may_ask_in_the_middle_of_a_call(open_transport: OpenTranspo
             await peer.send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
             answer = _at(await peer.receive(), "result")
         told: JsonValue = [{"uri": root.uri, "name": root.name} for root in _ROOTS]
-        true(_at(answer, "roots") == told, f"the roots came as {answer!r}")
+        true(_at(answer, "roots") == told, f"the roots arrived as {answer!r}")
         await peer.answer(request, _text(revision, "there"))
 
     async def talk(client: Client) -> None:
@@ -117,20 +117,20 @@ async def _in_each_revision(
     script: Callable[[ScriptedPeer, Revision], Awaitable[None]],
     talk: Callable[[Client], Awaitable[None]],
 ) -> None:
-    """A server that speaks one revision follows the script, and a client that speaks it too talks to it; for each."""
+    """Run the script and the client in each revision."""
     for version, revision in REVISIONS.items():
 
         async def serve(stream: ServedStream, revision: Revision = revision, version: str = version) -> None:
-            peer = ScriptedPeer(cast("_Stream", stream))  # it sends and receives, and nothing else
+            peer = ScriptedPeer(cast("_Stream", stream))  # it uses only `send_all` and `receive_some`
             if revision.era is Era.MODERN:
                 await peer.discover(version, tools={})
             else:
                 await peer.initialize(version, tools={})
             await script(peer, revision)
-            await hear_end(stream, f"the server sees that the client has closed (revision {version})")
+            await hear_end(stream, f"the server receives the end from the client (revision {version})")
 
         async def connected(connect: Connect, revision: Revision = revision, version: str = version) -> None:
-            with within(f"a conversation comes to its end (revision {version})"):
+            with within(f"the conversation completes (revision {version})"):
                 handlers = Handlers(roots=_ROOTS)
                 async with open_stream(await connect(), revisions=[revision], handlers=handlers) as client:
                     await talk(client)
@@ -148,14 +148,14 @@ def _text(revision: Revision, text: JsonValue) -> JsonObject:
 
 def _same_text(result: CallToolResult, wanted: str) -> None:
     found = [getattr(content, "text", None) for content in result.content]
-    true(found == [wanted], f"the result of a call is {str(found)[:120]}, and was sent as {wanted[:120]!r}")
+    true(found == [wanted], f"the result of a call arrived as {str(found)[:120]}, but was sent as {wanted[:120]!r}")
 
 
 def _at(message: JsonValue, *path: str) -> JsonValue:
-    """What is deep in a message. Raises `AssertionError` when there is no such thing."""
+    """Return a member of a message by its path. Raises `AssertionError` if it does not exist."""
     found = message
     for key in path:
         if not isinstance(found, dict) or key not in found:
-            raise AssertionError(f"there is no {'.'.join(path)} in {str(message)[:200]}")
+            raise AssertionError(f"no member {'.'.join(path)} in {str(message)[:200]}")
         found = found[key]
     return found

@@ -1,4 +1,4 @@
-"""What every transport has to keep while both ends are there: what is carried, and how much of it may wait."""
+"""Checks of transports for open connections: the data that arrives, and the bound on buffered data."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ __all__ = [
 _MIB: Final = 1024 * 1024
 
 MOST: Final = 32 * _MIB
-"""Bytes that no transport may take for a reader that does not read. A system's own buffers hold a few MiB."""
+"""Maximum number of bytes that a transport may accept for a peer that does not read. System buffers hold a few MiB."""
 
 _CUTS: Final = ((1,), (2, 3, 5, 7), (1_000, 1), (5_000,))
-"""Sizes of pieces, repeated: within characters, before and after line ends, several lines in one."""
+"""Sizes of pieces, repeated: splits within characters, before and after line ends, and with several lines in one."""
 
 
 async def lines_come_as_they_were_sent(open_transport: OpenTransport) -> None:
-    """Each once, in their order, byte by byte, whatever their size."""
+    """Check that lines of all sizes arrive once, in order and unchanged."""
     said = [line(number, number * number * 10) for number in range(50)]
     await both_ways(open_transport, lambda: _giving(said, said))
 
 
 async def it_does_not_matter_how_lines_are_cut(open_transport: OpenTransport) -> None:
-    """A call of `send_all` may have a part of a line, or several lines and a part."""
+    """Check that a call of `send_all` may contain a part of a line, or several lines and a part."""
     said = lines(12, 60)
     for sizes in _CUTS:
 
@@ -71,9 +71,9 @@ async def it_does_not_matter_how_lines_are_cut(open_transport: OpenTransport) ->
 def _giving(given: Iterable[bytes], expected: Sequence[bytes]) -> tuple[Role, Role]:
     async def give(stream: End) -> None:
         for piece in given:
-            with within("something is sent to an end that reads"):
+            with within("sending to an end that reads"):
                 await stream.send_all(piece)
-        await hear_end(stream, "the other end closes when it has everything")
+        await hear_end(stream, "the peer closes after it has received everything")
 
     async def hear(stream: End) -> None:
         await take(stream, expected)
@@ -82,13 +82,13 @@ def _giving(given: Iterable[bytes], expected: Sequence[bytes]) -> tuple[Role, Ro
 
 
 async def views_of_memory_are_sent(open_transport: OpenTransport) -> None:
-    """A server may send a `memoryview`: the rest of what was written in part."""
+    """Check that a server can send a `memoryview`, as for the rest of a partial write."""
     said = lines(3, 100)
 
     async def serve(stream: ServedStream) -> None:
         for each in said:
             await stream.send_all(memoryview(b"--" + each)[2:])
-        await hear_end(stream, "the client closes when it has everything")
+        await hear_end(stream, "the client closes after it has received everything")
 
     async def act(stream: ByteStream) -> None:
         await take(stream, said)
@@ -97,13 +97,13 @@ async def views_of_memory_are_sent(open_transport: OpenTransport) -> None:
 
 
 async def a_long_line_comes_whole(open_transport: OpenTransport) -> None:
-    """A line of a MiB, and those behind it."""
+    """Check that a line of 1 MiB and the lines after it arrive complete."""
     said = [line(0), line(1, _MIB), line(2, _MIB), line(3)]
     await both_ways(open_transport, lambda: _giving(said, said))
 
 
 async def both_ends_may_talk_at_once(open_transport: OpenTransport) -> None:
-    """Neither waits for the other to be silent, however much there is to say: more than any buffer holds."""
+    """Check that both ends can send at the same time, also more data than any buffer holds."""
     said = lines(1_000) + [line(number, 20_000) for number in range(1_000, 1_400)]
 
     async def chat(stream: End) -> None:
@@ -125,14 +125,14 @@ async def both_ends_may_talk_at_once(open_transport: OpenTransport) -> None:
 
 @attrs.define
 class _Flow:
-    """What the two ends of the next check know of each other."""
+    """The shared state of the two ends in the next check."""
 
     sent: int = 0
     stopped: bool = False
 
 
 async def a_slow_reader_slows_the_sender(open_transport: OpenTransport) -> None:
-    """`send_all` waits for an end that does not read, so that little piles up. When it reads on, nothing is missing."""
+    """Check that `send_all` waits for a peer that does not read, and that all data arrives when the peer continues."""
     await both_ways(open_transport, _flowing)
 
 
@@ -142,11 +142,14 @@ def _flowing() -> tuple[Role, Role]:
 
     async def give(stream: End) -> None:
         while not flow.stopped:
-            true(flow.sent * size < MOST, f"{MOST} bytes were taken for an end that reads nothing: memory has no bound")
+            true(
+                flow.sent * size < MOST,
+                f"{MOST} bytes were accepted for a peer that does not read: memory is unbounded",
+            )
             await stream.send_all(line(flow.sent, size))
             flow.sent += 1
         await stream.send_all(line(-1))
-        await hear_end(stream, "the other end closes when it has everything")
+        await hear_end(stream, "the peer closes after it has received everything")
 
     async def hear(stream: End) -> None:
         await until_blocked(lambda: flow.sent)
@@ -154,19 +157,19 @@ def _flowing() -> tuple[Role, Role]:
         reader = Lines(stream)
         number = 0
         while True:
-            with within(f"line {number} arrives when the reader reads on"):
+            with within(f"line {number} arrives when the reader continues"):
                 found = await reader.next()
             if found == line(-1):
                 break
             same_lines(found, line(number, size), number)
             number += 1
-        true(number == flow.sent, f"{flow.sent} lines were sent, and {number} came")
+        true(number == flow.sent, f"{flow.sent} lines were sent, but {number} arrived")
 
     return give, hear
 
 
 async def until_blocked(count: Callable[[], int]) -> None:
-    """Waits until nothing moves any more, and what is counted does not grow."""
+    """Wait until all tasks are blocked and the count does not grow."""
     before = -1
     while before != count():
         before = count()
@@ -174,7 +177,7 @@ async def until_blocked(count: Callable[[], int]) -> None:
 
 
 async def a_cancelled_receive_loses_nothing(open_transport: OpenTransport) -> None:
-    """A `receive_some` that is cancelled has taken nothing: not when it waited, and not when half a line was there."""
+    """Check that a cancelled `receive_some` does not lose data, with or without half a line in the buffer."""
     said = [line(number, number * 100) for number in range(20)]
 
     def make() -> tuple[Role, Role]:
@@ -185,13 +188,13 @@ async def a_cancelled_receive_loses_nothing(open_transport: OpenTransport) -> No
                 await stream.send_all(each[: len(each) // 2])
                 await cancelled.wait()
                 await stream.send_all(each[len(each) // 2 :])
-            await hear_end(stream, "the other end closes when it has everything")
+            await hear_end(stream, "the peer closes after it has received everything")
 
         async def hear(stream: End) -> None:
             reader = Lines(stream)
             for wanted, cancelled in zip(said, heard, strict=True):
                 async with open_private_nursery() as nursery:
-                    # There is no line yet: it stays in there until it is cancelled.
+                    # There is no complete line yet, so the task waits until it is cancelled.
                     nursery.start_soon(reader.next)
                     await trio.testing.wait_all_tasks_blocked()
                 cancelled.set()
@@ -203,7 +206,7 @@ async def a_cancelled_receive_loses_nothing(open_transport: OpenTransport) -> No
 
 
 async def clients_are_apart(open_transport: OpenTransport) -> None:
-    """Clients that are connected at the same time hear what was said to them, and nothing else."""
+    """Check that concurrent clients each receive only the data that was sent to them."""
 
     async def talk(connect: Connect) -> None:
         with within("several clients connect"):
@@ -217,7 +220,7 @@ async def clients_are_apart(open_transport: OpenTransport) -> None:
                     await reader.take([line(turn * 10 + number, 1_000)])
         finally:
             for stream in streams:
-                with within("a client's end is closed"):
+                with within("closing the end of a client"):
                     await stream.aclose()
 
     await met(open_transport, echo, talk)

@@ -1,4 +1,4 @@
-"""The words of `mcp_client.testing.transport_contract`."""
+"""Building blocks for the checks of `mcp_client.testing.transport_contract`."""
 
 from __future__ import annotations
 
@@ -39,91 +39,91 @@ __all__ = [
 ]
 
 _PATIENCE: Final = 20
-"""Seconds until what does not happen is said not to happen. What works takes a few milliseconds."""
+"""Time after which a step counts as failed, in seconds. A working transport needs a few milliseconds."""
 
 _ALL_PATIENCE: Final = 60
-"""Seconds until a whole check is given up that stays where no step is awaited."""
+"""Time after which a whole check counts as failed, in seconds."""
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-"""How a stream says that it is over."""
+"""The exceptions of a stream that has ended."""
 
 
 class ServedStream(Protocol):
-    """The server's end of a connection: what `mcp_server.serve_stream` wants."""
+    """The server's end of a connection, as `mcp_server.serve_stream` accepts it."""
 
     async def receive_some(self) -> bytes | bytearray:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
 
     async def send_all(self, data: bytes | memoryview) -> None:
-        """Writes all of `data`."""
+        """Write all of `data`."""
 
 
 ServeClient: TypeAlias = Callable[[ServedStream], Awaitable[None]]
-"""Serves one client. When it returns, the transport closes its stream."""
+"""Serves one client. When the function returns, the transport closes the stream."""
 
 Connect: TypeAlias = Callable[[], Awaitable[ByteStream]]
-"""Connects, as a client."""
+"""Opens a connection, as a client."""
 
 OpenTransport: TypeAlias = Callable[[ServeClient], AbstractAsyncContextManager[Connect]]
-"""Serves each client that connects with the function it is given, until the block ends, and gives what connects."""
+"""Serves each client that connects with the given function until the block ends, and yields a `Connect`."""
 
 TransportCheck: TypeAlias = Callable[[OpenTransport], Awaitable[None]]
-"""One check. Raises `AssertionError`, with a sentence, when the rule is broken."""
+"""A check. Raises `AssertionError` with a sentence if the transport breaks the rule."""
 
 
 class End(Protocol):
-    """Either end of a connection: what both have in common."""
+    """Either end of a connection: the methods that both have."""
 
     async def receive_some(self) -> bytes | bytearray:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
 
     async def send_all(self, data: bytes) -> None:
-        """Writes all of `data`."""
+        """Write all of `data`."""
 
 
 Role: TypeAlias = Callable[[End], Awaitable[None]]
-"""What one end does in a check."""
+"""The behavior of one end in a check."""
 
 
 def true(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as a sentence
-    """Check that something holds. `what` describes it in the error."""
+    """Raise `AssertionError` unless the condition holds. `what` is the message of the error."""
     if not holds:
         raise AssertionError(what)
 
 
 @contextmanager
 def within(what: str, seconds: float = _PATIENCE) -> Iterator[None]:
-    """Bounds a step: what never happens is told by its name."""
+    """Limit the time of a step. `what` describes the step in the error."""
     with trio.move_on_after(seconds) as scope:
         yield
     if scope.cancelled_caught:
-        raise AssertionError(f"waited {seconds} seconds in vain: {what}")
+        raise AssertionError(f"timed out after {seconds} seconds: {what}")
 
 
-# --- what is carried -------------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 def line(number: int, size: int = 0) -> bytes:
-    """A notification of about `size` bytes, with characters of one to four bytes, and its line end."""
+    """Return a notification of about `size` bytes as a line, with characters of one to four bytes."""
     text = "aä€😀" * (size // 10)
     message = {"jsonrpc": "2.0", "method": "notifications/check", "params": {"number": number, "text": text}}
     return orjson.dumps(message) + b"\n"
 
 
 def lines(count: int, size: int = 0) -> list[bytes]:
-    """That many of them, numbered."""
+    """Return a number of such lines, numbered from 0."""
     return [line(number, size) for number in range(count)]
 
 
 class Lines:
-    """What came, line by line."""
+    """A reader of lines."""
 
     def __init__(self, stream: End) -> None:
         self._stream: Final = stream
         self._buffer = bytearray()
 
     async def next(self) -> bytes | None:
-        """The next line, with its end; `None` at the end of the stream."""
+        """Return the next line, with its line end; `None` at the end of the stream."""
         start = 0
         while (end := self._buffer.find(b"\n", start)) < 0:
             start = len(self._buffer)
@@ -137,7 +137,7 @@ class Lines:
         return found
 
     async def take(self, expected: Iterable[bytes]) -> None:
-        """Takes these lines, and complains about others."""
+        """Read the expected lines. Raises `AssertionError` for other lines."""
         for number, wanted in enumerate(expected):
             with within(f"line {number}, of {len(wanted)} bytes, arrives"):
                 found = await self.next()
@@ -145,19 +145,19 @@ class Lines:
 
 
 def same_lines(found: bytes | None, wanted: bytes, number: int) -> None:
-    """Raises unless the line that came is the one that was sent."""
+    """Raise `AssertionError` unless the received line is the expected one."""
     true(found is not None, f"the stream ended before line {number}")
     if found != wanted:
-        raise AssertionError(f"line {number} is {(found or b'')[:120]!r}, and was sent as {wanted[:120]!r}")
+        raise AssertionError(f"line {number} arrived as {(found or b'')[:120]!r}, but was sent as {wanted[:120]!r}")
 
 
 async def take(stream: End, expected: Iterable[bytes]) -> None:
-    """Takes these lines from a stream, and no others."""
+    """Read the expected lines from a stream. Raises `AssertionError` for other lines."""
     await Lines(stream).take(expected)
 
 
 async def echo(stream: ServedStream) -> None:
-    """Says what it hears, until the other end is gone."""
+    """Send each received line back, until the peer closes."""
     reader = Lines(stream)
     try:
         while (found := await reader.next()) is not None:
@@ -167,25 +167,25 @@ async def echo(stream: ServedStream) -> None:
 
 
 async def hear_end(stream: End, what: str) -> None:
-    """Waits until the other end is gone; nothing may come before."""
+    """Wait until the peer closes. Raises `AssertionError` if data arrives before."""
     with within(what):
         try:
             data = await stream.receive_some()
         except GONE:
             return
-    true(not data, f"{what}: {bytes(data[:60])!r} came instead")
+    true(not data, f"{what}: received {bytes(data[:60])!r} instead")
 
 
 # --- two ends --------------------------------------------------------------------------------------------------------
 
 
 async def met(open_transport: OpenTransport, serve: ServeClient, talk: Callable[[Connect], Awaitable[None]]) -> None:
-    """Runs both sides of a check, and raises what went wrong on either, as it is: without groups around it.
+    """Run both sides of a check, and raise the failure of either side, without an exception group around it.
 
     Args:
         open_transport: The transport.
-        serve: What the server does with each client.
-        talk: What the client does.
+        serve: The behavior of the server for each client.
+        talk: The behavior of the client.
     """
     failures: list[Exception] = []
     serving = 0
@@ -205,9 +205,9 @@ async def met(open_transport: OpenTransport, serve: ServeClient, talk: Callable[
     with trio.CancelScope() as whole:
         async with open_transport(guarded) as connect:
             try:
-                with within("the client does its part", _ALL_PATIENCE):
+                with within("the client completes the check", _ALL_PATIENCE):
                     await talk(connect)
-                with within("the server has done its part"):
+                with within("the server completes the check"):
                     while serving:
                         idle = trio.Event()
                         await idle.wait()
@@ -215,17 +215,17 @@ async def met(open_transport: OpenTransport, serve: ServeClient, talk: Callable[
                 failures.append(failure)
             whole.deadline = trio.current_time() + _PATIENCE
     if whole.cancelled_caught:
-        failures.append(AssertionError(f"serving did not end within {_PATIENCE} seconds when its block did"))
+        failures.append(AssertionError(f"the transport did not end within {_PATIENCE} seconds after its block"))
     if failures:
-        # A rule that one side saw broken comes before the stream that ended for the other side then.
+        # A broken rule on one side takes precedence over the ended stream that it causes on the peer.
         failures.sort(key=lambda failure: not isinstance(failure, AssertionError))
         for other in failures[1:]:
-            failures[0].add_note(f"The other side: {other!r}")
+            failures[0].add_note(f"The peer: {other!r}")
         raise failures[0]
 
 
 async def both_ways(open_transport: OpenTransport, make: Callable[[], tuple[Role, Role]]) -> None:
-    """Has two roles made, for the server and the client; and two more, with the parts changed."""
+    """Run a check with both assignments of its two roles to the server and the client."""
     one, other = make()
     await one_client(open_transport, one, other)
     other, one = make()
@@ -235,7 +235,7 @@ async def both_ways(open_transport: OpenTransport, make: Callable[[], tuple[Role
 async def one_client(
     open_transport: OpenTransport, serve: ServeClient, act: Callable[[ByteStream], Awaitable[None]]
 ) -> None:
-    """One client connects, does its part and closes."""
+    """Connect one client, run its part and close it."""
 
     async def talk(connect: Connect) -> None:
         with within("a client connects"):
@@ -243,14 +243,14 @@ async def one_client(
         try:
             await act(stream)
         finally:
-            with within("the client's end is closed"):
+            with within("closing the end of the client"):
                 await stream.aclose()
 
     await met(open_transport, serve, talk)
 
 
 def pieces(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Cuts `data` into pieces of these sizes, over and over."""
+    """Cut `data` into pieces of these sizes, repeated."""
     start = turn = 0
     while start < len(data):
         size = sizes[turn % len(sizes)]

@@ -1,4 +1,4 @@
-"""What a transport of your own has to keep: a test for those who carry MCP over something else.
+"""The contract of transports, as checks for any implementation that carries MCP over another medium.
 
     @asynccontextmanager
     async def open_transport(serve_client: ServeClient) -> AsyncIterator[Connect]:
@@ -11,12 +11,12 @@
     async def test_the_transport_keeps_the_contract(check: TransportCheck) -> None:
         await check(open_transport)
 
-A transport has two ends: streams of bytes, one for `mcp_client.open_stream` and one for `mcp_server.serve_stream`. What
-goes over them is lines of JSON in UTF-8, so a transport that has messages may wait for the end of a line, and send each
-in a message of its own. A check serves, connects as often as it likes, and raises `AssertionError` with a sentence when a
-rule is broken. No check needs a server of yours: its part is played, too.
+A transport has two ends: byte streams, one for `mcp_client.open_stream` and one for `mcp_server.serve_stream`. The data
+is lines of JSON in UTF-8. A transport that carries messages may therefore wait for the end of a line, and send each
+line in a message of its own. A check serves, connects any number of times, and raises `AssertionError` with a sentence
+if the transport breaks a rule. The checks contain their own server.
 
-The checks need real time where there are real sockets: `autojump_clock` is for transports in memory.
+With real sockets the checks need real time; use `autojump_clock` only for transports in memory.
 """
 
 from __future__ import annotations
@@ -57,4 +57,4 @@ TRANSPORT_CHECKS: Final[tuple[TransportCheck, ...]] = (
     conversation_checks.a_call_can_be_cancelled,
     conversation_checks.the_server_may_ask_in_the_middle_of_a_call,
 )
-"""What holds for every transport."""
+"""The checks for every transport."""

@@ -1,1 +1,1 @@
-"""MCP over a byte stream, one message a line: a child process, or any stream."""
+"""MCP over a byte stream, one message per line: a child process, or any stream."""
