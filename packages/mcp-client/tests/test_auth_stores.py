@@ -360,7 +360,7 @@ async def test_a_passphrase_opens_what_it_closed(tmp_path: Path) -> None:
     assert await store.load_tokens(SERVER) == PLAIN
     with pytest.raises(UnreadableStore, match="another key or passphrase"):
         await FileStore(store.path, passphrase="battery staple").load_tokens(SERVER)
-    with pytest.raises(UnreadableStore, match="by a key: give the passphrase"):
+    with pytest.raises(UnreadableStore, match="with a key: pass the passphrase"):
         await FileStore(store.path, key=KEY).load_tokens(SERVER)
     assert "correct horse" not in f"{store!r} {vars(store)!r}"
 
@@ -422,7 +422,7 @@ async def test_a_system_that_cannot_lock_is_told(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(store_locks, "_lock", refuse)
-    with pytest.raises(CredentialStoreError, match="cannot be locked: No locks available"):
+    with pytest.raises(CredentialStoreError, match=r"cannot lock .*: No locks available"):
         await FileStore(tmp_path / "credentials", key=KEY).load_tokens(SERVER)
     # Nothing is left open.
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -701,7 +701,7 @@ async def test_a_keyring_that_fails_is_told_without_its_words(ring: Ring) -> Non
     await store.save_tokens(SERVER, TOKENS)
     ring.failing = True
     for use in (store.load_tokens(SERVER), store.save_tokens(SERVER, PLAIN), store.save_tokens(SERVER, None)):
-        with pytest.raises(CredentialStoreError, match="failed with OSError: is it locked") as caught:
+        with pytest.raises(CredentialStoreError, match="failed with OSError; it may be locked") as caught:
             await use
         assert "swordfish" not in str(caught.value)
     ring.failing = False

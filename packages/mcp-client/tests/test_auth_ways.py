@@ -153,7 +153,7 @@ async def test_a_user_agent_that_cannot_listen_is_told_as_such() -> None:
 
     world = World()
     async with protected(world) as server:
-        with pytest.raises(AuthorizationError, match="no place for the browser to come back to: no port"):
+        with pytest.raises(AuthorizationError, match="cannot listen for the redirect of the browser: no port"):
             async with open_http(server.url, auth=oauth(world, Deaf(world))):
                 pass
 

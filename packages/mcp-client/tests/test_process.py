@@ -373,7 +373,7 @@ async def test_the_child_leads_its_own_session_and_group() -> None:
 
 async def test_a_child_that_cannot_start_is_a_plain_error_and_leaves_the_nursery_alone() -> None:
     async with trio.open_nursery() as nursery:
-        with pytest.raises(ProcessFailed, match="no 'no-such-server' in the child's PATH"):
+        with pytest.raises(ProcessFailed, match="'no-such-server' is not in the child's PATH"):
             await ChildProcess.open(StdioParameters(command=["no-such-server"]), nursery)
         assert not nursery.cancel_scope.cancel_called
 

@@ -327,7 +327,7 @@ async def end_session(wire: Wire, id: str, revision: Revision | None) -> None:
     Args:
         wire: Sends the request.
         id: The session id.
-        revision: The negotiated revision; `None` if there is none.
+        revision: The negotiated revision; `None` before the negotiation.
     """
     with trio.move_on_after(CLOSE_SECONDS):
         try:
@@ -376,7 +376,7 @@ class Pause:
         return self._failures < _ATTEMPTS
 
     def longer(self) -> None:
-        """Double the next pause."""
+        """Set the next pause to twice the length."""
         self.seconds = min(_LONGEST_PAUSE, max(1.0, self.seconds * 2))
 
 
