@@ -245,7 +245,8 @@ async def test_a_store_that_cannot_be_written_costs_no_login(failing: str, caplo
     async with connected(world, oauth(world, person, store=Broken(failing))) as (_, client):
         await call(client)
     assert person.logins == 1
-    assert "not stored, but used: " in caplog.text and "error=the keyring is locked" in caplog.text
+    assert "not stored, but used: " in caplog.text
+    assert "error=the keyring is locked" in caplog.text
 
 
 async def test_a_store_that_takes_too_long_costs_no_login(

@@ -151,7 +151,7 @@ class PrivateKey:
         """Return the private key in PEM (PKCS #8).
 
         Args:
-            password: The password to encrypt the key with; `None` returns an unencrypted key, which must be kept secret.
+            password: The password to encrypt the key with; `None` for an unencrypted key. Keep this secret.
         """
         return self._key.as_pem(private=True, password=password)
 

@@ -71,7 +71,8 @@ class Forms:
         try:
             while agreed is None:
                 self._screen.note(
-                    f"{self._server} requests input: {params.message}\n(Empty line: the default, or omit the field. Ctrl-D: decline.)"
+                    f"{self._server} requests input: {params.message}\n"
+                    "(Empty line: the default, or omit the field. Ctrl-D: decline.)"
                 )
                 values = {
                     name: self._field(name, field if isinstance(field, dict) else {}, needed=name in needed)

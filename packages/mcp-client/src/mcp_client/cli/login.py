@@ -40,7 +40,7 @@ _UNATTENDED: Final = (
 
 
 class Keeping:
-    """A credential store in the keyring of the system. Without a secure keyring, it is in memory and informs the user."""
+    """A credential store in the keyring of the system. Without one, it is in memory and informs the user."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen: Final = screen

@@ -126,8 +126,8 @@ def _common() -> _Parser:
     common.add_argument(
         "--login",
         choices=["auto", "paste", "never"],
-        help="if the server requires a login: open a browser (auto, the default on a terminal), show the URL and prompt "
-        "for the redirect URL (paste), or fail (never)",
+        help="if the server requires a login: open a browser (auto, the default on a terminal), show the URL and "
+        "prompt for the redirect URL (paste), or fail (never)",
     )
     common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
     common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="show or hide the server's stderr")

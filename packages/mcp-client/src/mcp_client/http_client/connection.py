@@ -240,7 +240,7 @@ class HttpConnection:
         return await self._receive_head()
 
     async def _send(self, request: bytes) -> None:
-        """Send the whole request. A direct write comes first, because trio's `send_all` always yields to other tasks."""
+        """Send the whole request. A direct write comes first, because `send_all` always yields to other tasks."""
         await trio.lowlevel.checkpoint_if_cancelled()
         written = _write_now(self._socket, request) if isinstance(self._stream, trio.SocketStream) else 0
         if written < len(request):
@@ -353,7 +353,7 @@ class HttpConnection:
                 self.idle_seconds = min(float(seconds) - _ANNOUNCED_MARGIN, _LONGEST_IDLE)
 
     def _check_length(self, event: h11.Response) -> None:
-        """Check the length of a complete head. h11 limits incomplete heads only, so a head in one piece may be longer."""
+        """Check the length of a complete head. h11 limits only incomplete heads; one in a single piece may be longer."""
         length = (
             len("HTTP/1.1 200 \r\n\r\n")
             + len(event.reason)

@@ -133,7 +133,7 @@ class PoolPolicy(Generic[C]):
         return ticket, doomed
 
     def another(self, ticket: Ticket[C]) -> C | None:
-        """Return the next idle connection for a granted ticket whose connection is dead; `None` if there is no other."""
+        """Return the next idle connection for a granted ticket whose connection is dead; `None` without another one."""
         ticket.connection = self._take_idle(ticket.origin)
         return ticket.connection
 

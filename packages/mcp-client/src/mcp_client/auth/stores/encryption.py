@@ -120,8 +120,8 @@ class Seal:
             return self._cipher().decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], header)
         except (InvalidTag, ValueError):
             raise UnreadableStore(
-                f"cannot decrypt {what}: it was encrypted with another key or passphrase, or changed since. It is unchanged: "
-                "pass the right key or passphrase, or delete the file and log in again"
+                f"cannot decrypt {what}: it was encrypted with another key or passphrase, or changed since. It is "
+                "unchanged: pass the right key or passphrase, or delete the file and log in again"
             ) from None
 
     def _cipher(self) -> AESGCM:
@@ -149,8 +149,8 @@ def _kdf(header: bytes, what: str) -> _Scrypt | None:
         raise UnreadableStore(f"{what} is not a credentials file, and is left unchanged: use another path")
     if document.get("version") != _VERSION:
         raise UnreadableStore(
-            f"{what} has format {document.get('version')!a:.20}, but only format {_VERSION} is supported: use the version "
-            "that created it, or another file"
+            f"{what} has format {document.get('version')!a:.20}, but only format {_VERSION} is supported: use the "
+            "version that created it, or another file"
         )
     kdf = document.get("kdf")
     if kdf is None:

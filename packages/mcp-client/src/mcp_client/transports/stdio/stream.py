@@ -110,7 +110,7 @@ class StreamTransport:
             with self._reading:
                 await self._read(deliver)
 
-    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  a byte stream does not have headers
+    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  a stream has no headers
         """Queue a message to be written, and wait while the queue is full. Raises `ConnectionEnded`."""
         line = self._line(message)
         if self._ended is not None or self._writer.broken or self._closing:
