@@ -192,7 +192,7 @@ async def test_requests_go_on_while_the_disk_is_full_and_are_kept_again_when_the
         text = record.getMessage()
         assert f"the store {tmp_path / 'sessions.sqlite'} failed: database or disk is full" in text
         assert "free space on its disk" in text
-        assert "requests go on, and what is not kept cannot be resumed" in text
+        assert "requests continue and unsaved data cannot be resumed" in text
 
         connection.execute("PRAGMA max_page_count = 1000000")
         for client in (old, new):
@@ -218,12 +218,12 @@ async def test_store_that_goes_on_failing_is_logged_once_a_minute(
         # Something that is small still fits.
         failures.worked()
         await trio.sleep(2.5)
-    counts = [re.findall(r"since it worked: (\d+)", record.getMessage()) for record in caplog.records]
+    counts = [re.findall(r"failures=(\d+)", record.getMessage()) for record in caplog.records]
     assert counts == [["1"], ["25"], ["49"]]
     await trio.sleep(60)
     for _ in range(3):
         failures.worked()
-    assert [record.getMessage() for record in caplog.records[3:]] == ["session store works again; failures: 60"]
+    assert [record.getMessage() for record in caplog.records[3:]] == ["session store recovered: failures=60"]
     failures.failed("it is not kept", StoreError("the store x failed"))
     assert len(caplog.records) == 5
 

@@ -123,6 +123,6 @@ async def test_file_of_an_unknown_version_is_refused(tmp_path: Path, version: in
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    why = f"has format {version}, and this version of mcp_server reads formats up to 2: use the version"
+    why = f"has format {version}, but this version of mcp_server supports formats up to 2: use the version"
     with pytest.raises(StoreError, match=why):
         SqliteStore(path)

@@ -226,7 +226,7 @@ async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
 async def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     store = SqliteStore(path)
-    with pytest.raises(StoreError, match=r"sessions\.sqlite is in use by another server; give each process"):
+    with pytest.raises(StoreError, match=r"sessions\.sqlite is in use by another server: configure a separate"):
         SqliteStore(path)
     code = f"from mcp_server.stores.sqlite.sessions import SqliteStore; SqliteStore({str(path)!r})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -245,7 +245,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     connection.close()
     path.chmod(0o644)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="is a database of something else, and is left as it is: use another file"):
+    with pytest.raises(StoreError, match="is a database of another application and was not changed: use another file"):
         SqliteStore(path)
     assert path.read_bytes() == before
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -473,7 +473,7 @@ async def test_change_that_cannot_be_recorded_is_logged_once(tmp_path: Path, cap
         store.thread.connection.execute("PRAGMA query_only = OFF")
         store.record_notification(_TOOLS)
         assert await store.pending_notifications("a") == (_TOOLS,)
-    assert "changes are not recorded" in caplog.records[0].getMessage()
+    assert "changes cannot be recorded" in caplog.records[0].getMessage()
     assert "sessions.sqlite failed: attempt to write a readonly database" in caplog.records[0].getMessage()
     await store.aclose()
 

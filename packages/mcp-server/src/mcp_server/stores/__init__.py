@@ -1,1 +1,1 @@
-"""What survives a connection: sessions of Streamable HTTP, and tasks."""
+"""Stores of the data that outlives a connection: sessions of Streamable HTTP, and tasks."""

@@ -1,12 +1,13 @@
-"""How old something is that was stamped with the time of day, when the clock of the system may be set meanwhile.
+"""The age of time stamps when the system clock can be set in the meantime.
 
-What outlives a process can only be stamped with the time of day, which can be corrected: forward, and all that is kept
-would be over at once; backward, and it would never be. A process sees both, since it has a second clock that cannot be set.
+Data that outlives a process can only be stamped with the time of day, and the time of day can be corrected. After a
+correction forward, all stored data would expire at once. After a correction backward, it would never expire. A process
+detects both, because its monotonic clock cannot be set:
 
-    forward     what was stamped before does not grow older by it, for a day, as long as this process lives
-    backward    what was stamped before is of the future now, and counts as stamped now
+    forward     For one day, and while this process runs, stamps made before the correction do not age by it.
+    backward    Stamps made before the correction now lie in the future. They count as made now.
 
-Another process cannot know, and takes the stamps as they are.
+Another process cannot detect the correction and uses the stamps unchanged.
 """
 
 from __future__ import annotations
@@ -19,29 +20,30 @@ import attrs
 __all__ = ["StampClock"]
 
 _NOTICED: Final = 5.0
-"""Seconds. Smaller steps are what is corrected in small steps all the time."""
+"""The smallest detected correction, in seconds. Time synchronization makes smaller corrections all the time."""
 
 _REMEMBERED: Final = 86_400.0
-"""Seconds that a step forward is remembered: what was stamped before is over by then, or lives long enough not to mind."""
+"""Time for which a correction forward is remembered, in seconds. Stamps made before it have expired by then, or belong
+to data with a lifetime so long that the correction does not matter."""
 
 _STEPS: Final = 16
-"""How many steps are remembered. A clock that is set more often is not to be relied on in any case."""
+"""How many corrections forward are remembered. A clock that is set more often is not reliable in any case."""
 
 
 @attrs.frozen
 class _Step:
-    """A step forward."""
+    """A correction forward."""
 
     before: float
-    """The time of day at which the clock was put forward."""
+    """The time of day when the clock was set forward, in seconds since the epoch."""
     seconds: float
-    """By how much."""
+    """The size of the correction, in seconds."""
     until: float
-    """How long it is remembered, by the clock that cannot be set."""
+    """The end of the time for which the correction is remembered, on the monotonic clock."""
 
 
 class StampClock:
-    """Tells the age of stamps."""
+    """A clock that returns the age of time stamps, corrected for changes of the system clock."""
 
     __slots__ = ("_offset", "_steps")
 
@@ -50,30 +52,33 @@ class StampClock:
         self._steps: list[_Step] = []
 
     def age(self, stamp: float) -> float:
-        """Return how many seconds ago something was stamped; 0 for what is of the future.
+        """Return the age of a time stamp in seconds, or 0 for a stamp in the future.
 
         Args:
             stamp: Seconds since the epoch.
         """
         now = self._observe()
         for step in self._steps:
-            # No stamp is made between the two times of a step: what has one was of the future before.
+            # No stamp is made between the two times of a correction. A stamp between them was already in the future.
             stamp = min(stamp + step.seconds, max(stamp, step.before + step.seconds))
         return max(0.0, now - stamp)
 
     def earliest(self) -> float:
-        """Return the time of day without the steps forward: whatever is over by it is over, whenever it was stamped."""
+        """Return the time of day without the corrections forward.
+
+        Data that expires before this time has expired, whenever it was stamped.
+        """
         return self._observe() - sum(step.seconds for step in self._steps)
 
     def _observe(self) -> float:
-        """Look whether the clock was set. Returns the time of day."""
+        """Detect whether the system clock was set, and return the time of day."""
         now, steady = time.time(), time.monotonic()
         seconds = now - steady - self._offset
         steps = [step for step in self._steps if steady < step.until]
         if seconds >= _NOTICED:
             steps.append(_Step(steady + self._offset, seconds, steady + _REMEMBERED))
         while seconds <= -_NOTICED and steps:
-            # A step backward undoes those forward.
+            # A correction backward undoes corrections forward.
             last = steps.pop()
             seconds += last.seconds
             if seconds > 0:

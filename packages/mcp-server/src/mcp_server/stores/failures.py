@@ -1,7 +1,7 @@
-"""What the log says of a session store that fails: that it does, once in a while, and that it works again.
+"""Log messages about a failing session store, limited in rate, and about its recovery.
 
-Requests go on without the store, so its failure would be logged with each of them; and what fills up a disk is often the
-log.
+Requests continue without the store, so each request would log the failure. The log itself is often what fills the
+disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["StoreFailures"]
 _log: Final = logging.getLogger("mcp_server")
 
 _PAUSE: Final = 60.0
-"""Seconds between two messages about a store that goes on failing: a person who looks at the log finds one, and it stays
+"""Time between two messages about a store that keeps failing, in seconds. The log then contains the failure but stays
 small."""
 
 
@@ -33,21 +33,21 @@ class StoreFailures:
         self._failed_at = -math.inf
 
     def failed(self, what: str, error: Exception) -> None:
-        """Log that something failed, unless that was logged a short time ago.
+        """Log a failure of the store, unless a failure was logged a short time ago.
 
         Args:
-            what: What did not happen.
-            error: What the store raised; it names the store.
+            what: The effect of the failure, for example "a stream cannot be resumed".
+            error: The error that the store raised. It names the store.
         """
         self.count += 1
         now = self._failed_at = trio.current_time()
         if now < self._due:
-            _log.debug("session store failed again: %s: %s", what, error)
+            _log.debug("session store failed again: effect=%s error=%s", what, error)
             return
         self._due = now + _PAUSE
         _log.error(
-            "session store failed: %s: %s; failures since it worked: %d; requests go on, and what is not kept cannot be "
-            "resumed",
+            "session store failed, requests continue and unsaved data cannot be resumed: effect=%s error=%s "
+            "failures=%d",
             what,
             error,
             self.count,
@@ -55,11 +55,11 @@ class StoreFailures:
         )
 
     def worked(self) -> None:
-        """Log that the store can be written again, if it failed before, and for a while did not.
+        """Log that the store recovered, if it failed before and has not failed for `_PAUSE` seconds.
 
-        What needs no more space can be written to a full disk.
+        The pause is needed because operations that need no more space succeed on a full disk.
         """
         if self.count and trio.current_time() >= self._failed_at + _PAUSE:
-            _log.warning("session store works again; failures: %d", self.count)
+            _log.warning("session store recovered: failures=%d", self.count)
             self.count = 0
             self._due = -math.inf

@@ -1,22 +1,23 @@
-"""What a server remembers of its legacy HTTP sessions, and who remembers it.
+"""Stored data of legacy HTTP sessions, and the protocol of the stores that contain it.
 
-A session is a record and streams; a stream is a row of events, each with a number. The endpoint puts events down
-before it sends them, so that a client whose connection broke can have them again, and, where the store outlives the
-process, from a server that was started anew.
+A session consists of a record and streams. A stream is a sequence of numbered events. The endpoint stores events before
+it sends them, so that a client whose connection broke can receive them again. If the store outlives the process, the
+client can also receive them from a restarted server.
 
     save, load, delete, purge       the record
-    subscribe, unsubscribe          the resources that the client watches
+    subscribe, unsubscribe          the resources that the client subscribed to
     begin, append, delivered        a stream while it runs
-    subscriptions, streams, events  what a resumption needs
+    subscriptions, streams, events  the data that a resumption needs
     record_notification, pending_notifications, remove_notifications
-                                    the changes of which a client has to be notified yet
+                                    the changes of which the client has not been notified yet
 
-A change concerns many sessions, and most of them have no stream open at that moment; some are only known to the store,
-since this process was started after they were used last. So a change is recorded for each session that it concerns, in
-one step, whichever process has the session. The event that notifies the client removes it, in the same step in which it
-is put down: the client is notified once, whenever a process is killed and whichever process the client comes back to.
+A change concerns many sessions. Most of them have no open stream at that moment, and some exist only in the store,
+because this process was started after their last use. For that reason a change is recorded for each session that it
+concerns, in one step, whichever process serves the session. The event that notifies the client removes the change in
+the same step that stores the event. The client is therefore notified once, even if a process is killed and the client
+reconnects to another process.
 
-Every store keeps the rules that `SessionStore` states; `mcp_server.stores.contract` checks them.
+Every store must follow the rules that `SessionStore` states. `mcp_server.stores.contract` checks them.
 
 Spec: basic/transports#session-management, basic/transports#resumability-and-redelivery (2025-03-26 to 2025-11-25)
 """
@@ -39,39 +40,39 @@ __all__ = ["PendingNotification", "SessionRecord", "SessionStore", "StoreError",
 
 
 class StoreError(McpError):
-    """A store cannot be opened, read or written; the message says which, why, and what to do."""
+    """A store cannot be opened, read or written. The message states which store, the cause and the remedy."""
 
 
 @attrs.frozen(kw_only=True)
 class SessionRecord:
-    """What is known of a session, beside its streams."""
+    """The data of a session, without its streams."""
 
     id: str
     """The session id."""
     principal: str | None
-    """Whom it belongs to; `None` where nobody is told apart."""
+    """The principal that the session belongs to; `None` if clients are not authenticated."""
     revision: str
-    """The revision that was agreed."""
+    """The negotiated revision."""
     client: JsonObject
-    """The parameters of `initialize`, as they came."""
+    """The parameters of `initialize`, as received."""
     log_level: str | None = None
-    """The level that `logging/setLevel` set; `None` when it was not called."""
+    """The level that `logging/setLevel` set; `None` if the client did not set one."""
     used_at: float
-    """When it was used last, in seconds since the epoch."""
+    """The time of last use, in seconds since the epoch."""
 
 
 @attrs.frozen
 class PendingNotification:
-    """A change of which the client of a session was not notified yet. It says what is different, not how often."""
+    """A change of which the client of a session has not been notified yet. It states what changed, not how often."""
 
     method: str
-    """The method of the notification: `notifications/resources/updated`, or the `list_changed` of one of the lists."""
+    """The method of the notification: `notifications/resources/updated`, or one of the `list_changed` methods."""
     uri: str = ""
-    """The resource, for `notifications/resources/updated`; empty for lists."""
+    """The URI of the resource for `notifications/resources/updated`; empty for lists."""
 
     @property
     def is_update(self) -> bool:
-        """Whether it is a change of a resource, which concerns those who watch it; of a list, all sessions."""
+        """Whether a resource changed, which concerns its subscribers. A change of a list concerns all sessions."""
         return self.method == NOTIFICATIONS_RESOURCES_UPDATED.name
 
 
@@ -80,15 +81,15 @@ class StoredEvent:
     """One event of a stream."""
 
     stream: int
-    """The stream."""
+    """The number of the stream."""
     number: int
-    """Its place in the stream: 1, 2, 3, and so on."""
+    """The position in the stream: 1, 2, 3, and so on."""
     data: bytes
-    """One JSON message; empty for the event that only has an id."""
+    """One JSON message; empty for an event that only has an id."""
     answers: RequestId | None = None
-    """The request that it answers."""
+    """The id of the request that the event responds to."""
     notification: PendingNotification | None = None
-    """The change that it notifies of, which is not pending any more once the event is put down. It is not kept."""
+    """The change that the event notifies of. Storing the event removes the pending change. This field is not stored."""
 
 
 @attrs.frozen
@@ -96,147 +97,150 @@ class StoredStream:
     """One stream, without its events."""
 
     stream: int
-    """The stream."""
+    """The number of the stream."""
     last: int
-    """The number of its last event; 0 when there was none."""
+    """The number of the last event; 0 if there was no event."""
     owed: tuple[RequestId, ...] = ()
-    """The requests that were begun on it and are not answered, in their order; none when it is over."""
+    """The ids of the requests on this stream without a response, in their order; empty after the stream has ended."""
 
 
 class SessionStore(Protocol):
-    """Keeps sessions. All of it may be called from several tasks at once.
+    """A store of sessions. Several tasks may call its methods concurrently.
 
-    When a method returns, what it did is done: another call, and, in a store that outlives the process, a process
-    that is started after this one was killed, finds it. When it is cancelled, it was done entirely or not at all.
+    When a method returns, its effect is visible to every later call. In a store that outlives the process, the effect
+    is also visible to a process that is started after this process was killed. A cancelled call has its entire effect
+    or none.
 
-    A store is bounded, by `Limits` or its own means. When there are too many sessions, those that were not used for
-    the longest time go. When a session has too many events, these go: those of streams that are over, then those that
-    answer nothing, in both cases the oldest first. An answer that was not delivered stays, and so does the newest
-    event; when such answers alone reach the bounds, the session can begin no further stream.
+    A store is bounded by `Limits` or by its own means. If there are too many sessions, the store removes the least
+    recently used ones. If a session has too many events, the store removes events of ended streams first, then events
+    that are not responses, in both cases the oldest first. It keeps undelivered responses and the newest event. If
+    undelivered responses alone reach the bounds, the session cannot begin another stream.
 
     Raises:
-        StoreError: The store cannot do it.
-        trio.ClosedResourceError: It was closed.
+        StoreError: The store failed.
+        trio.ClosedResourceError: The store was closed.
     """
 
     async def save(self, record: SessionRecord) -> None:
-        """Keep a session, or what has changed about it. Its subscriptions and its streams stay as they are."""
+        """Store a new session, or replace its record. Subscriptions and streams of the session are not changed."""
 
     async def load(self, id: str) -> SessionRecord | None:
-        """The record of a session; `None` when there is none."""
+        """Return the record of a session, or `None` if the session does not exist."""
 
     async def delete(self, id: str) -> None:
-        """Forget a session with its subscriptions and streams. Does nothing when there is none."""
+        """Delete a session with its subscriptions and streams. Do nothing if the session does not exist."""
 
     async def subscribe(self, session: str, uri: str) -> None:
-        """Add one resource to those that a session watches.
+        """Add a resource to the subscriptions of a session.
 
-        What is written does not depend on how many the session watches already. Does nothing when there is no such
-        session, or when it watches the resource.
+        The amount of data written does not depend on how many subscriptions the session has. Do nothing if the session
+        does not exist, or is subscribed to the resource.
 
         Args:
-            session: The session.
-            uri: The resource, as the client wrote it.
+            session: The session id.
+            uri: The URI of the resource, as the client wrote it.
         """
 
     async def unsubscribe(self, session: str, uri: str) -> None:
-        """Remove one resource from those that a session watches. Does nothing when it is not among them.
+        """Remove a resource from the subscriptions of a session. Do nothing if the session is not subscribed to it.
 
-        Pending notifications of resources that the session does not watch any more are removed with it.
+        Pending notifications that no remaining subscription covers are removed too.
         """
 
     async def subscriptions(self, session: str) -> frozenset[str]:
-        """Return the resources that a session watches."""
+        """Return the URIs that a session is subscribed to."""
 
     async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
-        """A stream begins.
+        """Begin a stream.
 
-        Does nothing when there is no such session: it may have been ended meanwhile. The same holds for `append` and
-        `delivered`.
+        Do nothing if the session does not exist, because it may have been deleted in the meantime. The same holds for
+        `append` and `delivered`.
 
         Args:
-            session: The session.
+            session: The session id.
             stream: A number that the session has not used yet.
-            owed: The requests that will be answered on it. With none it is the standalone stream, of which a session has
-                one: the one before is over.
+            owed: The ids of the requests whose responses are sent on the stream. Without any, the stream is the
+                standalone stream. A session has one standalone stream, so the previous one ends.
 
         Raises:
-            LimitExceeded: As many answers as the bounds allow wait to be fetched. Nothing was begun.
-            LocalProtocolError: There is such a stream.
+            LimitExceeded: The undelivered responses have reached the bounds. The stream was not begun.
+            LocalProtocolError: A stream with this number exists.
         """
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        """Puts events down. Of a process that is killed meanwhile all or none are found.
+        """Store events. After a process is killed during the call, all of the events are stored or none.
 
-        An event whose number is not greater than that of the last one of its stream is there already: nothing happens,
-        so that a call whose outcome is unknown can be made again.
+        An event whose number is not greater than that of the last event of its stream is already stored and is ignored.
+        A call whose outcome is unknown can therefore be repeated.
 
         Args:
-            session: The session.
-            events: In the order of their numbers for each stream. What they answer is no longer owed, and what they
-                notify of is no longer pending.
+            session: The session id.
+            events: The events, in the order of their numbers within each stream. The requests that they respond to and
+                the changes that they notify of are then no longer pending.
 
         Raises:
-            LimitExceeded: There is no memory for them. None was put down.
-            LocalProtocolError: A stream was not begun or is over, a number is left out, or an answer is not owed.
+            LimitExceeded: There is not enough memory for the events. None was stored.
+            LocalProtocolError: A stream was not begun or has ended, a number is missing, or the request that an event
+                responds to is not pending.
         """
 
     async def delivered(self, session: str, stream: int) -> None:
-        """A stream is over: all of it was written to a client, or nobody wants the rest.
+        """End a stream: all of it was written to a client, or the rest is not needed.
 
-        Its events are kept as long as there is room, for a connection that broke before the last bytes came through.
-        Nothing happens when there is no such stream.
+        The store keeps the events while there is space for them, for a client whose connection broke before it received
+        the last bytes. Do nothing if the stream does not exist.
         """
 
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
-        """The streams of a session, in the order of their numbers.
+        """Return the streams of a session, in the order of their numbers.
 
-        One that is over may be missing, when no event of it is left; but not the one with the greatest number: a new one
-        has to be another.
+        An ended stream without remaining events may be missing, except the stream with the greatest number: a new
+        stream must have another number.
         """
 
     async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
-        """The events of a stream whose number is greater than `after`, in their order.
+        """Return the events of a stream whose number is greater than `after`, in their order.
 
-        When events are missing because there were too many, the first number is greater than `after + 1`.
+        If the store removed events because of its bounds, the first number may be greater than `after + 1`.
         """
 
     def record_notification(self, notification: PendingNotification) -> None:
-        """Record a change for each session that it concerns, as pending.
+        """Record a change as pending for each session that it concerns.
 
-        Never waits and never fails: what goes wrong is logged. Calls that begin later find it recorded. It may be called
-        at any time, also after the store was closed, when it does nothing.
+        Does not block and does not raise: errors are logged. Calls that start later find the change recorded. The
+        method may be called at any time. It does nothing after the store was closed.
 
-        A change of a list concerns all sessions; one of a resource those that watch it, or a resource above it: see
-        `mcp_core.engine.subscriptions.covering`. What is pending for a session already is not recorded twice. A session has
-        no more than `Limits.watched_resources` pending notifications of resources below those that it watches: beyond
-        that, and where a URI has more than `Limits.uri_chars`, the resource that it watches is recorded in their place.
+        A change of a list concerns all sessions. A change of a resource concerns the sessions that are subscribed to
+        the resource or to a resource above it: see `mcp_core.engine.subscriptions.covering`. A change that is pending
+        for a session is not recorded again. A session has no more than `Limits.watched_resources` pending notifications
+        of resources below those that it is subscribed to. Beyond that, or for a URI of more than `Limits.uri_chars`
+        characters, the store records the resource of the subscription instead.
 
-        A store whose sessions end with the process need not record anything: the process itself remembers then.
+        A store whose sessions end with the process can ignore changes, because the process remembers them.
 
         Args:
             notification: The change.
         """
 
     async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
-        """Return what a session has to be notified of yet, in the order in which it was recorded first."""
+        """Return the pending notifications of a session, in the order in which they were first recorded."""
 
     async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:
-        """Remove pending notifications, of which the client was notified by other means than an event of a stream."""
+        """Remove pending notifications of which the client was notified by other means than an event of a stream."""
 
     async def purge(self, used_before: float, now: float) -> int:
-        """Forget the sessions that were not used for too long.
+        """Delete the sessions that have not been used for too long.
 
-        A session that was used after `now` counts as used at `now` from here on: the clock was put back, and the session
-        would be kept for as long as it takes to come there again.
+        A session that was used after `now` counts as used at `now` from then on: the system clock was set back.
+        Otherwise the session would be stored until the clock reaches that time again.
 
         Args:
-            used_before: Those that were not used since are forgotten; seconds since the epoch.
-            now: The time of day; seconds since the epoch.
+            used_before: Sessions last used before this time are deleted. In seconds since the epoch.
+            now: The time of day, in seconds since the epoch.
 
         Returns:
-            How many sessions were forgotten.
+            The number of deleted sessions.
         """
 
     async def aclose(self) -> None:
-        """Closes the store. What was kept stays where it is kept. Closing twice is no error."""
+        """Close the store. Durable data stays where it is stored. Closing a closed store is not an error."""

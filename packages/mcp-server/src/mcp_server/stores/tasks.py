@@ -1,10 +1,10 @@
-"""What a server remembers of its tasks, and who remembers it.
+"""Stored data of tasks, and the protocol of the stores that contain it.
 
-A task is one record, which is replaced whenever something about it changes that must not be lost: when it begins, when
-the client has answered a question, when a side effect has happened, and at its end. How far it got in between is not
-kept.
+A task is one record. The server replaces the record at each change that must survive: when the task starts, when the
+client has responded to an input request, when a side effect has happened, and when the task ends. Progress in between
+is not stored.
 
-Every store keeps the rules that `TaskStore` states; `mcp_server.stores.contract` checks them.
+Every store must follow the rules that `TaskStore` states. `mcp_server.stores.contract` checks them.
 """
 
 from __future__ import annotations
@@ -25,110 +25,112 @@ __all__ = ["TaskPlace", "TaskRecord", "TaskStore", "read_record", "write_record"
 
 @attrs.frozen(kw_only=True)
 class TaskRecord:
-    """What is known of a task."""
+    """The stored data of a task."""
 
     state: TaskState
-    """Its id, how it stands, and what came of it."""
+    """The id, the status, and the result or error of the task."""
     owner: str | None
-    """Whose it is; `None` where nobody is told apart: then whoever knows its id may use it."""
+    """The principal that owns the task. `None` if clients are not authenticated: every client that has the task id can
+    then use the task."""
     tool: str
-    """The tool that it runs."""
+    """The name of the tool that the task runs."""
     params: JsonObject
-    """The parameters of the call, as they came."""
+    """The parameters of the call, as received."""
     revision: str
     """The revision of the call."""
     capabilities: JsonObject
-    """What the client declared, in its wire form."""
+    """The capabilities that the client declared, in their wire form."""
     client_info: JsonObject | None = None
-    """Who the client said it is, in its wire form."""
+    """The implementation that the client declared in `clientInfo`, in its wire form."""
     answers: dict[str, JsonObject] = attrs.field(factory=dict)
-    """The answers to its questions, by the key of the question."""
+    """The input responses, by the key of the input request."""
     once: JsonObject = attrs.field(factory=dict)
-    """Results of side effects that must not happen again, by the key that the function gave them."""
+    """Results of side effects that must not be repeated, by the key that the function gave them."""
 
 
 @attrs.frozen(order=True)
 class TaskPlace:
-    """Where a task stands in the order of all: by its age, then by its id."""
+    """The position of a task in the order of all tasks: by age, then by id."""
 
     created_at: float
-    """When it was made, in seconds since the epoch."""
+    """The time of creation, in seconds since the epoch."""
     id: str
-    """Its id."""
+    """The task id."""
 
     @classmethod
     def of(cls, record: TaskRecord) -> TaskPlace:
-        """The place of a task."""
+        """Return the position of a task."""
         return cls(record.state.created_at, record.state.id)
 
 
 class TaskStore(Protocol):
-    """Keeps tasks. All of it may be called from several tasks of trio at once.
+    """A store of tasks. Several trio tasks may call its methods concurrently.
 
-    When a method returns, what it did is done: another call, and, in a store that outlives the process, a process
-    that is started after this one was killed, finds it. When it is cancelled, it was done entirely or not at all; calls
-    that were begun one after the other take effect in that order.
+    When a method returns, its effect is visible to every later call. In a store that outlives the process, the effect
+    is also visible to a process that is started after this process was killed. A cancelled call has its entire effect
+    or none. Calls take effect in the order in which they were started.
 
-    A store is bounded for each owner, by `Limits.tasks` and `Limits.task_bytes`. It forgets nothing before its time:
-    what would be too much is refused.
+    A store is bounded for each owner by `Limits.tasks` and `Limits.task_bytes`. It does not delete a task before its
+    time to live has passed. It rejects a task that exceeds a bound.
 
     Raises:
-        StoreError: The store cannot do it.
-        trio.ClosedResourceError: It was closed.
+        StoreError: The store failed.
+        trio.ClosedResourceError: The store was closed.
     """
 
     async def create(self, record: TaskRecord) -> None:
-        """Keeps a new task, whose id was never used.
+        """Store a new task, whose id was never used.
 
         Raises:
-            LimitExceeded: Its owner has too many, or they are too large. Nothing was kept.
+            LimitExceeded: The owner has too many tasks, or they are too large. The task was not stored.
         """
 
     async def save(self, record: TaskRecord) -> None:
-        """Keeps what has changed about a task. Does nothing when there is none: it may have been deleted meanwhile.
+        """Replace the record of a task. Do nothing if the task does not exist: it may have been deleted meanwhile.
 
         Raises:
-            LimitExceeded: The tasks of its owner would become too large. What was kept stays as it is.
+            LimitExceeded: The tasks of the owner would be too large. The stored record is not changed.
         """
 
     async def load(self, id: str) -> TaskRecord | None:
-        """A task; `None` when there is none."""
+        """Return the record of a task, or `None` if the task does not exist."""
 
     async def delete(self, id: str) -> None:
-        """Forgets a task. Does nothing when there is none."""
+        """Delete a task. Do nothing if the task does not exist."""
 
     async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
-        """The tasks of an owner, the oldest first.
+        """Return the tasks of an owner, the oldest first.
 
         Args:
             owner: The owner.
-            after: Behind what to begin; `None`: with the first. That task need not be there any more.
-            count: How many at most.
+            after: The position after which to start, or `None` to start with the first task. The task at this position
+                may have been deleted.
+            count: The maximum number of tasks.
         """
 
     async def unfinished(self) -> tuple[TaskRecord, ...]:
-        """All tasks whose status may still change, the oldest first."""
+        """Return all tasks whose status can still change, the oldest first."""
 
     async def purge(self, expired_by: float, now: float) -> float | None:
-        """Forget the tasks whose time has passed.
+        """Delete the tasks whose time to live has passed.
 
-        A task that was made after `now` is forgotten when its time to live has passed from `now` on: the clock was put
-        back, and the task would be kept for as long as it takes to come there again.
+        A task that was created after `now` is deleted when its time to live has passed, counted from `now`: the system
+        clock was set back. Otherwise the task would be stored until the clock reaches that time again.
 
         Args:
-            expired_by: Those whose time has passed by then are forgotten; seconds since the epoch.
-            now: The time of day; seconds since the epoch.
+            expired_by: Tasks that expire at this time or earlier are deleted. In seconds since the epoch.
+            now: The time of day, in seconds since the epoch.
 
         Returns:
-            When the next one's time will have passed, in the same seconds; `None` when there is no such task.
+            The time at which the next task expires, in seconds since the epoch; `None` if no task expires.
         """
 
     async def aclose(self) -> None:
-        """Closes the store. What was kept stays where it is kept. Closing twice is no error."""
+        """Close the store. Durable data stays where it is stored. Closing a closed store is not an error."""
 
 
 def write_record(record: TaskRecord) -> str:
-    """A record as JSON."""
+    """Return a record as JSON."""
     state = record.state
     return json.dumps(
         {
@@ -147,8 +149,8 @@ def write_record(record: TaskRecord) -> str:
 
 
 def read_record(text: str) -> TaskRecord:
-    """The record that `write_record` wrote."""
+    """Return the record in JSON text that `write_record` returned."""
     fields = json.loads(text)
     state = fields.pop("state")
-    status = cast("TaskStatus", state.pop("status"))  # as it was written
+    status = cast("TaskStatus", state.pop("status"))  # written from a TaskStatus
     return TaskRecord(state=TaskState(status=status, **state), **fields)

@@ -1,17 +1,17 @@
-"""What every `SessionStore` and every `TaskStore` has to do, as checks that anybody can run against a store of their own.
+"""Checks of the contract of `SessionStore` and `TaskStore`, for authors of stores.
 
-Each check is a coroutine function that is given a way to open the store. With pytest and pytest-trio:
+Each check is a coroutine function that accepts a function that opens the store. With pytest and pytest-trio:
 
     @pytest.mark.parametrize("check", STORE_CHECKS + DURABLE_STORE_CHECKS, ids=lambda check: check.__name__)
-    async def test_the_store_keeps_the_contract(check: StoreCheck, tmp_path: Path) -> None:
+    async def test_store_follows_contract(check: StoreCheck, tmp_path: Path) -> None:
         async def open_store(limits: Limits) -> SessionStore:
             return MyStore(tmp_path / "sessions", limits=limits)
 
         await check(open_store)
 
-A check opens a store that is empty, closes it, and raises `AssertionError` with a sentence when a rule is broken. The
-checks of `DURABLE_STORE_CHECKS` open it again and look for what they left. `TASK_STORE_CHECKS` and
-`DURABLE_TASK_STORE_CHECKS` are the same for stores of tasks.
+A check opens an empty store and closes it. If the store breaks a rule, the check raises `AssertionError` with a
+message. The checks in `DURABLE_STORE_CHECKS` open the store again and compare its content. `TASK_STORE_CHECKS` and
+`DURABLE_TASK_STORE_CHECKS` are the checks for stores of tasks.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     bounds.a_cancelled_call_was_made_entirely_or_not_at_all,
     bounds.a_closed_store_says_so,
 )
-"""What holds for every store."""
+"""The checks for every store of sessions."""
 
 DURABLE_STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     bounds.everything_is_there_when_it_is_opened_again,
@@ -79,4 +79,4 @@ DURABLE_STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     notifications.changes_below_a_watched_resource_are_bounded,
     notifications.changes_outlive_the_process,
 )
-"""What holds besides for a store that outlives the process."""
+"""The additional checks for a store of sessions that outlives the process."""

@@ -1,4 +1,4 @@
-"""The words of `mcp_server.stores.contract`."""
+"""Assertions and sample data of `mcp_server.stores.contract`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 OpenStore: TypeAlias = Callable[[Limits], Awaitable[SessionStore]]
-"""Opens the store with these bounds. In one check it is always the same store, empty at first."""
+"""A function that opens the store with these bounds. Within one check it opens the same store, at first empty."""
 
 StoreCheck: TypeAlias = Callable[[OpenStore], Awaitable[None]]
-"""One check."""
+"""A check of a store of sessions. It raises `AssertionError` if the store breaks the rule."""
 
 ROOMY: Final = Limits()
 TEN: Final = Limits(replay_events=10, sessions=3)
@@ -51,19 +51,19 @@ RECORD: Final = SessionRecord(
 
 
 def same(observed: object, expected: object, what: str) -> None:
-    """Raises unless both are equal, and of the same type."""
+    """Raise `AssertionError` unless both values are equal and have the same type."""
     if observed != expected or type(observed) is not type(expected):
         raise AssertionError(f"{what}: expected {expected!r}, found {observed!r}")
 
 
 def true(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as a sentence
-    """Raise unless a condition holds."""
+    """Raise `AssertionError` unless a condition holds."""
     if not holds:
         raise AssertionError(what)
 
 
 async def refused(error: type[Exception], call: Awaitable[object], what: str) -> None:
-    """Raise unless a call raises `error`."""
+    """Raise `AssertionError` unless a call raises `error`."""
     try:
         await call
     except error:
@@ -73,7 +73,7 @@ async def refused(error: type[Exception], call: Awaitable[object], what: str) ->
 
 @asynccontextmanager
 async def opened(open_store: OpenStore, limits: Limits = ROOMY, *sessions: str) -> AsyncIterator[SessionStore]:
-    """Open a store that has the sessions, and close it at the end of the block."""
+    """Open a store that contains the sessions, and close it at the end of the block."""
     store = await open_store(limits)
     try:
         for id in sessions:
@@ -89,5 +89,5 @@ def events(stream: int, first: int, last: int) -> tuple[StoredEvent, ...]:
 
 
 def numbers(events: tuple[StoredEvent, ...]) -> tuple[int, ...]:
-    """Return the numbers of events."""
+    """Return the numbers of the events."""
     return tuple(event.number for event in events)

@@ -1,4 +1,4 @@
-"""What every store of sessions that outlives the process has to keep: the changes of which clients are to be notified yet."""
+"""Checks for stores of sessions that outlive the process: pending change notifications."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def _updated(uri: str) -> PendingNotification:
 
 
 async def a_change_is_pending_for_the_sessions_that_it_concerns(open_store: OpenStore) -> None:
-    """One of a list concerns all; one of a resource those that watch it, or one above it, whatever is in the URI."""
-    odd = "half of a pair: \ud800"
+    """Check that a change of a list concerns all sessions, and a change of a resource the sessions subscribed to it.
+
+    A subscription also covers the resources below its resource. A URI may contain any characters.
+    """
+    odd = "lone surrogate: \ud800"
     async with opened(open_store, ROOMY, "a", "b", "c") as store:
         for session, uri in (("a", "test://x"), ("b", "test://x/y/"), ("b", odd), ("c", "test://x/yy"), ("c", "")):
             await store.subscribe(session, uri)
@@ -46,23 +49,23 @@ async def a_change_is_pending_for_the_sessions_that_it_concerns(open_store: Open
         same(
             await store.pending_notifications("a"),
             (_updated("test://x/y/z"), _updated("test://x"), _TOOLS),
-            "what is pending for the session that watches a resource and what is below it",
+            "the pending notifications of the session subscribed to a resource and those below it",
         )
         same(
             await store.pending_notifications("b"),
             (_updated("test://x/y/z"), _TOOLS, _updated(odd)),
-            "what is pending for the session that watches a folder",
+            "the pending notifications of the session subscribed to a folder",
         )
-        same(await store.pending_notifications("c"), (_TOOLS,), "what is pending for the session that watches others")
-        same(await store.pending_notifications("unknown"), (), "what is pending for an unknown session")
+        same(await store.pending_notifications("c"), (_TOOLS,), "the pending notifications of an unconcerned session")
+        same(await store.pending_notifications("unknown"), (), "the pending notifications of an unknown session")
         await store.subscribe("c", "test://late")
         await store.save(attrs.evolve(RECORD, id="late"))
-        same(await store.pending_notifications("c"), (_TOOLS,), "what is pending after another subscription")
-        same(await store.pending_notifications("late"), (), "what is pending for a session that was saved later")
+        same(await store.pending_notifications("c"), (_TOOLS,), "the pending notifications after another subscription")
+        same(await store.pending_notifications("late"), (), "the pending notifications of a session saved later")
 
 
 async def a_change_is_pending_only_once(open_store: OpenStore) -> None:
-    """It stays where it was recorded first."""
+    """Check that a change recorded again stays at its first position."""
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://x/", "test://y"):
             await store.subscribe("a", uri)
@@ -70,11 +73,11 @@ async def a_change_is_pending_only_once(open_store: OpenStore) -> None:
         for _ in range(3):
             for each in expected:
                 store.record_notification(each)
-            same(await store.pending_notifications("a"), expected, "what is pending")
+            same(await store.pending_notifications("a"), expected, "the pending notifications")
 
 
 async def a_change_is_pending_until_the_event_that_notifies_of_it(open_store: OpenStore) -> None:
-    """The event and the removal are one step; announced again, it is pending again."""
+    """Check that storing the event removes the pending change in one step, and that a later change is pending again."""
     event = StoredEvent(2, 1, b"{}", notification=_updated("test://x"))
     async with opened(open_store, ROOMY, "a", "b") as store:
         for session in ("a", "b"):
@@ -84,21 +87,21 @@ async def a_change_is_pending_until_the_event_that_notifies_of_it(open_store: Op
         await store.begin("a", 2, ())
         for _ in range(2):
             await store.append("a", (event,))
-            same(await store.pending_notifications("a"), (_TOOLS,), "what is pending after the event")
+            same(await store.pending_notifications("a"), (_TOOLS,), "the pending notifications after the event")
         same(await store.events("a", 2, 0), (StoredEvent(2, 1, b"{}"),), "the event")
         both = (_updated("test://x"), _TOOLS)
-        same(await store.pending_notifications("b"), both, "what is pending for the other session")
+        same(await store.pending_notifications("b"), both, "the pending notifications of the other session")
         store.record_notification(_updated("test://x"))
         await store.append("a", (event,))
-        same(set(await store.pending_notifications("a")), set(both), "what is pending when it was announced again")
+        same(set(await store.pending_notifications("a")), set(both), "the pending notifications after another change")
         gap = StoredEvent(2, 9, b"{}")
         again = attrs.evolve(event, number=2)
-        await refused(LocalProtocolError, store.append("a", (again, gap)), "events of which one leaves numbers out")
-        same(set(await store.pending_notifications("a")), set(both), "what is pending when the event was refused")
+        await refused(LocalProtocolError, store.append("a", (again, gap)), "events with a gap in their numbers")
+        same(set(await store.pending_notifications("a")), set(both), "the pending notifications after a rejected event")
 
 
 async def removed_changes_are_not_pending(open_store: OpenStore) -> None:
-    """Others are, and nothing happens to what is not pending."""
+    """Check that removal affects no other notifications, and that removing one that is not pending does nothing."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for session in ("a", "b"):
             await store.subscribe(session, "test://x")
@@ -106,12 +109,12 @@ async def removed_changes_are_not_pending(open_store: OpenStore) -> None:
         store.record_notification(_TOOLS)
         await store.remove_notifications("a", (_TOOLS, _updated("test://y")))
         await store.remove_notifications("unknown", (_TOOLS,))
-        same(await store.pending_notifications("a"), (_updated("test://x"),), "what is pending")
-        same(len(await store.pending_notifications("b")), 2, "the number of pending changes of the other session")
+        same(await store.pending_notifications("a"), (_updated("test://x"),), "the pending notifications")
+        same(len(await store.pending_notifications("b")), 2, "the number of pending notifications of the other session")
 
 
 async def a_change_of_what_is_not_watched_any_more_is_dropped(open_store: OpenStore) -> None:
-    """Unless the resource is below another one that is."""
+    """Check that `unsubscribe` removes pending changes, except of resources below another subscribed resource."""
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://x/y", "test://z"):
             await store.subscribe("a", uri)
@@ -119,14 +122,14 @@ async def a_change_of_what_is_not_watched_any_more_is_dropped(open_store: OpenSt
             store.record_notification(each)
         await store.unsubscribe("a", "test://x")
         left = (_updated("test://x/y/1"), _updated("test://z"), _TOOLS)
-        same(await store.pending_notifications("a"), left, "what is pending")
+        same(await store.pending_notifications("a"), left, "the pending notifications")
         for uri in ("test://x/y", "test://z"):
             await store.unsubscribe("a", uri)
-        same(await store.pending_notifications("a"), (_TOOLS,), "what is pending when nothing is watched")
+        same(await store.pending_notifications("a"), (_TOOLS,), "the pending notifications without subscriptions")
 
 
 async def a_session_that_is_gone_leaves_no_changes(open_store: OpenStore) -> None:
-    """Whether it was deleted, was not used for too long, or made room for others."""
+    """Check that a session that was deleted, purged or evicted leaves no pending notifications."""
     async with opened(open_store, Limits(sessions=3)) as store:
         for used_at, id in enumerate(("crowded", "purged", "deleted")):
             await store.save(attrs.evolve(RECORD, id=id, used_at=float(used_at)))
@@ -138,14 +141,16 @@ async def a_session_that_is_gone_leaves_no_changes(open_store: OpenStore) -> Non
         await store.delete("deleted")
         store.record_notification(_TOOLS)
         for id in ("crowded", "purged", "deleted"):
-            same(await store.pending_notifications(id), (), f"what is pending for the {id} session")
+            same(await store.pending_notifications(id), (), f"the pending notifications of the {id} session")
         for id in ("purged", "deleted"):
             await store.save(attrs.evolve(RECORD, id=id, used_at=4.0))
-            same(await store.pending_notifications(id), (), "what is pending for a new session with the same id")
+            same(
+                await store.pending_notifications(id), (), "the pending notifications of a new session with the same id"
+            )
 
 
 async def changes_below_a_watched_resource_are_bounded(open_store: OpenStore) -> None:
-    """Beyond `Limits.watched_resources`, or where the URI is too long, the watched resource itself is recorded."""
+    """Check that the subscribed resource is recorded beyond `Limits.watched_resources`, or if the URI is too long."""
     limits = Limits(watched_resources=5, uri_chars=100)
     async with opened(open_store, limits, "a") as store:
         for uri in ("test://x", "test://y"):
@@ -155,15 +160,16 @@ async def changes_below_a_watched_resource_are_bounded(open_store: OpenStore) ->
         store.record_notification(_updated("test://y"))
         pending = set(await store.pending_notifications("a"))
         true(
-            len(pending) <= 5 + 2, f"{len(pending)} changes are pending, and 5 and one for each watched resource may be"
+            len(pending) <= 5 + 2,
+            f"{len(pending)} changes are pending, but 5 and one for each subscription are allowed",
         )
         true(
-            {_updated("test://x"), _updated("test://y")} <= pending, "a watched resource has changed and is not pending"
+            {_updated("test://x"), _updated("test://y")} <= pending, "a subscribed resource changed but is not pending"
         )
 
 
 async def changes_outlive_the_process(open_store: OpenStore) -> None:
-    """What was pending is, and what the client was notified of is not."""
+    """Check that pending notifications outlive the process, and that delivered ones are not pending again."""
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://y"):
             await store.subscribe("a", uri)
@@ -174,7 +180,9 @@ async def changes_outlive_the_process(open_store: OpenStore) -> None:
     store.record_notification(_updated("test://x"))
     for _ in range(2):
         async with opened(open_store) as store:
-            same(await store.pending_notifications("a"), (_TOOLS, _updated("test://y")), "what is pending")
+            same(await store.pending_notifications("a"), (_TOOLS, _updated("test://y")), "the pending notifications")
     async with opened(open_store) as store:
         await store.append("a", (StoredEvent(2, 2, b"{}", notification=_TOOLS),))
-        same(await store.pending_notifications("a"), (_updated("test://y"),), "what is pending in the end")
+        same(
+            await store.pending_notifications("a"), (_updated("test://y"),), "the pending notifications after an event"
+        )

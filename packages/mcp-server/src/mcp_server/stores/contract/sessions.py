@@ -1,4 +1,4 @@
-"""What every store of sessions has to keep: records and streams."""
+"""Checks for stores of sessions: records and streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 async def a_session_is_found_as_it_was_saved(open_store: OpenStore) -> None:
-    """Every field comes back, in value and type."""
+    """Check that every field is returned with the same value and type."""
     plain = SessionRecord(id="session-2", principal=None, revision="2025-03-26", client={}, used_at=0.0)
     async with opened(open_store) as store:
         for record in (RECORD, plain, attrs.evolve(plain, id="session-3", principal="")):
@@ -47,7 +47,7 @@ async def a_session_is_found_as_it_was_saved(open_store: OpenStore) -> None:
 
 
 async def a_session_that_was_never_saved_is_unknown(open_store: OpenStore) -> None:
-    """Nothing is found, and nothing that is said about it has an effect."""
+    """Check that an unknown session has no data, and that calls about it have no effect."""
     async with opened(open_store, ROOMY, "known") as store:
         await store.begin("unknown", 1, (1,))
         await store.append("unknown", events(1, 1, 1))
@@ -57,15 +57,15 @@ async def a_session_that_was_never_saved_is_unknown(open_store: OpenStore) -> No
         await store.unsubscribe("unknown", "test://a")
         same(await store.subscriptions("unknown"), frozenset(), "the subscriptions of an unknown session")
         same(await store.load("unknown"), None, "the record of an unknown session")
-        same(await store.streams("unknown"), (), "its streams")
-        same(await store.events("unknown", 1, 0), (), "its events")
+        same(await store.streams("unknown"), (), "the streams of an unknown session")
+        same(await store.events("unknown", 1, 0), (), "the events of an unknown session")
         await store.save(attrs.evolve(RECORD, id="unknown"))
-        same(await store.streams("unknown"), (), "the streams that it has once it was saved")
-        same(await store.subscriptions("unknown"), frozenset(), "the subscriptions that it has once it was saved")
+        same(await store.streams("unknown"), (), "the streams after the session was saved")
+        same(await store.subscriptions("unknown"), frozenset(), "the subscriptions after the session was saved")
 
 
 async def a_record_is_replaced_and_the_rest_stays(open_store: OpenStore) -> None:
-    """A session is saved again whenever something of it changes; its subscriptions and its streams stay."""
+    """Check that saving a session again changes its record, but not its subscriptions and streams."""
     changed = attrs.evolve(RECORD, log_level=None, client={"other": True}, used_at=2e9)
     async with opened(open_store, ROOMY, RECORD.id) as store:
         await store.subscribe(RECORD.id, "test://a")
@@ -79,8 +79,8 @@ async def a_record_is_replaced_and_the_rest_stays(open_store: OpenStore) -> None
 
 
 async def subscriptions_are_added_and_removed(open_store: OpenStore) -> None:
-    """Each resource of each session for itself, whatever is in its URI."""
-    uris = ("test://a", "test://a/", "test://b c", "", "test://ü\n", "half of a pair: \ud800", "x" * 100_000)
+    """Check that each session has its own subscriptions, and that a URI may contain any characters."""
+    uris = ("test://a", "test://a/", "test://b c", "", "test://ü\n", "lone surrogate: \ud800", "x" * 100_000)
     async with opened(open_store, ROOMY, "a", "b") as store:
         same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session")
         for uri in (*uris, "test://a"):
@@ -89,12 +89,12 @@ async def subscriptions_are_added_and_removed(open_store: OpenStore) -> None:
         same(await store.subscriptions("a"), frozenset(uris), "the subscriptions")
         for uri in ("test://a", "test://a", "test://never"):
             await store.unsubscribe("a", uri)
-        same(await store.subscriptions("a"), frozenset(uris[1:]), "the subscriptions after one was removed")
-        same(await store.subscriptions("b"), frozenset({"test://a"}), "those of the other session")
+        same(await store.subscriptions("a"), frozenset(uris[1:]), "the subscriptions after a removal")
+        same(await store.subscriptions("b"), frozenset({"test://a"}), "the subscriptions of the other session")
 
 
 async def a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
-    """Neither its record nor its streams, and the others stay as they are."""
+    """Check that deleting a session deletes its record and streams, and does not change other sessions."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for id in ("a", "b"):
             await store.subscribe(id, "test://a")
@@ -104,24 +104,24 @@ async def a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
         same(await store.load("a"), None, "the record of the deleted session")
         await store.save(attrs.evolve(RECORD, id="a"))
         same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session with the same id")
-        same(await store.streams("a"), (), "its streams")
-        same(await store.events("a", 1, 0), (), "its events")
+        same(await store.streams("a"), (), "the streams of a new session with the same id")
+        same(await store.events("a", 1, 0), (), "the events of a new session with the same id")
         same(await store.events("b", 1, 0), events(1, 1, 2), "the events of the other session")
 
 
 async def sessions_are_bounded(open_store: OpenStore) -> None:
-    """With more than `Limits.sessions`, the one that was not used for the longest time goes, with its streams."""
+    """Check that the least recently used session is removed with its streams above `Limits.sessions`."""
     async with opened(open_store, TEN) as store:
         for used_at, id in enumerate(("a", "b", "c", "a", "d", "e")):
             await store.save(attrs.evolve(RECORD, id=id, used_at=float(used_at)))
             await store.begin(id, used_at, ())
         for id, there in (("a", True), ("b", False), ("c", False), ("d", True), ("e", True)):
-            same(await store.load(id) is not None, there, f"whether session {id} is there")
-            same(bool(await store.streams(id)), there, f"whether streams of session {id} are there")
+            same(await store.load(id) is not None, there, f"whether session {id} exists")
+            same(bool(await store.streams(id)), there, f"whether session {id} has streams")
 
 
 async def sessions_that_were_not_used_are_purged(open_store: OpenStore) -> None:
-    """Those that were used before a moment, and no others."""
+    """Check that exactly the sessions last used before a given time are purged."""
     async with opened(open_store) as store:
         for used_at in range(4):
             await store.save(attrs.evolve(RECORD, id=f"session-{used_at}", used_at=float(used_at)))
@@ -129,16 +129,16 @@ async def sessions_that_were_not_used_are_purged(open_store: OpenStore) -> None:
         same(await store.purge(2.0, 9.0), 0, "the number of purged sessions the second time")
         for used_at in range(4):
             there = await store.load(f"session-{used_at}") is not None
-            same(there, used_at >= 2, f"whether the session used at {used_at} is there")
+            same(there, used_at >= 2, f"whether the session used at {used_at} exists")
 
 
 async def a_session_of_the_future_counts_as_used_now(open_store: OpenStore) -> None:
-    """The clock was put back: it must not stay until the clock comes there again, nor go at once."""
+    """Check that a session used in the future is purged as if it was used now, because the clock was set back."""
     async with opened(open_store) as store:
         for id, used_at in (("now", 100.0), ("future", 1e9)):
             await store.save(attrs.evolve(RECORD, id=id, used_at=used_at))
         same(await store.purge(50.0, 100.0), 0, "the number of purged sessions")
-        same(await store.load("future"), attrs.evolve(RECORD, id="future", used_at=100.0), "the session of the future")
+        same(await store.load("future"), attrs.evolve(RECORD, id="future", used_at=100.0), "the session in the future")
         same(await store.purge(100.5, 150.0), 2, "the number of purged sessions later")
 
 
@@ -146,7 +146,7 @@ async def a_session_of_the_future_counts_as_used_now(open_store: OpenStore) -> N
 
 
 async def events_come_back_in_their_order(open_store: OpenStore) -> None:
-    """All that follow a number, byte for byte; empty ones too."""
+    """Check that all events after a number are returned in order and byte for byte, including empty ones."""
     data = (b"", b'{"a":"\xc3\xbc"}', bytes(range(256)), b"x" * 300_000)
     events = tuple(StoredEvent(3, number, each) for number, each in enumerate(data, 1))
     async with opened(open_store, ROOMY, "a") as store:
@@ -161,7 +161,7 @@ async def events_come_back_in_their_order(open_store: OpenStore) -> None:
 
 
 async def streams_and_sessions_are_apart(open_store: OpenStore) -> None:
-    """The events of one stream are never those of another, and numbers begin anew in each."""
+    """Check that each stream of each session has its own events, with their own numbers."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for id in ("a", "b"):
             for stream in (2, 10):
@@ -171,22 +171,22 @@ async def streams_and_sessions_are_apart(open_store: OpenStore) -> None:
         same(await store.events("a", 10, 0), events(10, 1, 1), "the events of stream 10")
         same(await store.events("b", 2, 0), (), "the events of stream 2 of the other session")
         streams = (StoredStream(2, 3, (2,)), StoredStream(10, 1, (10,)))
-        same(await store.streams("a"), streams, "the streams, by their numbers")
+        same(await store.streams("a"), streams, "the streams, in the order of their numbers")
 
 
 async def a_stream_owes_answers_until_they_are_there(open_store: OpenStore) -> None:
-    """Ids are told apart by type: 1 and "1" are two requests."""
+    """Check that a request is pending until its response is stored, and that the ids 1 and "1" are different."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1, "1", 2**70))
-        same(await store.streams("a"), (StoredStream(1, 0, (1, "1", 2**70)),), "what is owed at first")
+        same(await store.streams("a"), (StoredStream(1, 0, (1, "1", 2**70)),), "the pending requests at first")
         answer = StoredEvent(1, 1, b"{}", "1")
         await store.append("a", (answer,))
-        same(await store.streams("a"), (StoredStream(1, 1, (1, 2**70)),), "what is owed afterwards")
-        same(await store.events("a", 1, 0), (answer,), "the answer")
+        same(await store.streams("a"), (StoredStream(1, 1, (1, 2**70)),), "the pending requests after a response")
+        same(await store.events("a", 1, 0), (answer,), "the response")
 
 
 async def the_same_events_again_change_nothing(open_store: OpenStore) -> None:
-    """Who does not know whether a call succeeded makes it again."""
+    """Check that repeating a call whose outcome is unknown has no effect."""
     events = (StoredEvent(1, 1, b"1"), StoredEvent(1, 2, b"2", 5))
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (5,))
@@ -199,35 +199,35 @@ async def the_same_events_again_change_nothing(open_store: OpenStore) -> None:
 
 
 async def what_cannot_be_is_refused(open_store: OpenStore) -> None:
-    """A stream is begun once, has no gaps, and answers what it owes."""
+    """Check that a stream begins only once, has no gaps, and accepts only responses to its pending requests."""
     async with opened(open_store, ROOMY, "a") as store:
-        await refused(LocalProtocolError, store.append("a", events(1, 1, 1)), "an event of no stream")
+        await refused(LocalProtocolError, store.append("a", events(1, 1, 1)), "an event of an unknown stream")
         await store.begin("a", 1, (1,))
-        await refused(LocalProtocolError, store.begin("a", 1, (2,)), "a stream that was begun before")
+        await refused(LocalProtocolError, store.begin("a", 1, (2,)), "a stream that was already begun")
         await refused(LocalProtocolError, store.append("a", events(2, 1, 1)), "an event of another stream")
-        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event that leaves a number out")
+        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event after a gap in the numbers")
         stranger = StoredEvent(1, 1, b"{}", "1")
-        await refused(LocalProtocolError, store.append("a", (stranger,)), "an answer that is not owed")
+        await refused(LocalProtocolError, store.append("a", (stranger,)), "a response to a request that is not pending")
         await store.append("a", events(1, 1, 1))
         await store.delivered("a", 1)
-        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event of a stream that is over")
-        same(await store.streams("a"), (StoredStream(1, 1),), "the streams after all that")
+        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event of an ended stream")
+        same(await store.streams("a"), (StoredStream(1, 1),), "the streams after the rejected calls")
 
 
 async def a_session_has_one_standalone_stream(open_store: OpenStore) -> None:
-    """A stream that owes nothing from its beginning takes the place of the one before."""
+    """Check that a new standalone stream replaces the previous one."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, ())
         await store.begin("a", 2, (1,))
         await store.append("a", (*events(1, 1, 1), StoredEvent(2, 1, b"{}", 1)))
         await store.begin("a", 3, ())
-        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event of the first one")
+        await refused(LocalProtocolError, store.append("a", events(1, 2, 2)), "an event of the replaced stream")
         await store.append("a", (*events(2, 2, 2), *events(3, 1, 1)))
-        same(await store.events("a", 1, 0), events(1, 1, 1), "the events of the first one")
+        same(await store.events("a", 1, 0), events(1, 1, 1), "the events of the replaced stream")
 
 
 async def a_stream_that_is_over_owes_nothing(open_store: OpenStore) -> None:
-    """And its events are still there."""
+    """Check that an ended stream has no pending requests and keeps its events."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1,))
         await store.append("a", events(1, 1, 2))
@@ -239,11 +239,11 @@ async def a_stream_that_is_over_owes_nothing(open_store: OpenStore) -> None:
 
 
 async def the_greatest_number_of_a_stream_is_remembered(open_store: OpenStore) -> None:
-    """A new stream must not take the number of one that a client may still ask for."""
+    """Check that the greatest stream number stays known, so that no new stream reuses a number known to a client."""
     async with opened(open_store, TEN, "a") as store:
         for stream in range(1, 100):
             await store.begin("a", stream, (1,))
             await store.delivered("a", stream)
             streams = await store.streams("a")
             same(streams[-1].stream, stream, "the last stream")
-            true(len(streams) <= 10, f"{len(streams)} streams are kept of which nothing is left")
+            true(len(streams) <= 10, f"{len(streams)} streams without events are stored")

@@ -1,4 +1,4 @@
-"""What every store of tasks has to keep."""
+"""Checks for stores of tasks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["DURABLE_TASK_STORE_CHECKS", "TASK_STORE_CHECKS", "OpenTaskStore", "TaskStoreCheck"]
 
 OpenTaskStore: TypeAlias = Callable[[Limits], Awaitable[TaskStore]]
-"""Opens the store with these bounds. In one check it is always the same store, empty at first."""
+"""A function that opens the store with these bounds. Within one check it opens the same store, at first empty."""
 
 TaskStoreCheck: TypeAlias = Callable[[OpenTaskStore], Awaitable[None]]
-"""One check."""
+"""A check of a store of tasks. It raises `AssertionError` if the store breaks the rule."""
 
 _ROOMY: Final = Limits()
 
@@ -75,7 +75,7 @@ def _ids(records: Iterable[TaskRecord]) -> list[str]:
 
 
 async def a_task_is_found_as_it_was_kept(open_store: OpenTaskStore) -> None:
-    """Every field comes back, in value and type."""
+    """Check that every field is returned with the same value and type."""
     failed = _task("task-2", None, ttl=None)
     failed = attrs.evolve(failed, state=failed.state.moved("failed", 1.0, error={"code": -1, "message": "no"}))
     async with _opened(open_store) as store:
@@ -85,43 +85,43 @@ async def a_task_is_found_as_it_was_kept(open_store: OpenTaskStore) -> None:
 
 
 async def a_task_that_was_never_kept_is_unknown(open_store: OpenTaskStore) -> None:
-    """Nothing is found, and nothing that is said about it has an effect."""
+    """Check that an unknown task has no data, and that calls about it have no effect."""
     async with _opened(open_store) as store:
         await store.save(_task("unknown"))
         await store.delete("unknown")
         same(await store.load("unknown"), None, "the record of an unknown task")
-        same(await store.listed("Ann", None, 10), (), "the tasks of an owner without any")
+        same(await store.listed("Ann", None, 10), (), "the tasks of an owner without tasks")
         same(await store.unfinished(), (), "the unfinished tasks")
-        same(await store.purge(0.0, 0.0), None, "when the next task goes")
+        same(await store.purge(0.0, 0.0), None, "the expiry of the next task")
 
 
 async def a_task_is_replaced_when_it_is_saved(open_store: OpenTaskStore) -> None:
-    """The newest state is found, and a deleted one is not brought back."""
+    """Check that the latest saved state is returned, and that saving does not restore a deleted task."""
     async with _opened(open_store) as store:
         record = _task("task-1")
         await store.create(record)
         await store.save(_ended(record))
-        same(await store.load("task-1"), _ended(record), "the record after its end")
+        same(await store.load("task-1"), _ended(record), "the record of the completed task")
         await store.delete("task-1")
         await store.save(_ended(record))
         same(await store.load("task-1"), None, "a deleted task")
 
 
 async def tasks_are_listed_by_their_age_for_their_owner_only(open_store: OpenTaskStore) -> None:
-    """In the order of their age, behind a place, and no more than are wanted."""
+    """Check that tasks are listed by age, after a position, up to a number, and only for their owner."""
     async with _opened(open_store) as store:
         for record in (_task("c", at=2), _task("a", at=1), _task("b", at=1), _task("x", "Bob", at=1), _task("y", None)):
             await store.create(record)
         same(_ids(await store.listed("Ann", None, 10)), ["a", "b", "c"], "the tasks of Ann")
         same(_ids(await store.listed("Ann", None, 2)), ["a", "b"], "the first two tasks of Ann")
-        same(_ids(await store.listed("Ann", TaskPlace(1, "a"), 10)), ["b", "c"], "those behind the first")
+        same(_ids(await store.listed("Ann", TaskPlace(1, "a"), 10)), ["b", "c"], "the tasks after the first")
         await store.delete("b")
-        same(_ids(await store.listed("Ann", TaskPlace(1, "b"), 10)), ["c"], "those behind one that is gone")
+        same(_ids(await store.listed("Ann", TaskPlace(1, "b"), 10)), ["c"], "the tasks after a deleted task")
         same(_ids(await store.listed("Bob", None, 10)), ["x"], "the tasks of Bob")
 
 
 async def unfinished_tasks_are_found(open_store: OpenTaskStore) -> None:
-    """Those of all owners, the oldest first, and none that is over."""
+    """Check that the unfinished tasks of all owners are returned, the oldest first."""
     async with _opened(open_store) as store:
         for record in (_task("b", at=2), _task("a", None, at=1), _task("c", at=3)):
             await store.create(record)
@@ -130,68 +130,68 @@ async def unfinished_tasks_are_found(open_store: OpenTaskStore) -> None:
 
 
 async def tasks_go_when_their_time_has_passed(open_store: OpenTaskStore) -> None:
-    """Not before, and those without an end never."""
+    """Check that a task is purged when its time to live has passed, and never if it has no time to live."""
     async with _opened(open_store) as store:
         for record in (_task("a", ttl=1_000), _task("b", "Bob", ttl=5_000), _task("c", ttl=None)):
             await store.create(record)
-        same(await store.purge(0.5, 0.5), 1.0, "when the next task goes")
+        same(await store.purge(0.5, 0.5), 1.0, "the expiry of the next task")
         same(_ids(await store.unfinished()), ["a", "b", "c"], "the tasks before their time has passed")
-        same(await store.purge(1.0, 1.0), 5.0, "when the next task goes")
-        same(_ids(await store.unfinished()), ["b", "c"], "the tasks after the first has gone")
-        same(await store.purge(1e12, 1e12), None, "when the next task goes")
-        same(_ids(await store.unfinished()), ["c"], "what stays for ever")
+        same(await store.purge(1.0, 1.0), 5.0, "the expiry of the next task")
+        same(_ids(await store.unfinished()), ["b", "c"], "the tasks after the first has expired")
+        same(await store.purge(1e12, 1e12), None, "the expiry of the next task")
+        same(_ids(await store.unfinished()), ["c"], "the tasks that do not expire")
 
 
 async def tasks_of_the_future_go_as_if_they_were_made_now(open_store: OpenTaskStore) -> None:
-    """The clock was put back: they must not stay until it comes there again, and others stay as long as they should."""
+    """Check that a task created in the future expires as if it was created now, because the clock was set back."""
     async with _opened(open_store) as store:
         for record in (_task("a", at=1e9, ttl=5_000), _task("b", at=99.0, ttl=5_000), _task("c", at=1e9, ttl=None)):
             await store.create(record)
         for now, due in ((100.0, 104.0), (102.0, 104.0), (104.0, 105.0)):
-            same(await store.purge(now, now), due, "when the next task goes")
+            same(await store.purge(now, now), due, "the expiry of the next task")
         same(sorted(_ids(await store.unfinished())), ["a", "c"], "the tasks before their time has passed")
         await store.create(_task("d", at=1e8, ttl=2_000))
         await store.save(_ended(_task("a", at=1e9, ttl=5_000)))
-        same(await store.purge(104.5, 104.5), 105.0, "when the next task goes")
-        same(await store.purge(105.0, 105.0), 106.5, "when the next task goes")
-        same(await store.load("a"), None, "the task whose time has passed")
+        same(await store.purge(104.5, 104.5), 105.0, "the expiry of the next task")
+        same(await store.purge(105.0, 105.0), 106.5, "the expiry of the next task")
+        same(await store.load("a"), None, "the expired task")
     async with _opened(open_store) as store:
         await store.create(_task("e", at=1e9, ttl=1_000))
         await store.purge(100.0, 100.0)
         await store.purge(106.5, 106.5)
-        same(_ids([each for each in await store.unfinished() if each.state.id != "c"]), [], "what is left")
+        same(_ids([each for each in await store.unfinished() if each.state.id != "c"]), [], "the tasks that expire")
 
 
 async def tasks_are_bounded_in_number_for_each_owner(open_store: OpenTaskStore) -> None:
-    """One too many is refused, and changes nothing; other owners have room, and so has who gave up one."""
+    """Check that a task above the bound is rejected for its owner only, and accepted after a deletion."""
     async with _opened(open_store, Limits(tasks=2)) as store:
         for owner in ("Ann", "Bob", None):
             for number in (1, 2):
                 await store.create(_task(f"{owner}-{number}", owner))
             await refused(LimitExceeded, store.create(_task(f"{owner}-3", owner)), "a third task")
-            same(await store.load(f"{owner}-3"), None, "the task that was refused")
+            same(await store.load(f"{owner}-3"), None, "the rejected task")
         await store.delete("Ann-1")
         await store.create(_task("Ann-3"))
         same(_ids(await store.listed("Ann", None, 10)), ["Ann-2", "Ann-3"], "the tasks of Ann")
 
 
 async def tasks_are_bounded_in_bytes_for_each_owner(open_store: OpenTaskStore) -> None:
-    """What is too large is refused, when it is new and when it grows; what was there stays."""
+    """Check that a task that is too large is rejected, when new and when it grows, and that stored tasks stay."""
     async with _opened(open_store, Limits(task_bytes=2_000)) as store:
         record = _task("a")
         await store.create(record)
         await refused(LimitExceeded, store.save(_ended(record, "x" * 2_000)), "a result that is too large")
-        same(await store.load("a"), record, "the task whose result was refused")
+        same(await store.load("a"), record, "the task whose result was rejected")
         await store.save(_ended(record, "x" * 500))
         large = attrs.evolve(_task("b"), params={"text": "x" * 1_000})
-        await refused(LimitExceeded, store.create(large), "a task that is too large beside the other")
+        await refused(LimitExceeded, store.create(large), "a task that is too large together with the other task")
         await store.save(_ended(record))
         await store.create(large)
         await store.create(attrs.evolve(large, owner="Bob", state=attrs.evolve(large.state, id="c")))
 
 
 async def calls_take_effect_in_the_order_in_which_they_were_begun(open_store: OpenTaskStore) -> None:
-    """The last save wins, though none was waited for before the next began."""
+    """Check that the last of several concurrent saves wins."""
     async with _opened(open_store) as store:
         record = _task("a")
         await store.create(record)
@@ -203,11 +203,11 @@ async def calls_take_effect_in_the_order_in_which_they_were_begun(open_store: Op
 
                 await _begun(nursery, save)
         found = await store.load("a")
-        true(found is not None and found.once == {"n": "19"}, "the last save was overtaken")
+        true(found is not None and found.once == {"n": "19"}, "the last save did not take effect last")
 
 
 async def _begun(nursery: trio.Nursery, function: Callable[[], Awaitable[None]]) -> None:
-    """Returns when the function has begun, so that those after it come later."""
+    """Start a function in the nursery, and return when it has started, so that later calls come after it."""
 
     async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
@@ -217,21 +217,21 @@ async def _begun(nursery: trio.Nursery, function: Callable[[], Awaitable[None]])
 
 
 async def a_closed_store_says_so(open_store: OpenTaskStore) -> None:
-    """Every call raises `trio.ClosedResourceError`; closing again is no error."""
+    """Check that calls of a closed store raise `trio.ClosedResourceError`, and that closing it again does not."""
     store = await open_store(_ROOMY)
     await store.aclose()
     await store.aclose()
-    await refused(trio.ClosedResourceError, store.create(_RECORD), "create of a closed store")
-    await refused(trio.ClosedResourceError, store.save(_RECORD), "save of a closed store")
-    await refused(trio.ClosedResourceError, store.load("task-1"), "load of a closed store")
-    await refused(trio.ClosedResourceError, store.delete("task-1"), "delete of a closed store")
-    await refused(trio.ClosedResourceError, store.listed("Ann", None, 1), "listed of a closed store")
-    await refused(trio.ClosedResourceError, store.unfinished(), "unfinished of a closed store")
-    await refused(trio.ClosedResourceError, store.purge(0.0, 0.0), "purge of a closed store")
+    await refused(trio.ClosedResourceError, store.create(_RECORD), "create on a closed store")
+    await refused(trio.ClosedResourceError, store.save(_RECORD), "save on a closed store")
+    await refused(trio.ClosedResourceError, store.load("task-1"), "load on a closed store")
+    await refused(trio.ClosedResourceError, store.delete("task-1"), "delete on a closed store")
+    await refused(trio.ClosedResourceError, store.listed("Ann", None, 1), "listed on a closed store")
+    await refused(trio.ClosedResourceError, store.unfinished(), "unfinished on a closed store")
+    await refused(trio.ClosedResourceError, store.purge(0.0, 0.0), "purge on a closed store")
 
 
 async def everything_is_there_when_it_is_opened_again(open_store: OpenTaskStore) -> None:
-    """Tasks, and what they count for."""
+    """Check that tasks outlive the process, and that the bounds include them."""
     limits = Limits(tasks=2)
     async with _opened(open_store, limits) as store:
         await store.create(attrs.evolve(_RECORD, owner="Ann"))
@@ -257,7 +257,7 @@ TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (
     calls_take_effect_in_the_order_in_which_they_were_begun,
     a_closed_store_says_so,
 )
-"""What holds for every store of tasks."""
+"""The checks for every store of tasks."""
 
 DURABLE_TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (everything_is_there_when_it_is_opened_again,)
-"""What holds besides for one that outlives the process."""
+"""The additional check for a store of tasks that outlives the process."""

@@ -1,4 +1,4 @@
-"""Sessions in memory: they end with the process."""
+"""A store of sessions in memory: they end with the process."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ __all__ = ["MemoryStore"]
 
 
 _EVENT_BYTES: Final = 256
-"""Memory of an event beside its data."""
+"""Memory of an event in addition to its data, in bytes."""
 
 
 @attrs.define
 class _Kept:
     record: SessionRecord
     charge: MemoryCharge
-    """The memory of the events."""
+    """The charge for the memory of the events."""
     subscriptions: set[str] | None = None
-    """Most sessions watch nothing."""
+    """The subscribed URIs. `None` until the first subscription: most sessions have none."""
     log: EventLog | None = None
-    """Most sessions have no streams, and a thousand of them shall fit in little memory."""
+    """The events. `None` until the first stream: most sessions have none, and a thousand of them must fit in little
+    memory."""
     newest: int = -1
 
 
 class MemoryStore:
-    """A `SessionStore` in memory. Nothing of it waits for anything, and none of its methods is a checkpoint.
+    """A `SessionStore` in memory. No method blocks, and none is a checkpoint.
 
     Args:
-        limits: The bounds: `sessions`, for each session `replay_events` and `replay_bytes`, and `stored_bytes` for all.
-        budget: What the events are charged to. `None`: a budget of the store alone, of `Limits.total_bytes`.
+        limits: The bounds: `sessions`; `replay_events` and `replay_bytes` for each session; `stored_bytes` for all.
+        budget: The budget that events are charged to. `None`: a separate budget of `Limits.total_bytes`.
     """
 
     def __init__(self, *, limits: Limits = SERVER_LIMITS, budget: MemoryBudget | None = None) -> None:
@@ -60,7 +61,7 @@ class MemoryStore:
         return f"<MemoryStore of {len(self._kept)} sessions>"
 
     async def save(self, record: SessionRecord) -> None:
-        """See `SessionStore.save`."""
+        """Store a session or replace its record. Remove the least recently used session if there are too many."""
         kept = self._find(record.id)
         if kept is None:
             owner = ("session", record.id) if record.principal is None else ("principal", record.principal)
@@ -72,17 +73,17 @@ class MemoryStore:
             self._kept.move_to_end(record.id)
 
     async def load(self, id: str) -> SessionRecord | None:
-        """See `SessionStore.load`."""
+        """Return the record of a session, or `None` if the session does not exist."""
         kept = self._find(id)
         return None if kept is None else kept.record
 
     async def delete(self, id: str) -> None:
-        """See `SessionStore.delete`."""
+        """Delete a session with its subscriptions and streams."""
         if self._find(id) is not None:
             self._drop(id)
 
     async def subscribe(self, session: str, uri: str) -> None:
-        """See `SessionStore.subscribe`."""
+        """Add a resource to the subscriptions of a session."""
         kept = self._find(session)
         if kept is not None:
             if kept.subscriptions is None:
@@ -90,18 +91,18 @@ class MemoryStore:
             kept.subscriptions.add(uri)
 
     async def unsubscribe(self, session: str, uri: str) -> None:
-        """See `SessionStore.unsubscribe`."""
+        """Remove a resource from the subscriptions of a session."""
         kept = self._find(session)
         if kept is not None and kept.subscriptions is not None:
             kept.subscriptions.discard(uri)
 
     async def subscriptions(self, session: str) -> frozenset[str]:
-        """See `SessionStore.subscriptions`."""
+        """Return the URIs that a session is subscribed to."""
         kept = self._find(session)
         return frozenset() if kept is None else frozenset(kept.subscriptions or ())
 
     async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
-        """See `SessionStore.begin`."""
+        """Begin a stream."""
         kept = self._find(session)
         if kept is not None:
             if kept.log is None:
@@ -110,7 +111,7 @@ class MemoryStore:
             kept.newest = max(kept.newest, stream)
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        """See `SessionStore.append`."""
+        """Store events. Remove replayable events, the largest sessions first, if memory is short."""
         kept = self._find(session)
         if kept is None:
             return
@@ -124,12 +125,12 @@ class MemoryStore:
             self._make_room(session)
 
     def _reserve(self, kept: _Kept, more: int) -> None:
-        """Charge events that are about to be added. Raises `LimitExceeded`."""
+        """Charge for events before they are added. Raises `LimitExceeded`."""
         charge = kept.charge
         try:
             charge.resize(charge.size + more)
         except LimitExceeded:
-            # What is kept for replay is worth less than what is new.
+            # Events kept for replay have less value than new events.
             for other in self._largest():
                 self._shed(other)
                 with suppress(LimitExceeded):
@@ -138,7 +139,7 @@ class MemoryStore:
             raise
 
     def _settle(self, kept: _Kept, before: int) -> None:
-        """Account for what a log has become, which had so many bytes before."""
+        """Update the totals after a change of an event log that had `before` bytes."""
         log = kept.log
         if log is not None:
             now = log.size
@@ -162,7 +163,7 @@ class MemoryStore:
                 kept.log.append(event.stream, event.data, event.answers)
 
     async def delivered(self, session: str, stream: int) -> None:
-        """See `SessionStore.delivered`."""
+        """End a stream."""
         kept = self._find(session)
         if kept is not None and kept.log is not None:
             before = kept.log.size
@@ -170,7 +171,7 @@ class MemoryStore:
             self._settle(kept, before)
 
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
-        """See `SessionStore.streams`."""
+        """Return the streams of a session, in the order of their numbers."""
         kept = self._find(session)
         if kept is None or kept.log is None:
             return ()
@@ -179,7 +180,7 @@ class MemoryStore:
         return tuple([found[stream] for stream in sorted(found)])
 
     async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
-        """See `SessionStore.events`."""
+        """Return the events of a stream whose number is greater than `after`."""
         kept = self._find(session)
         replay = None if kept is None or kept.log is None else kept.log.after(stream, after)
         if replay is None:
@@ -187,19 +188,19 @@ class MemoryStore:
         return tuple([StoredEvent(stream, event.number, event.data, event.answers) for event in replay.events])
 
     def record_notification(self, notification: PendingNotification) -> None:
-        """See `SessionStore.record_notification`. Nothing is recorded: the sessions remember it until the process ends."""
+        """Do nothing: the sessions themselves remember the change until the process ends."""
 
     async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
-        """See `SessionStore.pending_notifications`."""
+        """Return no notifications: this store does not record any."""
         self._find(session)
         return ()
 
     async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:  # noqa: ARG002
-        """See `SessionStore.remove_notifications`."""
+        """Do nothing: this store does not record notifications."""
         self._find(session)
 
     async def purge(self, used_before: float, now: float) -> int:
-        """See `SessionStore.purge`."""
+        """Delete the sessions that have not been used for too long, and return their number."""
         self._find("")
         for each in self._kept.values():
             if each.record.used_at > now:
@@ -210,7 +211,7 @@ class MemoryStore:
         return len(old)
 
     async def aclose(self) -> None:
-        """See `SessionStore.aclose`. What was kept is gone."""
+        """Close the store and delete its sessions."""
         self._closed = True
         for kept in self._kept.values():
             kept.charge.release()
@@ -224,7 +225,7 @@ class MemoryStore:
             self._bytes -= kept.log.size
 
     def _make_room(self, current: str) -> None:
-        """Drop events of the sessions that hold most. A tenth more than needed, so that it is not done for each event."""
+        """Remove events of the largest sessions, and a tenth more than needed, so that not each event repeats this."""
         enough = self._limits.stored_bytes * 9 // 10
         largest = self._largest()
         for kept in largest:
@@ -237,12 +238,12 @@ class MemoryStore:
                 return
 
     def _largest(self) -> list[_Kept]:
-        """The sessions with events, those with most bytes first: a client with little must not lose it to others."""
+        """Return the sessions with events, the largest first, so that clients with few events do not lose them."""
         holding = [kept for kept in self._kept.values() if kept.log is not None and kept.log.size]
         return sorted(holding, key=_log_size, reverse=True)
 
     def _shed(self, kept: _Kept) -> None:
-        """Drop the events of a session that may go."""
+        """Remove the events of a session that may be removed."""
         if kept.log is not None:
             before = kept.log.size
             kept.log.shed()
@@ -250,7 +251,7 @@ class MemoryStore:
 
     def _find(self, id: str) -> _Kept | None:
         if self._closed:
-            raise trio.ClosedResourceError("the store was closed")
+            raise trio.ClosedResourceError("the session store was closed")
         return self._kept.get(id)
 
 

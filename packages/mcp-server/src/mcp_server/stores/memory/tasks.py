@@ -1,4 +1,4 @@
-"""Tasks in memory: they end with the process."""
+"""A store of tasks in memory: they end with the process."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class _Kept:
     record: TaskRecord
     size: int
     charge: MemoryCharge
-    """The memory of the record."""
+    """The charge for the memory of the record."""
 
 
 @attrs.define
 class _Owner:
-    """What one owner has."""
+    """The tasks of one owner."""
 
     tasks: dict[str, _Kept] = attrs.field(factory=dict)
     size: int = 0
 
 
 class MemoryTaskStore:
-    """A `TaskStore` in memory. Nothing of it waits for anything, and none of its methods is a checkpoint.
+    """A `TaskStore` in memory. No method blocks, and none is a checkpoint.
 
     Args:
         limits: The bounds for each owner: `tasks` and `task_bytes`.
-        budget: What tasks are charged to. `None`: a budget of the store alone, of `Limits.total_bytes`.
+        budget: The budget that tasks are charged to. `None`: a separate budget of `Limits.total_bytes`.
     """
 
     def __init__(self, *, limits: Limits = SERVER_LIMITS, budget: MemoryBudget | None = None) -> None:
@@ -60,7 +60,7 @@ class MemoryTaskStore:
         return f"<MemoryTaskStore of {len(self._kept)} tasks>"
 
     async def create(self, record: TaskRecord) -> None:
-        """See `TaskStore.create`."""
+        """Store a new task. Raises `LimitExceeded`."""
         self._check()
         text = write_record(record)
         size = len(text)
@@ -75,7 +75,7 @@ class MemoryTaskStore:
             self._newest = max(self._newest, record.state.created_at)
 
     async def save(self, record: TaskRecord) -> None:
-        """See `TaskStore.save`."""
+        """Replace the record of a task. Raises `LimitExceeded`."""
         self._check()
         kept = self._kept.get(record.state.id)
         if kept is None:
@@ -90,13 +90,13 @@ class MemoryTaskStore:
         kept.record, kept.size = record, size
 
     async def load(self, id: str) -> TaskRecord | None:
-        """See `TaskStore.load`."""
+        """Return the record of a task, or `None` if the task does not exist."""
         self._check()
         kept = self._kept.get(id)
         return None if kept is None else kept.record
 
     async def delete(self, id: str) -> None:
-        """See `TaskStore.delete`."""
+        """Delete a task."""
         self._check()
         kept = self._kept.pop(id, None)
         if kept is None:
@@ -109,7 +109,7 @@ class MemoryTaskStore:
             del self._owners[kept.record.owner]
 
     async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
-        """See `TaskStore.listed`."""
+        """Return the tasks of an owner, the oldest first."""
         self._check()
         found = self._owners.get(owner)
         records = () if found is None else (kept.record for kept in found.tasks.values())
@@ -117,13 +117,13 @@ class MemoryTaskStore:
         return tuple(sorted(later, key=TaskPlace.of)[:count])
 
     async def unfinished(self) -> tuple[TaskRecord, ...]:
-        """See `TaskStore.unfinished`."""
+        """Return all tasks whose status can still change, the oldest first."""
         self._check()
         records = [kept.record for kept in self._kept.values() if not kept.record.state.terminal]
         return tuple(sorted(records, key=TaskPlace.of))
 
     async def purge(self, expired_by: float, now: float) -> float | None:
-        """See `TaskStore.purge`."""
+        """Delete expired tasks, and return the time at which the next task expires."""
         self._check()
         if self._newest > now:
             self._newest = now
@@ -136,7 +136,7 @@ class MemoryTaskStore:
         return self._ends[0][0] if self._ends else None
 
     async def aclose(self) -> None:
-        """See `TaskStore.aclose`. What was kept is gone."""
+        """Close the store and delete its tasks."""
         self._closed = True
         for kept in self._kept.values():
             kept.charge.release()
@@ -146,23 +146,31 @@ class MemoryTaskStore:
 
     def _check(self) -> None:
         if self._closed:
-            raise trio.ClosedResourceError("the store was closed")
+            raise trio.ClosedResourceError("the task store was closed")
 
 
 def task_memory_owner(owner: str | None) -> Hashable:
-    """Return who is charged for a task: its principal, or all clients together that are not authenticated."""
+    """Return the owner that is charged for a task: its principal, or all unauthenticated clients together."""
     return "tasks" if owner is None else ("principal", owner)
 
 
 def check_task_bounds(limits: Limits, tasks: int, size: int) -> None:
-    """Raises `LimitExceeded` when an owner would have too much.
+    """Check the bounds of one owner.
 
     Args:
         limits: The bounds.
-        tasks: How many tasks the owner would have.
-        size: How large they would be together, in bytes.
+        tasks: The number of tasks that the owner would have.
+        size: The size of these tasks together, in bytes.
+
+    Raises:
+        LimitExceeded: The owner would exceed a bound.
     """
     if tasks > limits.tasks:
-        raise LimitExceeded("tasks that are kept", observed=tasks, allowed=limits.tasks, setting="Limits.tasks")
+        raise LimitExceeded("stored tasks of one owner", observed=tasks, allowed=limits.tasks, setting="Limits.tasks")
     if size > limits.task_bytes:
-        raise LimitExceeded("bytes of tasks", observed=size, allowed=limits.task_bytes, setting="Limits.task_bytes")
+        raise LimitExceeded(
+            "bytes of the stored tasks of one owner",
+            observed=size,
+            allowed=limits.task_bytes,
+            setting="Limits.task_bytes",
+        )

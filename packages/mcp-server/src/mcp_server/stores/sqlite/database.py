@@ -1,4 +1,4 @@
-"""The file of `mcp_server.stores.sqlite.sessions`: made, recognised, and kept for one process."""
+"""The file of `mcp_server.stores.sqlite.sessions`: creation, recognition, and exclusive use by one process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mcp_server.stores.sessions import StoreError
 __all__ = ["described", "opened"]
 
 _APPLICATION: Final = int.from_bytes(b"MCPs")
-"""Tells our files from those of others; `PRAGMA application_id`."""
+"""Identifies the files of this store; `PRAGMA application_id`."""
 
 _VERSION: Final = 2
-"""What the tables below are; `PRAGMA user_version`. Files of an earlier version are converted when they are opened."""
+"""The version of the tables below; `PRAGMA user_version`. Opening a file of an earlier version converts it."""
 
 _SESSIONS: Final = """
     CREATE TABLE sessions (
@@ -61,7 +61,8 @@ _SESSIONS: Final = """
         PRIMARY KEY (session, stream, id)
     ) WITHOUT ROWID;
 """
-# SQLite writes a row as a whole, so what clients can make large or many has rows of its own: a change costs what it changes.
+# SQLite writes a row as a whole. Data that clients can make large or numerous has rows of its own, so that a small
+# change writes little.
 
 _EVENTS: Final = """
     CREATE TABLE events (
@@ -88,35 +89,36 @@ _LATER: Final = """
     CREATE INDEX IF NOT EXISTS tasks_by_age ON tasks (owner, created_at, id);
     CREATE INDEX IF NOT EXISTS tasks_by_end ON tasks (expires_at) WHERE expires_at IS NOT NULL;
 """
-"""What was added since: a file of the same format gets it when it is opened, and whoever does not know it is not disturbed."""
+"""Tables added since. Opening a file of the same version adds them. Versions of mcp_server without them ignore them."""
 
 
 _ADVICE: Final = {
     sqlite3.SQLITE_FULL: "free space on its disk",
-    sqlite3.SQLITE_IOERR: "look for space and faults on its disk",
+    sqlite3.SQLITE_IOERR: "check its disk for free space and faults",
     sqlite3.SQLITE_READONLY: "make the file and its directory writable",
-    sqlite3.SQLITE_CANTOPEN: "look whether the file and its directory are there, and may be read and written",
-    sqlite3.SQLITE_CORRUPT: "use another file, and look for faults on its disk",
+    sqlite3.SQLITE_CANTOPEN: "check that the file and its directory exist and are readable and writable",
+    sqlite3.SQLITE_CORRUPT: "use another file, and check its disk for faults",
 }
-"""What to do about an error, by its primary code."""
+"""The remedy for an error, by its primary code."""
 
 
 def described(error: Exception) -> str:
-    """Return what an error of a file says, and what to do about it where that is known."""
+    """Return the text of an error of a file, with the remedy if one is known."""
     code = getattr(error, "sqlite_errorcode", None)
     advice = None if code is None else _ADVICE.get(code & 0xFF)
     return str(error) if advice is None else f"{error}; {advice}"
 
 
 def opened(path: str) -> sqlite3.Connection:
-    """Opens a file, or makes it, and keeps everybody else out. Raises `StoreError`."""
+    """Open a file for exclusive use, and create it if it does not exist. Raises `StoreError`."""
     try:
-        # Before SQLite does it, so that nobody else can read it at any time; its other files take over the mode. A file
-        # that is there must not be opened by us: to close it would undo all locks that this process has on it.
+        # Create the file before SQLite does, so that other users cannot read it at any time. SQLite uses its mode for
+        # the other files too. Do not open an existing file here: closing it would release all locks that this process
+        # has on it.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         _check_writable(path)
-        # Statements run in the thread of the store, which is another one.
+        # Statements run in the thread of the store, which is not this thread.
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         _check_writable(path)
@@ -141,13 +143,13 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     except (OSError, sqlite3.Error) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             raise StoreError(
-                f"the store {path} is in use by another server; give each process a file of its own"
+                f"the store {path} is in use by another server: configure a separate file for each process"
             ) from error
         raise StoreError(f"the store {path} cannot be opened: {described(error)}") from error
 
 
 def _check_writable(path: str) -> None:
-    # SQLite opens a file that is read-only, or tells of an I/O error, and another file has to be made beside it.
+    # SQLite opens a read-only file or reports an I/O error, and it has to create another file in the same directory.
     for place in (path, os.path.dirname(path)):
         if os.path.exists(place) and not os.access(place, os.W_OK):
             raise StoreError(
@@ -157,39 +159,39 @@ def _check_writable(path: str) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
-    """Make the tables in an empty file, or convert those of an earlier version.
+    """Create the tables in an empty file, or convert the tables of an earlier version.
 
     Raises:
-        StoreError: The file is not ours, or of a later version.
+        StoreError: The file is not a file of this store, or has a later version.
     """
     application = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
     if application == _APPLICATION:
         if not 1 <= version <= _VERSION:
             raise StoreError(
-                f"the store {path} has format {version}, and this version of mcp_server reads formats up to {_VERSION}: "
-                "use the version that made it, or another file"
+                f"the store {path} has format {version}, but this version of mcp_server supports formats up to "
+                f"{_VERSION}: use the version that created the file, or use another file"
             )
         try:
             for convert in _CONVERSIONS[version - 1 :]:
                 convert(connection)
         except ValueError as error:
             raise StoreError(
-                f"the store {path} of format {version} cannot be converted: {error}; it is left as it was: "
-                "use the version that made it, or another file"
+                f"the store {path} of format {version} cannot be converted: {error}; the file was not changed: "
+                "use the version that created it, or use another file"
             ) from error
         _execute(connection, _LATER)
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         return
     if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
-        raise StoreError(f"{path} is a database of something else, and is left as it is: use another file")
+        raise StoreError(f"{path} is a database of another application and was not changed: use another file")
     _execute(connection, _SESSIONS + _EVENTS + _LATER)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.execute(f"PRAGMA user_version = {_VERSION}")
 
 
 def _give_rows(connection: sqlite3.Connection) -> None:
-    """Convert version 1, where subscriptions and owed requests were lists within the rows of sessions and streams."""
+    """Convert version 1, whose rows of sessions and streams contain lists of subscriptions and pending requests."""
     _execute(
         connection,
         """
@@ -218,11 +220,11 @@ def _give_rows(connection: sqlite3.Connection) -> None:
 
 
 _CONVERSIONS: Final = (_give_rows,)
-"""What makes each version from the one before, the first from version 1. All of it happens in one transaction."""
+"""The conversions from each version to the next, starting with version 1. They run in one transaction."""
 
 
 def _execute(connection: sqlite3.Connection, statements: str) -> None:
-    # One by one: `executescript` would end the transaction.
+    # One statement at a time: `executescript` would end the transaction.
     for statement in statements.split(";"):
         connection.execute(statement)
 

@@ -1,8 +1,9 @@
-"""Sessions in an SQLite file: they survive the process.
+"""A store of sessions in an SQLite file: they survive the process.
 
-What a process that is killed had acknowledged is in the file. When the machine itself stops (a power cut), the
-transactions of the last moments may be missing, as if they had not been made; the file is whole all the same
-(write-ahead log, `synchronous = NORMAL`). Who needs more than that needs a disk that is flushed for each event.
+If a process is killed, the file contains everything that the store acknowledged. If the machine stops, for example
+after a power failure, the most recent transactions may be missing, as if they had not been made. The file is consistent
+in both cases (write-ahead log, `synchronous = NORMAL`). An application that needs more durability needs a disk that is
+flushed for each event.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 class _Recording:
-    """Changes that are announced one after the other, with nothing else asked of the store in between.
+    """Changes that are published one after the other, without another call of the store in between.
 
-    They go to the thread as one. So a change that is announced faster than it can be recorded does not fill the queue.
+    The thread records them as one job. A change that is published faster than it can be recorded therefore does not
+    fill the queue.
     """
 
     def __init__(self) -> None:
@@ -42,37 +44,38 @@ class _Recording:
         self._begun = False
 
     def add(self, notification: PendingNotification) -> bool:
-        """Add a change. Returns whether it was added: it is too late when the thread has begun."""
+        """Add a change, and return whether it was added. The thread accepts no changes after it has begun."""
         with self._lock:
             if not self._begun:
                 self._changes[notification] = None
             return not self._begun
 
     def begin(self) -> tuple[PendingNotification, ...]:
-        """Return the changes; no others are added from here on."""
+        """Close the collection, and return its changes."""
         with self._lock:
             self._begun = True
         return tuple(self._changes)
 
 
 class SqliteStore:
-    """A `SessionStore` in a file, which only one process may have open at a time.
+    """A `SessionStore` in a file. One process at a time can open the file.
 
-    The file is made if it is not there, readable for its owner only. It is bounded by `Limits.sessions` and, for each
-    session, `Limits.replay_events` and `Limits.replay_bytes`; it does not become smaller, but its room is used again.
+    The file is created if it does not exist, and only its owner can read it. `Limits.sessions` bounds it, and
+    `Limits.replay_events` and `Limits.replay_bytes` bound each session. The file does not shrink, but the store reuses
+    its free space.
 
     Args:
-        path: The file. Another one appears beside it while it is in use.
-        limits: The bounds; those of the server.
+        path: The file. SQLite creates other files in the same directory while the store is open.
+        limits: The bounds. They should be the limits of the server.
 
     Raises:
-        StoreError: The file cannot be opened, is in use, or is something else; the message says what to do.
+        StoreError: The file cannot be opened, is in use, or is not a file of this store. The message states the remedy.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = SERVER_LIMITS) -> None:
-        place = os.path.abspath(path)  # the process may change its directory
+        place = os.path.abspath(path)  # the working directory of the process may change
         self.thread: Final = StoreThread(place, opened(place))
-        """Has the file."""
+        """The thread that uses the file."""
         self._tables: Final = Tables(self.thread.connection, limits)
         self.thread.forget.append(self._tables.forget)
         self._recording = _Recording()
@@ -85,51 +88,51 @@ class SqliteStore:
     # --- for the endpoint ------------------------------------------------------------------------------------------
 
     async def save(self, record: SessionRecord) -> None:
-        """See `SessionStore.save`."""
+        """Store a session or replace its record. Remove the least recently used session if there are too many."""
         await self.thread.do(partial(self._tables.save, record))
 
     async def load(self, id: str) -> SessionRecord | None:
-        """See `SessionStore.load`."""
+        """Return the record of a session, or `None` if the session does not exist."""
         return await self.thread.do(partial(self._tables.load, id))
 
     async def delete(self, id: str) -> None:
-        """See `SessionStore.delete`."""
+        """Delete a session with its subscriptions and streams."""
         await self.thread.do(partial(self._tables.delete, id))
 
     async def subscribe(self, session: str, uri: str) -> None:
-        """See `SessionStore.subscribe`."""
+        """Add a resource to the subscriptions of a session."""
         await self.thread.do(partial(self._tables.subscribe, session, uri))
 
     async def unsubscribe(self, session: str, uri: str) -> None:
-        """See `SessionStore.unsubscribe`."""
+        """Remove a resource from the subscriptions of a session."""
         await self.thread.do(partial(self._tables.unsubscribe, session, uri))
 
     async def subscriptions(self, session: str) -> frozenset[str]:
-        """See `SessionStore.subscriptions`."""
+        """Return the URIs that a session is subscribed to."""
         return await self.thread.do(partial(self._tables.subscriptions, session))
 
     async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
-        """See `SessionStore.begin`."""
+        """Begin a stream."""
         await self.thread.do(partial(self._tables.begin, session, stream, tuple(owed)))
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        """See `SessionStore.append`."""
+        """Store events, all of them or none."""
         await self.thread.do(partial(self._tables.append, session, tuple(events)))
 
     async def delivered(self, session: str, stream: int) -> None:
-        """See `SessionStore.delivered`."""
+        """End a stream."""
         await self.thread.do(partial(self._tables.delivered, session, stream))
 
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
-        """See `SessionStore.streams`."""
+        """Return the streams of a session, in the order of their numbers."""
         return await self.thread.do(partial(self._tables.streams, session))
 
     async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
-        """See `SessionStore.events`."""
+        """Return the events of a stream whose number is greater than `after`."""
         return await self.thread.do(partial(self._tables.events, session, stream, after))
 
     def record_notification(self, notification: PendingNotification) -> None:
-        """See `SessionStore.record_notification`."""
+        """Record a change as pending for all sessions that it concerns, in one transaction."""
         if self._recording_asked == self.thread.asked and self._recording.add(notification):
             return
         self._recording = recording = _Recording()
@@ -145,20 +148,20 @@ class SqliteStore:
     def _not_recorded(self, error: Exception) -> None:
         if not self._recording_fails:
             self._recording_fails = True
-            _log.error("changes are not recorded for sessions that are not in use: %s", error)
+            _log.error("changes cannot be recorded for sessions that are not in use: error=%s", error)
 
     async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
-        """See `SessionStore.pending_notifications`."""
+        """Return the pending notifications of a session."""
         return await self.thread.do(partial(self._tables.pending, session))
 
     async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:
-        """See `SessionStore.remove_notifications`."""
+        """Remove pending notifications of a session."""
         await self.thread.do(partial(self._tables.remove, session, tuple(notifications)))
 
     async def purge(self, used_before: float, now: float) -> int:
-        """See `SessionStore.purge`."""
+        """Delete the sessions that have not been used for too long, and return their number."""
         return await self.thread.do(partial(self._tables.purge, used_before, now))
 
     async def aclose(self) -> None:
-        """See `SessionStore.aclose`. What was asked for before is done first."""
+        """Close the store, after all earlier calls are completed."""
         await self.thread.aclose()

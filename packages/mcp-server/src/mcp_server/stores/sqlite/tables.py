@@ -1,7 +1,7 @@
-"""The tables of `mcp_server.stores.sqlite.sessions`, and what is done to them. One thread at a time, inside a transaction.
+"""The tables of `mcp_server.stores.sqlite.sessions` and their statements. One thread uses them, inside a transaction.
 
-Numbers of events and bytes are kept in memory for each session in use: nobody else may open the file, so they are
-right until a transaction is rolled back, and then they are forgotten.
+The numbers of events and bytes are cached in memory for each session in use. They stay correct because no other process
+can open the file. A rollback clears the cache.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _KEPT: Final = """
     FROM (SELECT data, answers IS NOT NULL AND NOT over AS waits FROM events JOIN streams USING (session, stream)
           WHERE session = ?)
 """
-"""How much is kept of a session."""
+"""The numbers and sizes of the stored events of a session."""
 
 _EXPENDABLE: Final = """
     SELECT place, length(data) FROM events JOIN streams USING (session, stream)
     WHERE session = ?1 AND (over OR answers IS NULL) AND place != (SELECT max(place) FROM events WHERE session = ?1)
     ORDER BY NOT over, CASE WHEN over THEN stream END, place
 """
-"""The events of a session that may go, in the order in which they go."""
+"""The events of a session that may be removed, in the order in which they are removed."""
 
 _SWEEP: Final = """
     DELETE FROM streams WHERE session = ? AND stream BETWEEN ? AND ? AND over
     AND NOT EXISTS (SELECT 1 FROM events WHERE events.session = streams.session AND events.stream = streams.stream)
 """
-"""Forgets streams of which nothing is left."""
+"""Deletes ended streams without remaining events."""
 
 _RECORD_FOR_ALL: Final = "INSERT OR IGNORE INTO notifications (session, method, uri) SELECT key, ?, ? FROM sessions"
 """Records a change of a list."""
@@ -58,13 +58,13 @@ _RECORD_FOR_WATCHERS: Final = """
         THEN ?2 ELSE uri END
     FROM subscriptions WHERE uri = ?3
 """
-"""Records a change of one resource for those who watch another, which is the same or one above it."""
+"""Records a change of a resource for the subscribers of the same resource, or of a resource above it."""
 
 _BORDERS: Final = 100
-"""Slashes of a URI up to which all URIs above it are looked up; the time for that is quadratic."""
+"""The maximum number of slashes in a URI for a look-up of all URIs above it. The time for the look-up is quadratic."""
 
 _LARGEST: Final = 2**63 - 1
-"""The largest integer of SQLite. Numbers that clients send may be larger."""
+"""The largest integer of SQLite. Clients can send larger numbers."""
 
 
 def _number(connection: sqlite3.Connection, query: str, *values: str | float) -> int:
@@ -74,17 +74,17 @@ def _number(connection: sqlite3.Connection, query: str, *values: str | float) ->
 
 @attrs.define
 class _Used:
-    """One session in use: its key, and how much is kept of it."""
+    """A session in use: its key, and the numbers and sizes of its events."""
 
     key: int
     events: int
     size: int
     answers: int
-    """Those that were not delivered: they may not go."""
+    """The number of undelivered responses, which must not be removed."""
     answers_size: int
 
     def add(self, size: int, *, answers: bool) -> None:
-        """Another event is kept."""
+        """Count another event."""
         self.events += 1
         self.size += size
         if answers:
@@ -93,11 +93,11 @@ class _Used:
 
 
 class Tables:
-    """What is done to the tables.
+    """The statements on the tables.
 
     Args:
-        connection: From `opened`.
-        limits: `sessions`, `replay_events` and `replay_bytes` are applied.
+        connection: A connection from `opened`.
+        limits: The limits, of which `sessions`, `replay_events` and `replay_bytes` apply.
     """
 
     def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
@@ -106,20 +106,20 @@ class Tables:
         self._used: dict[str, _Used] = {}
 
     def forget(self) -> None:
-        """A transaction was rolled back: what is known in memory may be wrong."""
+        """Clear the cache after a rollback, because its values may be wrong."""
         self._used.clear()
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
     def save(self, record: SessionRecord) -> None:
-        """See `SessionStore.save`."""
+        """Store a session or replace its record. Remove the least recently used sessions if there are too many."""
         client = json.dumps(record.client)
         values = (record.principal, record.revision, record.log_level, record.used_at)
         used = self._session(record.id)
         if used is not None:
             query = "UPDATE sessions SET principal = ?, revision = ?, log_level = ?, used_at = ? WHERE key = ?"
             self._connection.execute(query, (*values, used.key))
-            # It is large in some sessions, and hardly ever another one: to compare it writes nothing.
+            # Large in some sessions, and almost never changed: the comparison avoids a write.
             query = "UPDATE clients SET client = ?1 WHERE session = ?2 AND client != ?1"
             self._connection.execute(query, (client, used.key))
             return
@@ -132,7 +132,7 @@ class Tables:
             self._delete_all(self._connection.execute(query, (record.id, excess)))
 
     def load(self, id: str) -> SessionRecord | None:
-        """See `SessionStore.load`."""
+        """Return the record of a session, or `None` if the session does not exist."""
         row = self._connection.execute(
             "SELECT principal, revision, client, log_level, used_at FROM sessions JOIN clients ON session = key "
             "WHERE id = ?",
@@ -147,7 +147,7 @@ class Tables:
         )
 
     def delete(self, id: str) -> None:
-        """See `SessionStore.delete`."""
+        """Delete a session with its subscriptions and streams."""
         used = self._session(id)
         if used is not None:
             for table in _OF_A_SESSION:
@@ -156,7 +156,7 @@ class Tables:
             del self._used[id]
 
     def purge(self, used_before: float, now: float) -> int:
-        """See `SessionStore.purge`."""
+        """Delete the sessions that have not been used for too long, and return their number."""
         self._connection.execute("UPDATE sessions SET used_at = ?1 WHERE used_at > ?1", (now,))
         return self._delete_all(self._connection.execute("SELECT id FROM sessions WHERE used_at < ?", (used_before,)))
 
@@ -177,14 +177,14 @@ class Tables:
     # --- subscriptions ---------------------------------------------------------------------------------------------
 
     def subscribe(self, session: str, uri: str) -> None:
-        """See `SessionStore.subscribe`."""
+        """Add a resource to the subscriptions of a session."""
         used = self._session(session)
         if used is not None:
             query = "INSERT OR IGNORE INTO subscriptions (session, uri) VALUES (?, ?)"
             self._connection.execute(query, (used.key, _uri_bytes(uri)))
 
     def unsubscribe(self, session: str, uri: str) -> None:
-        """See `SessionStore.unsubscribe`."""
+        """Remove a resource from the subscriptions of a session."""
         used = self._session(session)
         if used is not None:
             query = "DELETE FROM subscriptions WHERE session = ? AND uri = ?"
@@ -192,7 +192,7 @@ class Tables:
                 self._drop_uncovered(used.key)
 
     def _drop_uncovered(self, key: int) -> None:
-        """Remove the pending notifications of resources that a session does not watch any more."""
+        """Remove the pending notifications that no subscription of a session covers."""
         query = "SELECT place, uri FROM notifications WHERE session = ? AND method = ?"
         found = self._connection.execute(query, (key, NOTIFICATIONS_RESOURCES_UPDATED.name)).fetchall()
         gone = [(place,) for place, uri in found if not self._is_watched(key, uri)]
@@ -204,7 +204,7 @@ class Tables:
         return any(self._connection.execute(query, (key, each)).fetchone() for each in above)
 
     def subscriptions(self, session: str) -> frozenset[str]:
-        """See `SessionStore.subscriptions`."""
+        """Return the URIs that a session is subscribed to."""
         used = self._session(session)
         if used is None:
             return frozenset()
@@ -214,7 +214,7 @@ class Tables:
     # --- notifications ---------------------------------------------------------------------------------------------
 
     def record(self, notification: PendingNotification) -> None:
-        """See `SessionStore.record_notification`."""
+        """Record a change as pending for all sessions that it concerns."""
         if not notification.is_update:
             self._connection.execute(_RECORD_FOR_ALL, (notification.method, b""))
             return
@@ -224,14 +224,14 @@ class Tables:
             self._connection.execute(_RECORD_FOR_WATCHERS, (notification.method, uri, watched, allowed))
 
     def _watched_above(self, uri: str) -> list[bytes]:
-        """Return what may be watched by those who are notified of a change of `uri`."""
+        """Return the URIs whose subscribers are notified of a change of `uri`."""
         if uri.count("/") <= _BORDERS:
             return [_uri_bytes(each) for each in covering(uri)]
         found = self._connection.execute("SELECT DISTINCT uri FROM subscriptions")
         return [each for (each,) in found if covers((_uri_text(each),), uri)]
 
     def pending(self, session: str) -> tuple[PendingNotification, ...]:
-        """See `SessionStore.pending_notifications`."""
+        """Return the pending notifications of a session."""
         used = self._session(session)
         if used is None:
             return ()
@@ -240,7 +240,7 @@ class Tables:
         return tuple([PendingNotification(method, _uri_text(uri)) for method, uri in rows])
 
     def remove(self, session: str, notifications: Sequence[PendingNotification]) -> None:
-        """See `SessionStore.remove_notifications`."""
+        """Remove pending notifications of a session."""
         used = self._session(session)
         if used is not None:
             for each in notifications:
@@ -253,7 +253,7 @@ class Tables:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
-        """See `SessionStore.begin`."""
+        """Begin a stream. Raises `LimitExceeded` or `LocalProtocolError`."""
         used = self._session(session)
         if used is None:
             return
@@ -270,11 +270,11 @@ class Tables:
             raise LocalProtocolError(f"stream {stream} was begun before") from error
         ids = [(used.key, stream, json.dumps(id), place) for place, id in enumerate(owed)]
         self._connection.executemany("INSERT OR IGNORE INTO owed (session, stream, id, place) VALUES (?, ?, ?, ?)", ids)
-        # Its number alone had kept it.
+        # The previous newest stream may have been kept only for its number.
         self._connection.execute(_SWEEP, (used.key, newest, newest))
 
     def _newest(self, used: _Used) -> int:
-        """The greatest number of a stream, -1 without any."""
+        """Return the greatest number of a stream, or -1 without a stream."""
         return _number(self._connection, "SELECT coalesce(max(stream), -1) FROM streams WHERE session = ?", used.key)
 
     def _check_room(self, used: _Used) -> None:
@@ -285,14 +285,14 @@ class Tables:
             allowed: int = getattr(self._limits, setting)
             if observed >= allowed:
                 raise LimitExceeded(
-                    f"answers of one session that its client did not fetch{unit}",
+                    f"undelivered responses of one session{unit}",
                     observed=observed,
                     allowed=allowed,
                     setting=f"Limits.{setting}",
                 )
 
     def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        """See `SessionStore.append`."""
+        """Store events. Raises `LocalProtocolError`."""
         used = self._session(session)
         if used is None:
             return
@@ -310,7 +310,7 @@ class Tables:
         if event.number <= last:
             return
         if over:
-            raise LocalProtocolError(f"stream {event.stream} is over")
+            raise LocalProtocolError(f"stream {event.stream} has ended")
         if event.number != last + 1:
             raise LocalProtocolError(f"event {event.number} of stream {event.stream} cannot follow event {last}")
         answers: str | None = None
@@ -318,9 +318,7 @@ class Tables:
             answers = json.dumps(event.answers)
             query = "DELETE FROM owed WHERE session = ? AND stream = ? AND id = ?"
             if not self._connection.execute(query, (*at, answers)).rowcount:
-                raise LocalProtocolError(
-                    f"stream {event.stream} does not owe an answer to the request {event.answers!r}"
-                )
+                raise LocalProtocolError(f"stream {event.stream} has no pending request with the id {event.answers!r}")
         self._connection.execute("UPDATE streams SET last = ? WHERE session = ? AND stream = ?", (event.number, *at))
         self._connection.execute(
             "INSERT INTO events (session, stream, number, data, answers) VALUES (?, ?, ?, ?, ?)",
@@ -331,7 +329,7 @@ class Tables:
             self._remove(used, event.notification)
 
     def _make_room(self, used: _Used) -> None:
-        """Drops events until there is room for some more: to put them in their order each time would cost too much."""
+        """Remove events until there is space for more than one: sorting the events for each new one costs too much."""
         dropped: list[tuple[int]] = []
         for place, size in self._connection.execute(_EXPENDABLE, (used.key,)):
             if used.events <= self._limits.replay_events * 7 // 8 and used.size <= self._limits.replay_bytes * 7 // 8:
@@ -343,13 +341,13 @@ class Tables:
         self._connection.execute(_SWEEP, (used.key, -_LARGEST, self._newest(used) - 1))
 
     def delivered(self, session: str, stream: int) -> None:
-        """See `SessionStore.delivered`."""
+        """End a stream."""
         used = self._session(session)
         if used is not None:
             self._over(used, "stream = ?2 AND NOT over", stream)
 
     def _over(self, used: _Used, which: str, *values: int) -> None:
-        """Ends the streams for which a condition holds, at most one."""
+        """End the stream for which a condition holds, if there is one."""
         found = self._connection.execute(
             f"SELECT stream FROM streams WHERE session = ?1 AND {which}",  # noqa: S608  # two constants
             (used.key, *values),
@@ -369,7 +367,7 @@ class Tables:
         self._connection.execute(_SWEEP, (*at, min(at[1], self._newest(used) - 1)))
 
     def streams(self, session: str) -> tuple[StoredStream, ...]:
-        """See `SessionStore.streams`."""
+        """Return the streams of a session, in the order of their numbers."""
         used = self._session(session)
         if used is None:
             return ()
@@ -382,7 +380,7 @@ class Tables:
         return tuple(StoredStream(stream, last, tuple(owed[stream])) for stream, last in rows)
 
     def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
-        """See `SessionStore.events`."""
+        """Return the events of a stream whose number is greater than `after`."""
         used = self._session(session)
         if used is None or stream > _LARGEST or after > _LARGEST:
             return ()
@@ -394,13 +392,13 @@ class Tables:
 
 
 def _id(text: str | None) -> RequestId | None:
-    # Ids are kept as JSON: 1 and "1" are two.
+    # Ids are stored as JSON, because 1 and "1" are different ids.
     id: RequestId | None = None if text is None else json.loads(text)
     return id
 
 
 def _uri_bytes(uri: str) -> bytes:
-    # Clients may send half of a surrogate pair, which is no text for SQLite.
+    # A client can send a lone surrogate, which SQLite does not accept as text.
     return uri.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,7 @@
-"""Tasks in an SQLite file: they survive the process. The file is that of `mcp_server.stores.sqlite.sessions`, or another one."""
+"""A store of tasks in an SQLite file: they survive the process.
+
+The file is the file of `mcp_server.stores.sqlite.sessions`, or a separate one.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,15 @@ __all__ = ["SqliteTaskStore"]
 
 
 class SqliteTaskStore:
-    """A `TaskStore` in a file, which only one process may have open at a time.
+    """A `TaskStore` in a file. One process at a time can open the file.
 
     Args:
-        place: The file, which is made if it is not there, readable for its owner only; or the `SqliteStore` whose file it
-            shall be, and which then has to be closed last.
+        place: The file, which is created if it does not exist, and which only its owner can read. Or a `SqliteStore`
+            whose file is shared; close the `SqliteStore` after this store.
         limits: The bounds for each owner: `tasks` and `task_bytes`.
 
     Raises:
-        StoreError: The file cannot be opened, is in use, or is something else; the message says what to do.
+        StoreError: The file cannot be opened, is in use, or is not a file of this store. The message states the remedy.
     """
 
     def __init__(self, place: str | os.PathLike[str] | SqliteStore, *, limits: Limits = SERVER_LIMITS) -> None:
@@ -37,53 +40,54 @@ class SqliteTaskStore:
         if isinstance(place, SqliteStore):
             self._thread = place.thread
         else:
-            path = os.path.abspath(place)  # the process may change its directory
+            path = os.path.abspath(place)  # the working directory of the process may change
             self._thread = StoreThread(path, opened(path))
         self._limits: Final = limits
         self._closed = False
         self._newest = math.inf
-        """No task was made later, but for those whose end was looked at. What is in the file at first may be."""
+        """The latest possible time of creation of a task whose expiry has not been checked against the clock. Infinite
+        at first, because the tasks in the file may have any time."""
         self._thread.forget.append(self._forget)
 
     def __repr__(self) -> str:
         return f"<SqliteTaskStore {self._thread.path}>"
 
     async def create(self, record: TaskRecord) -> None:
-        """See `TaskStore.create`."""
+        """Store a new task. Raises `LimitExceeded`."""
         await self._thread.do(partial(self._create, record), closed=self._closed)
 
     async def save(self, record: TaskRecord) -> None:
-        """See `TaskStore.save`."""
+        """Replace the record of a task. Raises `LimitExceeded`."""
         await self._thread.do(partial(self._save, record), closed=self._closed)
 
     async def load(self, id: str) -> TaskRecord | None:
-        """See `TaskStore.load`."""
+        """Return the record of a task, or `None` if the task does not exist."""
         found = await self._thread.do(
             partial(self._read, "SELECT record FROM tasks WHERE id = ?", id), closed=self._closed
         )
         return found[0] if found else None
 
     async def delete(self, id: str) -> None:
-        """See `TaskStore.delete`."""
+        """Delete a task."""
         await self._thread.do(partial(self._execute, "DELETE FROM tasks WHERE id = ?", id), closed=self._closed)
 
     async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
-        """See `TaskStore.listed`."""
+        """Return the tasks of an owner, the oldest first."""
         begin, id = (0.0, "") if after is None else (after.created_at, after.id)
         query = "SELECT record FROM tasks WHERE owner = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?"
         return await self._thread.do(partial(self._read, query, owner, begin, id, count), closed=self._closed)
 
     async def unfinished(self) -> tuple[TaskRecord, ...]:
-        """See `TaskStore.unfinished`."""
+        """Return all tasks whose status can still change, the oldest first."""
         query = "SELECT record FROM tasks WHERE NOT over ORDER BY created_at, id"
         return await self._thread.do(partial(self._read, query), closed=self._closed)
 
     async def purge(self, expired_by: float, now: float) -> float | None:
-        """See `TaskStore.purge`."""
+        """Delete expired tasks, and return the time at which the next task expires."""
         return await self._thread.do(partial(self._purge, expired_by, now), closed=self._closed)
 
     async def aclose(self) -> None:
-        """See `TaskStore.aclose`. A shared file stays open."""
+        """Close the store. A shared file stays open."""
         self._closed = True
         if not self._shared:
             await self._thread.aclose()
@@ -116,11 +120,11 @@ class SqliteTaskStore:
         self._execute(query, state.terminal, len(text), text, state.id)
 
     def _forget(self) -> None:
-        """A transaction was rolled back: what was looked at may have to be looked at again."""
+        """Forget after a rollback which tasks were checked against the clock."""
         self._newest = math.inf
 
     def _bring_forward(self, now: float) -> None:
-        """Let the tasks that were made after `now` end when their time to live has passed from `now` on."""
+        """Let tasks that were created after `now` expire when their time to live, counted from `now`, has passed."""
         query = "SELECT id, record FROM tasks WHERE created_at > ? AND expires_at IS NOT NULL"
         found = self._thread.connection.execute(query, (now,)).fetchall()
         for id, text in found:

@@ -1,7 +1,7 @@
-"""The thread that has an SQLite file, on behalf of all that is kept in it.
+"""A thread that uses an SQLite file for all stores in it.
 
-It takes all calls that wait, does them in one transaction, and tells the callers when that is committed; so a busy server
-pays for one commit where it would pay for twenty.
+The thread takes all queued calls, runs them in one transaction, and completes them when the transaction is committed. A
+busy server therefore makes one commit instead of, for example, twenty.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ __all__ = ["StoreThread"]
 T = TypeVar("T")
 
 _AT_ONCE: Final = 256
-"""How many calls one transaction takes: enough to share a commit, few enough that the first does not wait for long."""
+"""The maximum number of calls in one transaction: enough to share a commit, few enough to keep the first call's wait
+short."""
 
 
 class _Job(Generic[T]):
-    """One call on its way through the thread."""
+    """A call that the thread runs for a waiting task."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -43,7 +44,7 @@ class _Job(Generic[T]):
 
     def settle(self, error: Exception | None = None) -> None:
         self._error = error
-        # Who asked may be gone, and all of trio with it.
+        # The trio run of the caller may have ended.
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._done.set)
 
@@ -51,11 +52,11 @@ class _Job(Generic[T]):
         await self._done.wait()
         if self._error is not None:
             raise self._error
-        return self._result  # type: ignore[return-value]  # it has run: the result is there, and may be None itself
+        return self._result  # type: ignore[return-value]  # the job has run: its result is set, and may be None
 
 
 class _Order(_Job[None]):
-    """A call that the thread makes for a caller who does not wait for it."""
+    """A call that the thread runs without a waiting caller."""
 
     def __init__(self, function: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         self._function = function
@@ -67,71 +68,72 @@ class _Order(_Job[None]):
 
 
 class StoreThread:
-    """Does what is asked of a file, one thing after the other, in the order in which it was asked.
+    """A thread that runs functions on a file, one after the other, in the order of the calls.
 
     Args:
         path: The file, for messages.
-        connection: In the mode in which transactions are begun by hand.
-        begin: How one is begun. Where another process may write too, `BEGIN IMMEDIATE`: what was read then stays true.
+        connection: A connection in the mode in which transactions are begun explicitly.
+        begin: The statement that begins a transaction. Use `BEGIN IMMEDIATE` if another process can write to the file
+            too, so that values that were read stay valid.
     """
 
     def __init__(self, path: str, connection: sqlite3.Connection, *, begin: str = "BEGIN") -> None:
         self.path: Final = path
-        """The file."""
+        """The path of the file."""
         self.connection: Final = connection
-        """What functions that are run here may use."""
+        """The connection, for use in functions that the thread runs."""
         self.forget: Final[list[Callable[[], None]]] = []
-        """Is called when a transaction was rolled back: what is known in memory may be wrong."""
+        """Functions to call after a rollback, because data cached in memory may be wrong."""
         self._begin: Final = begin
         self._jobs: Final[queue.SimpleQueue[_Job[object] | None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
         self.asked = 0
-        """How many functions it was given so far."""
+        """The number of functions received so far."""
 
     async def do(self, function: Callable[[], T], *, closed: bool = False) -> T:
-        """Lets the thread run a function in a transaction. It is run even if who waits for it is cancelled.
+        """Run a function in a transaction of the thread. The function runs even if the waiting task is cancelled.
 
         Args:
-            function: What to do.
-            closed: What asks was closed, though the file is not.
+            function: The function to run.
+            closed: Whether the store that calls was closed, although the file is open.
 
         Raises:
-            trio.ClosedResourceError: It was closed.
+            trio.ClosedResourceError: The store or the file was closed.
             StoreError: The file failed.
         """
         if self._closed or closed:
             raise trio.ClosedResourceError(f"the store {self.path} was closed")
         job = _Job(function)
-        self._put(job)  # type: ignore[arg-type]  # the thread does not look at results
+        self._put(job)  # type: ignore[arg-type]  # the thread does not use results
         return await job.wait()
 
     def order(self, function: Callable[[], None], failed: Callable[[Exception], None]) -> None:
-        """Let the thread run a function in a transaction, after what was asked for before. Does not wait.
+        """Queue a function for a transaction of the thread, after all earlier calls. Does not block.
 
         Args:
-            function: What to do. Nothing is done when the file was closed.
-            failed: Is called in the thread when it failed.
+            function: The function to run. It is not run if the file was closed.
+            failed: A callback for a failure. The thread calls it.
         """
         if not self._closed:
             self._put(_Order(function, failed))  # type: ignore[arg-type]  # as above
 
     def _put(self, job: _Job[object]) -> None:
         if self._thread is None:
-            # A daemon: a program that forgot to close the store shall end all the same.
+            # A daemon, so that a program that does not close the store can exit.
             self._thread = threading.Thread(target=self._work, name=f"store {self.path}", daemon=True)
             self._thread.start()
         self.asked += 1
         self._jobs.put(job)
 
     async def aclose(self) -> None:
-        """Closes the file. What was asked for before is done first."""
+        """Close the file, after all earlier calls are completed."""
         self._closed = True
         if self._thread is None:
             self.connection.close()
         else:
             self._jobs.put(None)
-            # Not to be abandoned: whoever closes the store may want to open its file again.
+            # Not cancellable: the caller may open the file again after closing the store.
             await trio.to_thread.run_sync(self._thread.join)
         await trio.lowlevel.checkpoint()
 
@@ -142,7 +144,7 @@ class StoreThread:
             job = self._jobs.get()
             while job is not None:
                 jobs.append(job)
-                # Nobody else takes from the queue: what is not empty stays so.
+                # Only this thread takes from the queue, so a queue that is not empty stays so.
                 if len(jobs) == _AT_ONCE or self._jobs.empty():
                     break
                 job = self._jobs.get()
@@ -157,7 +159,7 @@ class StoreThread:
             for job in jobs:
                 job.settle(error)
         else:
-            # One of them spoilt it, and the others must not suffer.
+            # One of the jobs failed. Run each alone, so that the others succeed.
             for job in jobs:
                 job.settle(self._transact([job]))
 
@@ -167,7 +169,7 @@ class StoreThread:
             for job in jobs:
                 job.run()
             self.connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  # raised where the call was made, as all errors of a call
+        except Exception as error:  # noqa: BLE001  # raised to the caller, like all errors of a call
             for forget in self.forget:
                 forget()
             with suppress(sqlite3.Error):
