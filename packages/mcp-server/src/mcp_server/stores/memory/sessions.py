@@ -225,7 +225,7 @@ class MemoryStore:
             self._bytes -= kept.log.size
 
     def _make_room(self, current: str) -> None:
-        """Remove events of the largest sessions, and a tenth more than needed, so that not each event repeats this."""
+        """Remove events, then other sessions, largest first, until a tenth of the space is free for later events."""
         enough = self._limits.stored_bytes * 9 // 10
         largest = self._largest()
         for kept in largest:

@@ -52,7 +52,7 @@ class _Job(Generic[T]):
         await self._done.wait()
         if self._error is not None:
             raise self._error
-        return self._result  # type: ignore[return-value]  # the job has run: its result is set, and may be None
+        return self._result  # type: ignore[return-value]  # the job has run, so its result is set
 
 
 class _Order(_Job[None]):
