@@ -57,7 +57,7 @@ class Table:
         if self.failure is not None:
             raise self.failure
         if token not in self.known:
-            raise InvalidToken("the signature of the access token is wrong")
+            raise InvalidToken("the signature of the access token is invalid")
         return self.known[token]
 
     def fail(self) -> None:

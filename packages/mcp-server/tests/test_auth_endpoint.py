@@ -277,7 +277,7 @@ def test_the_two_ways_to_know_who_asks_exclude_each_other() -> None:
 
 
 def test_what_cannot_be_meant_is_found_at_once() -> None:
-    with pytest.raises(TypeError, match=r"one in a list: \['https://as.example'\]"):
+    with pytest.raises(TypeError, match=r"must be a list, not a string: \['https://as.example'\]"):
         ResourceServer(RESOURCE, authorization_servers=ISSUER, tokens=Table())
     for scopes in (Scopes(base="offline_access"), Scopes(tools={"a": "offline_access"}), Scopes(includes={"ü": "a"})):
         with pytest.raises(ValueError, match="scope"):

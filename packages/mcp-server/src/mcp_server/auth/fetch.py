@@ -1,10 +1,11 @@
-"""Requests of this server to URLs that others named: a client's metadata document, the keys of an authorization server.
+"""Requests to URLs that another party chose: a client's metadata document, the keys of an authorization server.
 
-Such a URL may lead to a service of the local network, and its name may resolve to something else with each look. So
-the name is resolved here, once; every address that it has must be of a class that may be reached; and the connection is
-made to one of these addresses, not to the name. Time and size are bounded, and one redirect is followed, within the origin.
+Such a URL may lead to a service of the local network, and its host name may resolve to another address each time. For
+that reason this module resolves the name once, and checks that every address of the name belongs to an allowed class.
+It then connects to one of these addresses, not to the name. Time and size are bounded. One redirect within the origin
+is followed.
 
-No proxy of the environment is used: it would resolve the name by itself.
+Proxies from environment variables are not used, because a proxy would resolve the name again.
 
 Spec: basic/security_best_practices#server-side-request-forgery
 """
@@ -40,24 +41,25 @@ __all__ = ["OWN_NETWORKS", "FetchRefused", "fetch", "fetch_json", "networks_name
 OWN_NETWORKS: Final = frozenset(
     {AddressClass.PUBLIC, AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.SHARED, AddressClass.LINK_LOCAL}
 )
-"""Where an authorization server may be that the author of this server named."""
+"""The networks where an authorization server may be that the author of this server configured."""
 
 _BYTES: Final = 256 * 1024
 _SECONDS: Final = 5.0
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ADDRESSES: Final = 8
-"""Addresses of one name that are tried. More have only the largest, and any will do."""
+"""How many addresses of one name are tried. Only the largest services have more, and any address will do."""
 
 
 class FetchRefused(McpError):
-    """There is no answer: the URL must not be requested, nobody is there, or it takes too long or is too large."""
+    """A fetch failed: the URL is not allowed, the host does not respond, or the response is too slow or too large."""
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url[:200]!a} was not fetched: {reason}")
+        super().__init__(f"cannot fetch {url[:200]!a}: {reason}")
         self.url: str = url
         """The URL."""
         self.reason: str = reason
-        """Why. It may name addresses of the network here, so it is for the log."""
+
+    """The cause. It may contain addresses of the local network, so write it only to the log."""
 
 
 async def fetch(
@@ -71,23 +73,23 @@ async def fetch(
     seconds: float = _SECONDS,
     redirects: bool = True,
 ) -> HttpAnswer:
-    """Makes one request.
+    """Send one request, and follow at most one redirect.
 
     Args:
-        url: Where: https, or http on this machine.
-        method: `GET`, `POST`, ... Only a GET follows a redirect.
-        headers: Besides `Host` and the length.
-        body: What to send.
-        networks: The classes of addresses that it may lead to, see `mcp_core.oauth.addresses.reachable`.
-        limit: Bytes of the answer.
-        seconds: For all of it.
-        redirects: Whether a GET follows one; without, it is an answer as any other.
+        url: The URL: https, or http on this machine.
+        method: The HTTP method. Only a GET follows a redirect.
+        headers: Header fields in addition to `Host` and `Content-Length`.
+        body: The request body.
+        networks: The allowed classes of addresses, see `mcp_core.oauth.addresses.reachable`.
+        limit: The maximum size of the response body, in bytes.
+        seconds: The time limit for the whole fetch, in seconds.
+        redirects: Whether a GET follows a redirect. If not, a redirect is returned like any other response.
 
     Returns:
-        The answer, whatever its status.
+        The response, whatever its status.
 
     Raises:
-        FetchRefused: There is none.
+        FetchRefused: There is no response.
     """
     try:
         with trio.fail_after(seconds):
@@ -98,14 +100,14 @@ async def fetch(
                 target = check_redirect(url, urljoin(url, location), followed=0, networks=networks)
                 answer = await request(target)
                 if answer.status in _REDIRECTS and answer.header("location") is not None:
-                    raise FetchRefused(url, "it leads to a second redirect")
+                    raise FetchRefused(url, "more than one redirect")
             return answer
     except UnsafeUrl as unsafe:
         raise FetchRefused(url, unsafe.reason) from None
     except ValueError:
-        raise FetchRefused(url, "it leads to something that is no URL") from None
+        raise FetchRefused(url, "the redirect leads to an invalid URL") from None
     except trio.TooSlowError:
-        raise FetchRefused(url, f"there was no whole answer within {seconds:g} seconds") from None
+        raise FetchRefused(url, f"no complete response within {seconds:g} seconds") from None
 
 
 async def fetch_json(
@@ -116,38 +118,39 @@ async def fetch_json(
     body: bytes | None = None,
     networks: frozenset[AddressClass],
 ) -> JsonObject:
-    """Makes one request for a JSON object. The arguments are those of `fetch`.
+    """Send one request for a JSON object. The arguments are those of `fetch`.
 
     Raises:
-        FetchRefused: There is no answer, or one of another status than 200, or something else in it.
+        FetchRefused: There is no response, its status is not 200, or its body is not a JSON object.
     """
     answer = await fetch(
         url, method=method, headers=(("accept", "application/json"), *headers), body=body, networks=networks
     )
     if answer.status != 200:
-        raise FetchRefused(url, f"the answer has status {answer.status}")
+        raise FetchRefused(url, f"the response has status {answer.status}")
     try:
         document: JsonValue = orjson.loads(answer.body)
     except orjson.JSONDecodeError:
-        raise FetchRefused(url, "the answer is no JSON") from None
+        raise FetchRefused(url, "the response is not JSON") from None
     if not isinstance(document, dict):
-        raise FetchRefused(url, "the answer is JSON, but no object")
+        raise FetchRefused(url, "the response is JSON, but not an object")
     return document
 
 
 async def networks_named_by(named: Url, url: str) -> frozenset[AddressClass]:
-    """Return where a URL may lead that is in the metadata of an authorization server.
+    """Return the classes of networks that a URL from the metadata of an authorization server may lead to.
 
-    The author of this server named the authorization server, and trusts it to issue tokens, but not with the network here.
-    What it names at another origin has to be public, or on a network of the same class as itself.
+    The author of this server configured the authorization server. It is trusted to issue tokens, but not with the local
+    network. A URL of another origin in its metadata must lead to a public address, or to a network of the same class as
+    the authorization server.
 
     Args:
         named: The issuer.
-        url: What its metadata name, as `jwks_uri`.
+        url: The URL from its metadata, for example `jwks_uri`.
 
     Raises:
         FetchRefused: The host of the issuer cannot be resolved.
-        UnsafeUrl: `url` is no URL.
+        UnsafeUrl: `url` is not a valid URL.
     """
     if same_origin(named, parse_url(url, what="URL")):
         return OWN_NETWORKS
@@ -159,7 +162,7 @@ async def networks_named_by(named: Url, url: str) -> frozenset[AddressClass]:
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, Address]]:
-    """All addresses of a name: as they are connected to, and as they are judged. Raises `OSError`."""
+    """Return all addresses of a host: as text to connect to, and as objects to check. Raises `OSError`."""
     found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
     texts = dict.fromkeys(str(entry[4][0]) for entry in found)
     return [(text, ipaddress.ip_address(text.partition("%")[0])) for text in texts]
@@ -173,14 +176,14 @@ async def _request(
         async with (
             httpcore2.AsyncConnectionPool(ssl_context=_tls(), max_connections=1, network_backend=backend) as pool,
             pool.stream(method, url.text, headers=list(headers), content=body) as response,
-            # Nothing is asked for in a coding, and nothing is decoded.
+            # No content coding is requested, so nothing is decoded.
             aclosing(response.aiter_stream()) as parts,
         ):
             received = bytearray()
             async for part in parts:
                 received += part
                 if len(received) > limit:
-                    raise FetchRefused(url.text, f"the answer has more than {limit} bytes")
+                    raise FetchRefused(url.text, f"the response exceeds {limit} bytes")
             pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers)
             return HttpAnswer(status=response.status, headers=pairs, body=bytes(received))
     except (
@@ -195,19 +198,19 @@ async def _request(
 
 
 def _why(error: BaseException) -> str:
-    """What went wrong in the first place: who passes it on often says nothing."""
+    """Return the original cause of an error: the errors that wrap it often have no text."""
     cause = error.__cause__ or error.__context__
     return (_why(cause) if cause is not None else "") or str(error) or type(error).__name__
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """The system's trust store; `SSL_CERT_FILE` names another one."""
+    """Return a TLS context with the system's trust store; `SSL_CERT_FILE` names another one."""
     return ssl.create_default_context()
 
 
 class _Guarded(httpcore2.AsyncNetworkBackend):
-    """Connects to names, of which it looks at each address first."""
+    """A network backend that connects to a host only if all of its addresses are allowed."""
 
     def __init__(self, url: str, networks: frozenset[AddressClass]) -> None:
         self._url: Final = url
@@ -218,11 +221,11 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  # httpcore2 calls it so
+        timeout: float | None = None,  # noqa: ASYNC109  # the name in httpcore2
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connects. Raises `FetchRefused` when an address of the host may not be reached."""
+        """Connect to a host. Raises `FetchRefused` if an address of the host is not allowed."""
         addresses = await self._resolved(host.strip("[]"), port)
         failure: httpcore2.NetworkError | None = None
         for address in addresses[:_ADDRESSES]:
@@ -238,10 +241,10 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
         except OSError as error:
             raise FetchRefused(self._url, f"its host cannot be resolved: {error.strerror or error}") from None
         for text, address in found:
-            # One address that is not allowed condemns all: a name that is public and private is the sign of an attack.
+            # One forbidden address rejects all: a name with public and private addresses is a sign of an attack.
             its_class = classify(address)
             if its_class not in self._networks:
                 raise FetchRefused(
-                    self._url, f"its host is at {text}, a {its_class.value} address, which it may not be"
+                    self._url, f"its host resolves to {text}, a {its_class.value} address, which is not allowed"
                 )
         return [text for text, _ in found]

@@ -1,7 +1,7 @@
-"""Access tokens that only the authorization server can read: it is asked what they are.
+"""Verification of opaque access tokens by token introspection at the authorization server.
 
-The answer is kept for some seconds, which is how long a token that was revoked is still taken. Of many requests with one
-token that is not known yet, one asks and all have its answer.
+Results are cached for some seconds. During that time a revoked token is still accepted. If several requests with the
+same unknown token arrive, one of them sends the introspection request, and all use its result.
 
 Spec: RFC 7662, RFC 6749 section 2.3.1
 """
@@ -26,35 +26,35 @@ __all__ = ["Introspection"]
 _log: Final = logging.getLogger("mcp_server")
 
 _REFUSED: Final = 5.0
-"""Seconds that a token which is none is remembered as such, so that nobody has us ask for it again and again."""
+"""Time for which an invalid token is remembered, in seconds, so that repeating it does not repeat the introspection."""
 
 _AT_ONCE: Final = 16
-"""Questions at a time. Whoever makes tokens up must not use up the authorization server."""
+"""The maximum number of concurrent introspection requests, so that invented tokens cannot overload the server."""
 
 _PATIENCE: Final = 10.0
-"""Seconds that a request waits for its turn and the answer."""
+"""Time limit of a request for its introspection, including the wait for other introspections, in seconds."""
 
 
 @attrs.define(eq=False)
 class _Asking:
-    """A question that is under way."""
+    """An introspection request that is running."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     failed: bool = False
 
 
 class Introspection:
-    """Asks the authorization server what an access token is. It is a `TokenVerifier`.
+    """A `TokenVerifier` that asks the authorization server about each access token (token introspection).
 
     Args:
-        endpoint: Its introspection endpoint.
-        issuer: The authorization server; what `iss` is where its answer has none.
-        client_id: Who this server is there.
-        client_secret: Its secret there.
-        remember: Seconds that an answer is kept: as long as a token that was revoked is still taken.
+        endpoint: The introspection endpoint.
+        issuer: The authorization server. The default for `iss` if the introspection response does not contain it.
+        client_id: The client id of this server at the authorization server.
+        client_secret: The client secret of this server at the authorization server.
+        remember: Time for which a result is cached, in seconds. During that time a revoked token is still accepted.
 
     Raises:
-        UnsafeUrl: The endpoint is no URL that secrets can be sent to.
+        UnsafeUrl: Secrets must not be sent to this URL.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Introspection:
     ) -> None:
         self._endpoint: Final = check_browser_url(endpoint, what="introspection endpoint").text
         self.issuer: Final = issuer
-        """The authorization server."""
+        """The issuer identifier of the authorization server."""
         pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
         self._headers: Final = (
             ("authorization", f"Basic {b64encode(pair).decode('ascii')}"),
@@ -77,7 +77,12 @@ class Introspection:
         return f"<Introspection at {self._endpoint}>"
 
     async def verify(self, token: str) -> AccessToken:
-        """See `TokenVerifier.verify`."""
+        """Verify an access token, with a cached result if there is one.
+
+        Raises:
+            InvalidToken: The token is not active.
+            TokensUnavailable: The introspection failed.
+        """
         digest = digest_of(token)
         while True:
             known = self._good.find(digest) or self._bad.find(digest)
@@ -90,8 +95,8 @@ class Introspection:
                 return await self._ask(digest, token)
             await asking.done.wait()
             if asking.failed:
-                raise TokensUnavailable("the authorization server does not say what access tokens are")
-            # It may have been broken off: then somebody else has to ask.
+                raise TokensUnavailable("token introspection at the authorization server failed")
+            # The other task may have been cancelled. Then this task or another waiting one repeats the introspection.
 
     async def _ask(self, digest: bytes, token: str) -> AccessToken:
         asking = self._asking[digest] = _Asking()
@@ -120,6 +125,6 @@ class Introspection:
                         self._endpoint, method="POST", headers=self._headers, body=form, networks=OWN_NETWORKS
                     )
         except (FetchRefused, trio.TooSlowError) as error:
-            _log.error("it cannot be asked what an access token is: %s", error)
-            raise TokensUnavailable("the authorization server does not say what access tokens are") from error
+            _log.error("token introspection failed: error=%s", error)
+            raise TokensUnavailable("token introspection at the authorization server failed") from error
         return read_access_token(document, issuer=self.issuer) if document.get("active") is True else None

@@ -1,7 +1,7 @@
-"""Public keys of others, and what is verified with them: around joserfc.
+"""Public keys of other parties, and the verification of signatures with joserfc.
 
-joserfc verifies signatures. Which algorithm, and which key, is decided here and in `mcp_core.oauth.signatures`: by the
-list that the author gave, and by what the key is, never by what the token says alone.
+joserfc verifies the signatures. This module and `mcp_core.oauth.signatures` choose the algorithm and the key: from the
+configured list and from the type of the key, never from the token alone.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ _KINDS: Final = {
     "PS256": ("RSA", None), "PS384": ("RSA", None), "PS512": ("RSA", None),
     "RS256": ("RSA", None), "RS384": ("RSA", None), "RS512": ("RSA", None),
 }  # fmt: skip
-"""The type and curve of the key that an algorithm needs."""
+"""The type and curve of the key for each algorithm."""
 
 _MODULUS: Final = (342, 1366)
-"""Characters of an RSA modulus: of 2048 bits, below which it is weak, and of 8192, above which it is slow."""
+"""The allowed lengths of an RSA modulus, in base64url characters. They correspond to 2048 bits (shorter keys are weak)
+and 8192 bits (longer keys are slow)."""
 
 _MOST_KEYS: Final = 100
-"""Of one set. Providers with many tenants have a dozen."""
+"""The maximum number of keys read from one set. Providers with many tenants have about a dozen."""
 
 
 @attrs.frozen(kw_only=True)
 class PublicKey:
-    """One public key that signatures may be verified with."""
+    """A public key for the verification of signatures."""
 
     jwk: JsonObject
-    """Its public members, and no others."""
+    """The public members of the key, without any others."""
     id: str | None
-    """`kid`; `None` when it has none."""
+    """`kid`, or `None` if the key has none."""
     algorithm: str | None
-    """The only algorithm that it is for, if it says so."""
+    """The only algorithm that the key may be used for, or `None` if the key does not name one."""
 
     def fits(self, algorithm: str) -> bool:
-        """Whether it is of the kind that an algorithm needs."""
+        """Return whether the key has the type that an algorithm needs."""
         return self.algorithm in (None, algorithm) and _is_of(self.jwk, algorithm)
 
 
@@ -68,9 +69,11 @@ def _is_of(jwk: Mapping[str, JsonValue], algorithm: str) -> bool:
 
 
 def public_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
-    """The keys of a JWK set that signatures may be verified with. What is anything else is left out.
+    """Return the keys of a JWK set that can verify signatures. All other members are ignored.
 
-    A secret of both sides (`oct`) is left out as well: who knows it can sign. Spec: RFC 7517 sections 4 and 5
+    Symmetric keys (`oct`) are ignored too, because each party that can verify with them can also sign.
+
+    Spec: RFC 7517 sections 4 and 5
     """
     members = document.get("keys")
     found: list[PublicKey] = []
@@ -95,7 +98,7 @@ def public_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
 
 
 def choose(keys: Sequence[PublicKey], signed: Signed) -> PublicKey | None:
-    """The key that a JWT is to be verified with: that of its `kid`, or the only one that there is for its algorithm."""
+    """Return the key to verify a JWT with: the key with its `kid`, or the only key for its algorithm."""
     fitting = [key for key in keys if key.fits(signed.algorithm)]
     if signed.key_id is not None:
         return next((key for key in fitting if key.id == signed.key_id), None)
@@ -103,21 +106,21 @@ def choose(keys: Sequence[PublicKey], signed: Signed) -> PublicKey | None:
 
 
 class JoseVerifier:
-    """A `mcp_core.oauth.signatures.Verifier`."""
+    """A `mcp_core.oauth.signatures.Verifier` that uses joserfc."""
 
     def verify(self, jwk: Mapping[str, JsonValue], algorithm: str, data: bytes, signature: bytes) -> bool:
-        """See `Verifier.verify`."""
+        """Return whether a signature is valid. A key of the wrong type makes it invalid."""
         if not _is_of(jwk, algorithm):
             return False
         try:
             key = _imported(orjson.dumps(public_jwk(jwk)))
             return JWSRegistry.algorithms[algorithm].verify(data, signature, key)
         except (JoseError, LocalProtocolError, ValueError):
-            # A point that is not on the curve, members that are no base64.
+            # For example a point that is not on the curve, or members that are not base64.
             return False
 
 
 @lru_cache(maxsize=256)
 def _imported(jwk: bytes) -> Key:
-    """A key, ready for use. To make it so costs as much as a verification."""
+    """Return a key in the form that joserfc needs. Its creation costs as much as a verification."""
     return JWKRegistry.import_key(orjson.loads(jwk))

@@ -1,4 +1,4 @@
-"""The resource server: who is let in to an MCP endpoint by an access token, and what may be done with it.
+"""The resource server: authorization of requests to an MCP endpoint by access tokens and scopes.
 
 Spec: basic/authorization; RFC 6750, RFC 9728, RFC 9449
 """
@@ -44,24 +44,25 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 class ResourceServer:
-    """Lets in who has an access token for this server: for `serve_http(server, auth=...)` and `server.asgi(auth=...)`.
+    """An authenticator that requires access tokens, for `serve_http(server, auth=...)` and `server.asgi(auth=...)`.
 
     Args:
-        resource: The URL of the MCP endpoint, as clients know it. Tokens have to be issued for it, by that name.
-        authorization_servers: The issuers that clients may have tokens from.
-        tokens: Finds out what a token is: `JwtTokens`, `Introspection`, the `tokens` of an `AuthorizationServer`, or anything
-            else with their method.
-        scopes: What may be done with which scopes.
-        dpop: Whether tokens that are bound to a key are taken. `required`: no others. `off`: none.
-        dpop_nonces: The key by which nonces are made: 32 secret bytes, the same in all processes of this server. With it
-            each DPoP proof needs a nonce, so that none can be made in advance.
-        name: What this server is called, for people.
-        documentation: A page for developers.
-        clock: The time, in seconds since the epoch.
+        resource: The URL of the MCP endpoint, as clients know it. Tokens must be issued for exactly this URL.
+        authorization_servers: The issuers whose tokens are accepted.
+        tokens: The verifier of access tokens: `JwtTokens`, `Introspection`, the `tokens` of an `AuthorizationServer`,
+            or another object with their method.
+        scopes: The scopes that requests need.
+        dpop: Whether tokens bound to a key are accepted. `required`: only these. `off`: none of these.
+        dpop_nonces: The key of the nonces: 32 secret bytes, the same in all processes of this server. If given, each
+            DPoP proof needs a nonce, so that proofs cannot be prepared in advance.
+        name: The name of this server, for display to users.
+        documentation: The URL of a page for developers.
+        clock: A function that returns the time in seconds since the epoch.
 
     Raises:
-        ValueError: An argument cannot be used.
-        UnsafeUrl: A URL is none that tokens can be sent to: it has to be https, or on this machine.
+        TypeError: `authorization_servers` is a string.
+        ValueError: An argument is invalid.
+        UnsafeUrl: A URL is neither https nor on this machine, so tokens must not be sent to it.
     """
 
     def __init__(
@@ -78,9 +79,9 @@ class ResourceServer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if isinstance(authorization_servers, str):
-            raise TypeError(f"authorization_servers has to be several, or one in a list: [{authorization_servers!r}]")
+            raise TypeError(f"authorization_servers must be a list, not a string: [{authorization_servers!r}]")
         self.scopes: Final = scopes or Scopes()
-        """What may be done with which scopes."""
+        """The scopes that requests need."""
         self.protected: Final = ProtectedResource(
             resource,
             authorization_servers=authorization_servers,
@@ -90,7 +91,7 @@ class ResourceServer:
             name=name,
             documentation=documentation,
         )
-        """What it tells of itself."""
+        """The protected resource metadata of this server, and the responses that deny access."""
         check_scopes(self.scopes.all)
         self._tokens: Final = tokens
         self._clock: Final = clock
@@ -103,14 +104,14 @@ class ResourceServer:
     def documents(self) -> dict[str, bytes]:
         """The metadata document, by the paths at which it is served, from the root of the host.
 
-        A server that is mounted below a path of another application sees no request for them: there the application
-        has to serve them.
+        If another application mounts the server below a path, the server does not receive requests for these paths.
+        The other application must then serve the document.
         """
         document = orjson.dumps(self.protected.metadata.to_json())
         return dict.fromkeys(self.protected.metadata_paths, document)
 
     async def identify(self, http: HttpRequest) -> Identity | Denial:
-        """Finds out who sends a request, by its headers."""
+        """Authenticate the sender of a request by the header fields."""
         try:
             credentials = bearer_token(http.headers.all("authorization"))
         except ValueError as bad:
@@ -127,7 +128,7 @@ class ResourceServer:
             return self.protected.proof_invalid(bad)
         except TokensUnavailable:
             return self.protected.unavailable()
-        except Exception:  # noqa: BLE001 -- whatever the author's verifier raises: logged, and told in general
+        except Exception:  # noqa: BLE001 -- the author's verifier may raise anything; hidden from the client
             _log.exception("authentication failed for %s %s", http.method, shown(http.path))
             return INTERNAL
         scopes = self.scopes.granted(token.scopes)
@@ -141,12 +142,15 @@ class ResourceServer:
     def check(
         self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]
     ) -> Denial | None:
-        """Whether a message may not be sent with the scopes of a request.
+        """Check whether the scopes of a request permit a message.
 
         Args:
-            identity: Who sent the request.
+            identity: The sender of the request.
             message: The message.
-            names: What a URI stands for, see `Scopes.needed`.
+            names: A function that returns the resources and templates that match a URI, see `Scopes.needed`.
+
+        Returns:
+            The denial, or `None` if the scopes are sufficient.
         """
         needed = self.scopes.needed(message, names)
         if identity.scopes.issuperset(needed):
@@ -158,16 +162,16 @@ class ResourceServer:
         return self.protected.token_invalid(scheme, why)
 
     def _check(self, token: AccessToken, credentials: Credentials, http: HttpRequest, now: float) -> None:
-        """Raises `InvalidToken` or `InvalidProof`."""
+        """Check the claims of a token and its proof of possession. Raises `InvalidToken` or `InvalidProof`."""
         protected = self.protected
         check_access_token(token, resource=protected.resource, issuers=protected.authorization_servers, now=now)
         if credentials.scheme != DPOP:
             if token.confirmation is not None:
-                raise _Bound("the access token is bound to a key, which has to be proven by DPoP")
+                raise _Bound("the access token is bound to a key: prove possession of the key with DPoP")
             return
         if token.confirmation is None:
             raise InvalidToken("the access token is not bound to a key")
-        # What the client calls it: a proxy may have changed the path, and `Host` is anybody's word.
+        # The URLs that the client may have used: a proxy may have changed the path, and `Host` is untrusted input.
         urls = (protected.resource, f"{protected.url.origin}{http.path}")
         key = self._proofs.check(
             http.headers.all("dpop"), method=http.method, urls=urls, now=now, access_token=credentials.token
@@ -177,4 +181,4 @@ class ResourceServer:
 
 
 class _Bound(InvalidToken):
-    """A token that is bound to a key came without a proof."""
+    """The error for a token bound to a key that was sent without a DPoP proof."""

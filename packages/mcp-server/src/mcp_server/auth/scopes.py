@@ -1,4 +1,4 @@
-"""Which scopes a message needs: a table that the author fills, by what he registered."""
+"""The scopes that a message needs: a table that the author of a server fills by method, tool, resource and prompt."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ def _table(given: _Given) -> _Table:
 
 @attrs.frozen(kw_only=True)
 class Scopes:
-    """The scopes that requests need. A request needs all of those that concern it.
+    """The scopes that requests need. A request needs all scopes of the entries that match it.
 
-    Each value is one scope, several in one text with spaces between them, or several in a list.
+    Each value is one scope, several scopes in one string separated by spaces, or a list of scopes.
     """
 
     base: tuple[str, ...] = attrs.field(default=(), converter=_several)
-    """What every request needs."""
+    """The scopes that every request needs."""
     methods: _Table = attrs.field(factory=dict, converter=_table)
-    """By method, as `{"tools/call": "notes:use"}`."""
+    """Scopes by method, for example `{"tools/call": "notes:use"}`."""
     tools: _Table = attrs.field(factory=dict, converter=_table)
-    """By the name of a tool, as clients call it."""
+    """Scopes by the name of a tool, as clients call it."""
     resources: _Table = attrs.field(factory=dict, converter=_table)
-    """By the URI of a resource or its URI template, as they were registered: `{"notes://{id}": "notes:read"}`. A URI needs
-    those of every template that it matches, however it is written."""
+    """Scopes by the URI of a resource or its URI template, as registered: `{"notes://{id}": "notes:read"}`. A URI needs
+    the scopes of every template that it matches, in any spelling of the URI."""
     prompts: _Table = attrs.field(factory=dict, converter=_table)
-    """By the name of a prompt."""
+    """Scopes by the name of a prompt."""
     includes: _Table = attrs.field(factory=dict, converter=_table)
-    """By a scope, those that it includes: with `{"notes:write": "notes:read"}` who may write may read."""
+    """Included scopes by scope: `{"notes:write": "notes:read"}` means that a token for writing also permits reading."""
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every scope that is named."""
+        """All scopes that appear in the tables."""
         tables = (self.methods, self.tools, self.resources, self.prompts, self.includes)
         named = [scope for table in tables for scopes in table.values() for scope in scopes]
         return tuple(dict.fromkeys((*self.base, *named, *self.includes)))
 
     def granted(self, scopes: frozenset[str]) -> frozenset[str]:
-        """What a token is good for: its scopes, and all that they include."""
+        """Return the scopes of a token with all scopes that they include."""
         if self.includes.keys().isdisjoint(scopes):
             return scopes
         found, waiting = set[str](), list(scopes)
@@ -78,11 +78,11 @@ class Scopes:
         return frozenset(found)
 
     def needed(self, message: Message | Batch, names: Callable[[str], Iterable[str]]) -> tuple[str, ...]:
-        """What a message needs besides `base`; of a batch, what all of its messages need.
+        """Return the scopes that a message needs in addition to `base`. A batch needs those of all its messages.
 
         Args:
             message: The message.
-            names: What a URI stands for: the resources and templates of the server that it may be read by.
+            names: A function that returns the resources and templates of the server that match a URI.
         """
         members = message.members if isinstance(message, Batch) else (message,)
         found = [scope for each in members for scope in self._of(each, names)]

@@ -1,7 +1,7 @@
-"""The seam between a resource server and whoever knows what its access tokens are; and a memory of those that are known.
+"""The interface between a resource server and a verifier of access tokens, and a cache of verified tokens.
 
-To verify a signature costs fifty times what all else of a request does, and a question to the authorization server a
-thousand times. A client sends the same token with each request, so what was found out about it is kept for a while.
+The verification of a signature costs fifty times as much as the rest of a request, and an introspection request a
+thousand times as much. A client sends the same token with each request, so results are cached for a while.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 __all__ = ["KnownTokens", "TokenVerifier", "TokensUnavailable", "digest_of"]
 
 _KNOWN: Final = 10_000
-"""Tokens that are remembered: some 10 MB at most."""
+"""The maximum number of cached tokens: about 10 MB."""
 
 
 class TokensUnavailable(McpError):
-    """Nobody can say at present what a token is. The client is answered 503, since its token may be good."""
+    """Access tokens cannot be verified at present. The client receives status 503, because its token may be valid."""
 
 
 class TokenVerifier(Protocol):
-    """Finds out what an access token is."""
+    """A verifier of access tokens."""
 
     async def verify(self, token: str) -> AccessToken:
-        """What the token says, which is known to be the word of its issuer.
+        """Verify that an access token was issued by its issuer, and return its content.
 
-        For whom it is and when it ends is checked by the caller.
+        The caller checks the audience and the expiration time.
 
         Args:
-            token: As it came.
+            token: The access token, as received.
 
         Raises:
-            InvalidToken: It is no token of the issuer.
-            TokensUnavailable: That cannot be found out at present.
+            InvalidToken: The issuer did not issue this token.
+            TokensUnavailable: The token cannot be verified at present.
         """
         ...
 
 
 def digest_of(token: str) -> bytes:
-    """What a token is remembered by. The token itself is not kept."""
+    """Return the key of a token in the cache. The token itself is not stored."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 class KnownTokens:
-    """Remembers what tokens are, for a while.
+    """A cache of verified tokens.
 
     Args:
-        seconds: How long.
-        limit: How many. With more, the one that was learned first is forgotten.
+        seconds: Time for which an entry is valid, in seconds.
+        limit: The maximum number of entries. Above it, the oldest entry is removed.
     """
 
     def __init__(self, seconds: float, *, limit: int = _KNOWN) -> None:
@@ -63,11 +63,11 @@ class KnownTokens:
         self._known: Final[dict[bytes, tuple[float, AccessToken | None]]] = {}
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return the number of entries."""
         return len(self._known)
 
     def find(self, digest: bytes) -> tuple[AccessToken | None] | None:
-        """What is known of a token: one thing, which is `None` for one that is known to be none. `None`: nothing."""
+        """Return the entry of a token in a tuple, where `None` is an invalid token; `None` without an entry."""
         entry = self._known.get(digest)
         if entry is None:
             return None
@@ -77,12 +77,12 @@ class KnownTokens:
         return (entry[1],)
 
     def learn(self, digest: bytes, token: AccessToken | None) -> None:
-        """Remembers one."""
+        """Store the result for a token: its content, or `None` for an invalid token."""
         self._known.pop(digest, None)
         self._known[digest] = trio.current_time() + self._seconds, token
         if len(self._known) > self._limit:
             del self._known[next(iter(self._known))]
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Remove all entries."""
         self._known.clear()
