@@ -75,7 +75,7 @@ async def test_a_client_that_says_nothing_gets_what_the_standard_says() -> None:
         assert told["token_endpoint_auth_method"] == "client_secret_basic"
         assert told["grant_types"] == ["authorization_code"]
         assert told["client_secret_expires_at"] == 0
-        assert told["client_name"] == "A client without a name"
+        assert told["client_name"] == "An application without a name"
         assert isinstance(told["client_secret"], str)
         assert len(told["client_secret"]) == 43
         assert "application_type" not in told
@@ -194,7 +194,7 @@ async def test_unknown_grants_are_left_out_of_what_is_registered() -> None:
         ("a\u202eb\u200bc\ufeffd", "abcd"),
         ("<b>&amp;</b>", "<b>&amp;</b>"),
         ("\ud800x", "x"),
-        ("\u200b", "A client without a name"),
+        ("\u200b", "An application without a name"),
         ("x" * 200, "x" * 80),
     ],
 )

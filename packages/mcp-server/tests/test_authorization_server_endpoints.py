@@ -369,7 +369,7 @@ async def test_what_breaks_inside_is_logged_and_not_told(
         reply = await it.get("/jwks")
         assert (reply.status, reply.json) == (500, {"error": "server_error"})
         assert [record.message for record in caplog.records if record.name == "mcp_server"] == [
-            "the authorization server failed at /jwks"
+            "authorization server failed: path=/jwks"
         ]
         monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.authorization.Requests.get", broken)
         page = await it.get("/interaction/x")
@@ -410,17 +410,17 @@ def test_settings_that_cannot_be_meant_are_refused_by_name() -> None:
             make(resources=resources)
     with pytest.raises(ValueError, match="scope 'a b'"):
         make(scopes={"a b": "Two"})
-    with pytest.raises(ValueError, match="two clients 'app'"):
+    with pytest.raises(ValueError, match="two clients have the client_id 'app'"):
         make(clients=[Client.configured("app", redirect_uris=[WEB])] * 2)
     with pytest.raises(ValueError, match="initial_token"):
         RegistrationPolicy(initial_token="x")
     with pytest.raises(ValueError, match="initial_token"):
         RegistrationPolicy(dynamic=DynamicRegistration.TOKEN)
-    with pytest.raises(ValueError, match="secret and keys"):
+    with pytest.raises(ValueError, match="a secret and keys"):
         Client.configured("x", secret="s", jwks={"keys": []})
-    with pytest.raises(ValueError, match="unknown grants: implicit"):
+    with pytest.raises(ValueError, match="unknown grant types: implicit"):
         Client.configured("x", grant_types=["implicit"])
-    with pytest.raises(ValueError, match="neither secret nor keys"):
+    with pytest.raises(ValueError, match="no secret and no keys"):
         Client.configured("x", grant_types=["client_credentials"])
 
 

@@ -144,7 +144,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     before = foreign.read_bytes()
-    with pytest.raises(StoreError, match="database of something else"):
+    with pytest.raises(StoreError, match="database of another application"):
         SqliteStore(foreign)
     assert foreign.read_bytes() == before
     text = tmp_path / "text"
@@ -161,5 +161,5 @@ async def test_a_file_of_another_version_is_named(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StoreError, match="has format 99, and this version of mcp_server reads format 1"):
+    with pytest.raises(StoreError, match="has format 99, but this version of mcp_server supports format 1"):
         SqliteStore(path)

@@ -73,7 +73,7 @@ def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path
         (("--issuer", "http://as.example"), "https"),
         (("--issuer", "https://as.example#x"), "fragment"),
         (("--resource", "nonsense"), "resource"),
-        (("--scope", "a b=Two"), "a character that a scope cannot have"),
+        (("--scope", "a b=Two"), "a character that RFC 6749 does not allow in a scope"),
         (("--bind", "nowhere"), "does not say where to listen"),
         (("--tls-key", "key.pem"), "tls_key needs tls_cert"),
         (("--tls-cert", "nothing.pem"), "the certificate cannot be used"),

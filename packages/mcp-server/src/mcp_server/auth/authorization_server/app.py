@@ -1,10 +1,11 @@
-"""The endpoints of the protocol, on the web framework.
+"""The HTTP endpoints of the authorization server, as an application of the web framework.
 
-Scripts of any page may read the metadata and the keys, and use the endpoints that clients in a browser need: those look at
-nothing that a browser adds by itself (no cookies), so a foreign page can do there only what any program can.
+Scripts of any web page may read the metadata and the keys, and use the endpoints that clients in a browser need. These
+endpoints ignore everything that a browser adds on its own (cookies), so a foreign page can do there only what any
+program can.
 
-The request has to be for the host of the issuer. Else a name of an attacker, which resolves to this machine, would make
-his page and a server on loopback one origin.
+A request must be for the host of the issuer. Otherwise a host name of an attacker that resolves to this machine would
+give the attacker's page and a server on loopback the same origin.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = ["PATHS", "make_app"]
 _log: Final = logging.getLogger("mcp_server")
 
 PATHS: Final = ("/authorize", "/token", "/revoke", "/introspect", "/register", "/jwks")
-"""What the protocol takes, below the prefix."""
+"""The paths of the protocol endpoints, below the prefix."""
 
 _BYTES: Final = 64 * 1024
 _SECONDS: Final = 30.0
@@ -63,7 +64,7 @@ _ALWAYS: Final[Pairs] = (
 
 
 def make_app(server: AuthorizationServer, endpoints: Endpoints) -> QuartTrio:
-    """The application, with the pages."""
+    """Return the application, including the pages."""
     app = QuartTrio(__name__, static_folder=None, template_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=_BYTES, BODY_TIMEOUT=_SECONDS, RESPONSE_TIMEOUT=_SECONDS)
     app.url_map.strict_slashes = True
@@ -123,7 +124,10 @@ def _host_check(issuer: str) -> Callable[[], Awaitable[Response | None]]:
             asked = None
         if asked is not None and not asked.path and same_origin(asked, origin):
             return None
-        body: JsonObject = {"error": "invalid_request", "error_description": "The Host is another than the issuer's."}
+        body: JsonObject = {
+            "error": "invalid_request",
+            "error_description": "The Host header does not match the host of the issuer.",
+        }
         return _written(Answer(status=421, body=body))
 
     return check
@@ -141,7 +145,7 @@ async def _arrived() -> Arrived:
 
 
 def _address() -> str:
-    """Where a request came from; of IPv6 the network, since every customer of a provider has one to himself."""
+    """Return the address of the client, and for IPv6 its network: one customer of a provider has a whole network."""
     client = request.scope.get("client")
     text = str(client[0]) if client else ""
     try:
@@ -159,9 +163,9 @@ async def _authorize(server: AuthorizationServer, endpoints: Endpoints) -> Respo
     try:
         target = await endpoints.authorize(request.query_string.decode("latin-1"), address=_address())
     except Refused as refused:
-        return pages.error(server, 400, "This request cannot be answered", refused.sentence)
+        return pages.error(server, 400, "Authorization request rejected", refused.sentence)
     except TooMany as many:
-        page = pages.error(server, 429, "Too many requests", "Wait a little, then try again.")
+        page = pages.error(server, 429, "Too many requests", "Wait a moment, then try again.")
         page.headers["Retry-After"] = str(math.ceil(many.seconds))
         return page
     return _written(Answer(status=303, headers=(*NO_STORE, ("Location", target))))
@@ -179,12 +183,12 @@ def _written(answer: Answer, more: Pairs = ()) -> Response:
 
 
 def _failed(server: AuthorizationServer, error: Exception) -> Response:
-    """What is answered when there is no such path or method, a body is too large, or something is broken here."""
+    """Return the response for an unknown path or method, a body that is too large, or an internal error."""
     status = error.code or 500 if isinstance(error, HTTPException) else 500
     if status == 500:
-        _log.error("the authorization server failed at %s", request.path, exc_info=error)
+        _log.error("authorization server failed: path=%s", request.path, exc_info=error)
     if any(request.path.startswith(f"{server.prefix}{path}") for path in pages.PATHS):
-        return pages.error(server, status, "This did not work", "Go back to the application and begin anew.")
+        return pages.error(server, status, "Something went wrong", "Go back to the application and log in again.")
     code = "server_error" if status == 500 else "invalid_request"
     allowed = getattr(error, "valid_methods", None)
     headers: Pairs = (("Allow", ", ".join(allowed)),) if allowed else ()

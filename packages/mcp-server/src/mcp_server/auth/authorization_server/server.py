@@ -1,4 +1,4 @@
-"""The authorization server, as whoever runs one sees it."""
+"""The authorization server: its public class."""
 
 from __future__ import annotations
 
@@ -46,27 +46,30 @@ _RATE: Final = Rate(300)
 
 
 class AuthorizationServer:
-    """Issues access tokens to clients, in the name of people who log in and agree.
+    """An authorization server, which issues access tokens to clients when users log in and consent.
 
-    It is for development, tests and small deployments: an ASGI application with its pages, and one SQLite file.
+    It is intended for development, tests and small deployments. It is an ASGI application with its own pages and one
+    SQLite file.
 
     Args:
-        issuer: Its URL, as clients know it: https, or http on this machine. With a path, all of it is below that path.
-        users: Who can log in, or a `Delegation` to another authorization server.
+        issuer: The URL of the server, as clients know it: https, or http on this machine. If it has a path, all
+            endpoints are below the path.
+        users: The users who can log in, or a `Delegation` to another authorization server.
         resources: The MCP servers that tokens are issued for, by the URLs of their endpoints.
-        scopes: What may be granted, each with a few words for people.
-        clients: Those that are known from the start, see `Client.configured`.
-        policy: Who may become a client beside them.
-        store: Where everything is kept; in memory, when left out. It is not closed here.
-        lifetimes: How long things are good for.
-        rate: Requests of one address, to the authorization endpoint and those of clients. Behind a proxy all clients have its
-            address, unless the host is told otherwise.
-        dpop_nonces: The key by which nonces are made: 32 secret bytes, the same in all processes. With it each DPoP proof
-            needs a nonce.
-        clock: The time, in seconds since the epoch.
+        scopes: The scopes that can be granted, each with a short description for users.
+        clients: The configured clients, see `Client.configured`.
+        policy: The policy for the registration of other clients.
+        store: The store of all data. Default: a store in memory. The server does not close the store.
+        lifetimes: The lifetimes of tokens, codes and clients.
+        rate: Requests of one address to the authorization endpoint and to the endpoints for clients. Behind a proxy,
+            all clients have the address of the proxy, unless the host is configured otherwise.
+        dpop_nonces: The key of the nonces: 32 secret bytes, the same in all processes. If given, each DPoP proof needs
+            a nonce.
+        clock: A function that returns the time in seconds since the epoch.
 
     Raises:
-        ValueError: An argument cannot be used.
+        TypeError: `resources` is a string.
+        ValueError: An argument is invalid.
     """
 
     def __init__(
@@ -94,27 +97,27 @@ class AuthorizationServer:
             clock=clock,
         )
         self.issuer: Final = issuer
-        """Its identifier, octet by octet."""
+        """The issuer identifier, exactly as configured."""
         self.prefix: Final = self._settings.prefix
-        """The path that all of its own begin with: that of the issuer, without a slash at the end."""
+        """The start of all paths of the server: the path of the issuer, without a slash at the end."""
         self.secure: Final = parse_url(issuer, what="issuer").scheme == "https"
-        """Whether it is reached by https."""
+        """Whether the issuer is an https URL."""
         self.resources: Final = self._settings.resources
         """The MCP servers that tokens are issued for."""
         self.scopes: Final = self._settings.scopes
-        """The scopes, with words for people."""
+        """The scopes, with their descriptions for users."""
         self.users: Final = users
-        """Who can log in, or where."""
+        """The users who can log in, or the delegation to another authorization server."""
         self.store: Final[SqliteStore] = store or MemoryStore()
-        """What it remembers."""
+        """The store of all data."""
         self.clock: Final = clock
-        """Seconds since the epoch."""
+        """A function that returns the time in seconds since the epoch."""
         self._requests: Final = Requests(self._settings, self.store)
         self.interactions: Final[Interactions] = self._requests
-        """The requests that wait for people."""
+        """The authorization requests that wait for a decision of a user."""
         self.tokens: Final[TokenVerifier] = OwnTokens(self._settings, self.store)
-        """Finds out what an access token of this server is: for a `ResourceServer` in the same process. What was revoked is
-        seen at once."""
+        """The verifier of this server's access tokens, for a `ResourceServer` in the same process. It detects a revoked
+        token at once."""
         nonces = None if dpop_nonces is None else Nonces(dpop_nonces)
         self.app: Final[QuartTrio] = make_app(self, self._endpoints(policy or RegistrationPolicy(), rate, nonces))
         """The ASGI application."""
@@ -134,18 +137,21 @@ class AuthorizationServer:
         return f"<AuthorizationServer {self.issuer}>"
 
     def takes(self, path: str) -> bool:
-        """Whether a path is one of this server: for whoever puts it beside another application."""
+        """Return whether a path belongs to this server, for an application that combines it with another one."""
         if path in metadata_paths(self.prefix):
             return True
         own = path.removeprefix(self.prefix) if path.startswith(f"{self.prefix}/") else ""
         return any(own == each or own.startswith(f"{each}/") for each in (*PATHS, *pages.PATHS))
 
     def beside(self, other: Application) -> Application:
-        """One application of both: what is not for the authorization server is for the other one."""
+        """Return an application that combines the authorization server with another application.
+
+        Requests for paths that do not belong to the authorization server go to the other application.
+        """
 
         async def both(scope: Scope, receive: Receive, send: Send) -> None:
             mine = scope["type"] == "http" and self.takes(str(scope["path"]))
-            app = cast("Application", self.app) if mine else other  # it says more of its events than we do
+            app = cast("Application", self.app) if mine else other  # its event types are more specific
             await app(scope, receive, send)
 
         return both
@@ -157,21 +163,21 @@ class AuthorizationServer:
         tls: ssl.SSLContext | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serves it alone, until cancelled. Any other ASGI server on trio can run `app` as well.
+        """Serve the authorization server alone, until cancelled. Any other ASGI server on trio can run `app` too.
+
+        Cancellation aborts running requests. Each of them is one transaction, which has its entire effect or none.
 
         Args:
-            bind: Where: `HOST:PORT`, or sockets that listen already. The issuer's URL has to lead there.
-            tls: Makes it https by itself.
-            task_status: Told when it can be reached.
+            bind: `HOST:PORT`, or sockets that already listen. The URL of the issuer must lead there.
+            tls: The TLS context, to serve https without a proxy.
+            task_status: Reports when the server accepts connections.
 
         Raises:
-            ValueError: `bind` is of another form.
-            OSError: It cannot listen there; the error says why.
-
-        *Closing.* Cancel it. Requests that run are broken off: each is one transaction, made or not.
+            ValueError: `bind` is not in the form `HOST:PORT`.
+            OSError: The server cannot listen at this address. The error states the cause.
         """
         listeners = await listen(bind) if isinstance(bind, str) else bind
-        host = Host(cast("Application", self.app), tls=tls)  # it says more of its events than we do
+        host = Host(cast("Application", self.app), tls=tls)  # its event types are more specific
         await host.run(listeners, task_status=task_status)
 
 
@@ -181,7 +187,7 @@ def _checked_issuer(issuer: str) -> str:
     except UnsafeUrl as unsafe:
         raise ValueError(unsafe.message) from None
     if url.scheme != "https" and not url.is_loopback:
-        raise ValueError(f"issuer {issuer!r} has to be https, which only this machine may do without")
+        raise ValueError(f"issuer {issuer!r} must be an https URL; http is allowed only on this machine")
     if url.query is not None or url.fragment is not None:
         raise ValueError(f"issuer {issuer!r} has a query or a fragment")
     return issuer
@@ -189,10 +195,10 @@ def _checked_issuer(issuer: str) -> str:
 
 def _checked_resources(resources: Iterable[str]) -> tuple[str, ...]:
     if isinstance(resources, str):
-        raise TypeError(f"resources has to be several, or one in a list: [{resources!r}]")
+        raise TypeError(f"resources must be a list, not a string: [{resources!r}]")
     checked = tuple(dict.fromkeys(resources))
     if not checked:
-        raise ValueError("resources: name at least one server that tokens are issued for")
+        raise ValueError("resources is empty: name at least one server that tokens are issued for")
     for resource in checked:
         try:
             fragment = parse_url(resource, what="resource").fragment
@@ -207,7 +213,7 @@ def _checked_scopes(scopes: Mapping[str, str]) -> dict[str, str]:
     for scope in scopes:
         # Spec: RFC 6749 section 3.3
         if not scope or not all(each == "!" or "#" <= each <= "[" or "]" <= each <= "~" for each in scope):
-            raise ValueError(f"scope {scope!r} has a character that a scope cannot have")
+            raise ValueError(f"scope {scope!r} is empty or has a character that RFC 6749 does not allow in a scope")
     return dict(scopes)
 
 
@@ -215,6 +221,6 @@ def _by_id(clients: Iterable[Client]) -> dict[str, Client]:
     by_id: dict[str, Client] = {}
     for client in clients:
         if client.client_id in by_id:
-            raise ValueError(f"there are two clients {client.client_id!r}")
+            raise ValueError(f"two clients have the client_id {client.client_id!r}")
         by_id[client.client_id] = client
     return by_id

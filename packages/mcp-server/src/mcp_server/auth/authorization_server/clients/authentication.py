@@ -1,4 +1,4 @@
-"""How a client says who it is, and whether that is so.
+"""Client authentication: with a secret, an assertion signed by the client, or as a public client.
 
 Spec: RFC 6749 section 2.3, RFC 7523 sections 2.2 and 3; MCP extension io.modelcontextprotocol/oauth-client-credentials
 """
@@ -31,42 +31,42 @@ if TYPE_CHECKING:
 __all__ = ["Credentials", "authenticate", "fits_a_key", "read_credentials"]
 
 _LEEWAY: Final = 60.0
-"""Seconds by which clocks may differ."""
+"""The allowed clock difference, in seconds."""
 _LONGEST: Final = 3_600.0
-"""Seconds that an assertion may be good for: its id is remembered so long."""
+"""The maximum lifetime of an assertion, in seconds. The id of an assertion is remembered for this time."""
 
 
 @attrs.frozen(kw_only=True)
 class Credentials:
-    """Who a client says it is, and what it shows for it."""
+    """The client id in a request, and the credentials that authenticate the client."""
 
     client_id: str
-    """Its id."""
+    """The client id."""
     method: AuthMethod
-    """What it shows."""
+    """The authentication method."""
     secret: str = attrs.field(default="", repr=False)
-    """The secret, or the assertion."""
+    """The client secret or the assertion."""
 
 
 def read_credentials(authorization: Sequence[str], form: Mapping[str, str]) -> Credentials:
-    """Reads them from a request.
+    """Read the credentials from a request.
 
     Args:
         authorization: The values of the Authorization header.
         form: The parameters.
 
     Raises:
-        Refused: There are none, or more than one of them, or they contradict each other.
+        Refused: The request has no credentials, more than one authentication method, or contradictory client ids.
     """
     named = form.get("client_id")
     shown = [name for name in ("client_secret", "client_assertion") if name in form]
     if len(authorization) + len(shown) > 1:
-        raise Refused("invalid_request", "The client authenticates in more than one way.")
+        raise Refused("invalid_request", "The request uses more than one client authentication method.")
     if authorization:
         found = _basic(authorization[0])
     elif shown == ["client_assertion"]:
         if form.get("client_assertion_type") != ASSERTION_TYPE:
-            raise Refused("invalid_request", "The client_assertion_type is not that of a JWT.")
+            raise Refused("invalid_request", "The client_assertion_type must be that of a JWT (RFC 7523).")
         assertion = form["client_assertion"]
         subject = _read(assertion).claims.get("sub")
         if not isinstance(subject, str):
@@ -79,7 +79,7 @@ def read_credentials(authorization: Sequence[str], form: Mapping[str, str]) -> C
     else:
         found = Credentials(client_id=named, method=AuthMethod.NONE)
     if named is not None and named != found.client_id:
-        raise Refused("invalid_request", "The client_id is not that of the client that authenticates.")
+        raise Refused("invalid_request", "The client_id does not match the client that authenticates.")
     return found
 
 
@@ -92,15 +92,15 @@ def _basic(value: str) -> Credentials:
     client_id, colon, secret = pair.partition(":")
     if scheme.lower() != "basic" or not colon or not client_id:
         raise Refused("invalid_client")
-    # Both are encoded as in a form. Spec: RFC 6749 section 2.3.1
+    # Both are form-encoded. Spec: RFC 6749 section 2.3.1
     return Credentials(client_id=unquote_plus(client_id), method=AuthMethod.SECRET_BASIC, secret=unquote_plus(secret))
 
 
 def authenticate(session: Session, credentials: Credentials) -> Client:
-    """Makes sure that a client is who it says.
+    """Authenticate a client.
 
     Raises:
-        Refused: It is not. The answer does not tell whether there is such a client.
+        Refused: The authentication failed. The error does not reveal whether the client exists.
     """
     client = session.client(credentials.client_id)
     if client is None or not client.takes(credentials.method):
@@ -128,7 +128,7 @@ def _read(assertion: str) -> Signed:
 
 
 def fits_a_key(credentials: Credentials, keys: JsonObject) -> bool:
-    """Whether an assertion could be verified with one of these keys. If not, the client may have others by now."""
+    """Return whether one of these keys may verify an assertion. If not, the client may have published new keys."""
     return choose(public_keys(keys), _read(credentials.secret)) is not None
 
 
@@ -139,7 +139,7 @@ def _asserted(session: Session, client: Client, assertion: str) -> bool:
         return False
     claims, now = signed.claims, session.now
     ends, id = claims.get("exp"), claims.get("jti")
-    # An assertion that names others beside us could be replayed by them.
+    # An assertion with additional audiences could be replayed by them.
     addressed = claims.get("aud") in (session.settings.issuer, [session.settings.issuer])
     named = claims.get("iss") == claims.get("sub") == client.client_id
     timely = _is_time(ends) and now - _LEEWAY < ends <= now + _LONGEST + _LEEWAY

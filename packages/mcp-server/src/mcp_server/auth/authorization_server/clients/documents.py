@@ -1,8 +1,9 @@
-"""Clients whose descriptions or keys are on the web: fetched through the guard, and kept for a while.
+"""Clients whose metadata or keys are published on the web: fetched with restrictions, and cached for a while.
 
-A client id that is a URL makes this server send a request wherever a stranger likes. So it goes to public addresses only
-(see `mcp_server.auth.fetch`), a few times a minute for each of the strangers, once for all who wait for the same document; and what
-comes is a client only if it says so itself, in that spelling.
+A client id that is a URL makes this server send a request to a URL that an untrusted peer chose. For that reason, only
+public addresses are allowed (see `mcp_server.auth.fetch`), a few times a minute for each requesting address. Concurrent
+requests for the same document share one fetch. A document describes a client only if its `client_id` is identical to
+its URL.
 
 Spec: basic/authorization#client-id-metadata-documents; draft-ietf-oauth-client-id-metadata-document sections 4 and 6
 """
@@ -45,33 +46,34 @@ __all__ = ["Documents", "TooMany"]
 _log: Final = logging.getLogger("mcp_server")
 
 _SHORTEST: Final = 300.0
-"""Seconds that a document counts as fresh, whatever it says: a page that is loaded again must not fetch it again."""
+"""The minimum time for which a document is fresh, in seconds: reloading a page must not fetch it again."""
 _LONGEST: Final = 86_400.0
-"""The same, at most; and how old one may be that is used because no newer one can be had."""
+"""The maximum time for which a document is fresh, and for which it is used if fetching a newer one fails, in
+seconds."""
 _KEYS_KEPT: Final = 256
 _KEYS_AGAIN: Final = 30.0
-"""Seconds between two fetches of a client's keys, whatever its assertions name."""
+"""Minimum time between two fetches of a client's keys, whatever key ids its assertions contain, in seconds."""
 _BYTES: Final = 64 * 1024
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?([0-9]{1,9})")
 _NOT_KEPT: Final = re.compile(r"(?:^|[,\s])(?:no-store|no-cache)(?:$|[,\s])")
 
 
 class TooMany(McpError):
-    """Documents were fetched too often because of one address."""
+    """One address caused too many fetches of documents."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__("too many clients are looked up at once")
+        super().__init__("too many requests from this address: try again later")
         self.seconds: float = seconds
-        """When to try again."""
+        """Time until the next attempt is allowed, in seconds."""
 
 
 class Documents:
-    """Finds clients.
+    """A look-up of clients in the store and by their metadata documents.
 
     Args:
-        settings: What is fixed.
-        store: Where they are kept.
-        policy: Who may be one.
+        settings: The settings of the authorization server.
+        store: The store of clients.
+        policy: The policy for clients.
     """
 
     def __init__(self, settings: Settings, store: SqliteStore, policy: RegistrationPolicy) -> None:
@@ -83,15 +85,15 @@ class Documents:
         self._keys: Final[dict[str, tuple[float, JsonObject]]] = {}
 
     async def find(self, client_id: str, *, address: str) -> Client | None:
-        """A client; `None`: there is none with this id.
+        """Return the client with an id, or `None` if it does not exist.
 
         Args:
-            client_id: Its id.
-            address: Because of whom.
+            client_id: The client id.
+            address: The address that the request came from, for the rate limit.
 
         Raises:
-            Unacceptable: It has a document, which cannot be used. The sentence may be shown to people.
-            TooMany: Not now.
+            Unacceptable: The metadata document of the client is invalid. Its sentence may be shown to users.
+            TooMany: The address has caused too many fetches.
         """
         configured = self._settings.clients.get(client_id)
         if configured is not None:
@@ -108,21 +110,21 @@ class Documents:
             try:
                 return await self._fetch(client_id, address)
             except (Unacceptable, TooMany):
-                # Who is known stays known for a while when its page cannot be reached.
+                # A known client stays usable for a while if its document cannot be fetched.
                 if kept is None:
                     raise
                 return kept[0]
 
     async def keys(self, uri: str, *, address: str, fitting: bool) -> JsonObject | None:
-        """The keys of a client that are on the web; `None`: they cannot be had.
+        """Return the published keys of a client, or `None` if they cannot be fetched.
 
         Args:
-            uri: Where.
-            address: Because of whom.
-            fitting: Whether those that are kept have the one that is needed.
+            uri: The `jwks_uri` of the client.
+            address: The address that the request came from, for the rate limit.
+            fitting: Whether the required key is among the cached keys.
 
         Raises:
-            TooMany: Not now.
+            TooMany: The address has caused too many fetches.
         """
         async with self._alone(uri):
             kept, now = self._keys.get(uri), self._settings.clock()
@@ -139,11 +141,11 @@ class Documents:
             return keys
 
     def kept_keys(self, uri: str) -> JsonObject | None:
-        """Those that are kept."""
+        """Return the cached keys of a client, or `None`."""
         kept = self._keys.get(uri)
         return None if kept is None else kept[1]
 
-    # --- for the store ---------------------------------------------------------------------------------------------
+    # --- in the store ----------------------------------------------------------------------------------------------
 
     def _session(self, connection: sqlite3.Connection) -> Session:
         return Session(connection=connection, settings=self._settings, now=self._settings.clock())
@@ -152,7 +154,7 @@ class Documents:
         return self._session(connection).client(client_id)
 
     def _kept(self, client_id: str, connection: sqlite3.Connection) -> tuple[Client, float] | None:
-        """A client, and until when its document is fresh."""
+        """Return a client, and the time until which its document is fresh."""
         row = connection.execute(
             "SELECT description, fresh_until FROM clients WHERE client_id = ? AND expires_at > ?",
             (client_id, self._settings.clock()),
@@ -169,7 +171,7 @@ class Documents:
         )
         save_client(session, client, fresh_until=session.now + fresh, expires_at=session.now + _LONGEST)
 
-    # --- for the web -----------------------------------------------------------------------------------------------
+    # --- on the web ------------------------------------------------------------------------------------------------
 
     async def _fetch(self, client_id: str, address: str) -> Client:
         answer = await self._get(client_id, address)
@@ -185,7 +187,7 @@ class Documents:
         try:
             answer = await fetch(url, headers=accept, networks=self._policy.networks, limit=_BYTES, redirects=False)
         except FetchRefused as refused:
-            _log.info("%s", refused)
+            _log.info("fetch of a client document failed: error=%s", refused)
             raise Unacceptable("the document at the client_id cannot be fetched") from None
         if answer.status != 200:
             raise Unacceptable("the document at the client_id cannot be fetched")
@@ -196,7 +198,7 @@ class Documents:
 
 
 class _Alone:
-    """One at a time for each URL."""
+    """A lock for each URL."""
 
     def __init__(self, busy: dict[str, trio.Lock], url: str) -> None:
         self._busy: Final = busy
@@ -218,12 +220,12 @@ def _object(answer: HttpAnswer) -> JsonObject:
     except orjson.JSONDecodeError:
         document = None
     if not isinstance(document, dict):
-        raise Unacceptable("the document at the client_id is no JSON object")
+        raise Unacceptable("the document at the client_id is not a JSON object")
     return document
 
 
 def _fresh(answer: HttpAnswer) -> float:
-    """How long a document is fresh, in seconds."""
+    """Return the time for which a document is fresh, in seconds."""
     said = (answer.header("cache-control") or "").lower()
     age = _MAX_AGE.search(said)
     if age is None or _NOT_KEPT.search(said):

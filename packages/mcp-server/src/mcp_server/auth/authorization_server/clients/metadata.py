@@ -1,6 +1,7 @@
-"""What a client says of itself, read with suspicion: in a registration request, or in its metadata document.
+"""Client metadata: validation of registration requests and of client ID metadata documents.
 
-Spec: RFC 7591 sections 2 and 3.2.2; draft-ietf-oauth-client-id-metadata-document; basic/authorization#client-id-metadata-documents
+Spec: RFC 7591 sections 2 and 3.2.2; draft-ietf-oauth-client-id-metadata-document;
+basic/authorization#client-id-metadata-documents
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ if TYPE_CHECKING:
 __all__ = ["Unacceptable", "check_document_id", "looks_like_document_id", "read_description", "read_document", "shown"]
 
 _NAME: Final = 80
-"""Characters of a name. A longer one would push what matters out of sight."""
+"""The maximum length of a name, in characters. A longer name would hide important text on a page."""
 _TEXT: Final = 2_000
 _URIS: Final = 20
 _KEYS: Final = 16
 _GRANTS: Final = GRANT_TYPES[:2]
-"""What a client may ask for by itself. One that acts for itself has to be configured."""
+"""The grant types for clients that register themselves. A client that acts for itself must be configured."""
 _BLANKS: Final = re.compile(r"\s+")
 
 
 class Unacceptable(McpError):
-    """A client cannot be registered as it is described.
+    """The metadata of a client is not acceptable.
 
     Args:
-        sentence: Why. It may be shown to people: nothing of the description is in it.
-        error: The code of RFC 7591 section 3.2.2.
-        about: What of the description, for whoever wrote it.
+        sentence: The reason. It contains nothing from the metadata, so it may be shown to users.
+        error: The error code of RFC 7591 section 3.2.2.
+        about: The invalid value from the metadata, for the author of the client.
     """
 
     def __init__(self, sentence: str, error: str = "invalid_client_metadata", *, about: str | None = None) -> None:
         super().__init__(sentence if about is None else f"{sentence}: {about[:200]!a}")
         self.error: str = error
-        """The code."""
+        """The error code."""
         self.sentence: str = sentence
-        """Why."""
+        """The reason."""
 
 
 def shown(text: str) -> str:
-    """A stranger's word as it may stand on a page: one line, cut, without characters that are invisible or turn text around."""
+    """Return untrusted text for display: one line of limited length, without invisible and bidirectional characters."""
     kept = "".join(" " if each.isspace() else each for each in unicodedata.normalize("NFC", text[:_TEXT]))
     visible = "".join(each for each in kept if unicodedata.category(each)[0] != "C")
     return _BLANKS.sub(" ", visible).strip()[:_NAME]
@@ -60,17 +61,17 @@ def shown(text: str) -> str:
 def read_description(
     document: JsonObject, *, client_id: str, kind: RegistrationKind, default: AuthMethod, issued_at: float
 ) -> Client:
-    """Reads what a client says of itself. What is not known is passed over. Its secret, if it gets one, comes later.
+    """Read the metadata of a client. Unknown members are ignored. A client secret, if any, is created later.
 
     Args:
-        document: What it says.
-        client_id: Its id.
-        kind: How it comes to be known.
-        default: How it authenticates when it does not say.
-        issued_at: When, in seconds since the epoch.
+        document: The metadata.
+        client_id: The client id.
+        kind: How the client is registered.
+        default: The authentication method if the metadata contains none.
+        issued_at: The time of registration, in seconds since the epoch.
 
     Raises:
-        Unacceptable: It cannot be registered so.
+        Unacceptable: The metadata is not acceptable.
     """
     uris = _texts(document, "redirect_uris") or ()
     for uri in uris:
@@ -81,15 +82,15 @@ def read_description(
     method = _method(document, default)
     jwks, jwks_uri = _keys(document, method)
     taken = tuple(each for each in _GRANTS if each in grants)
-    # What else it would like (implicit, device) it does not get, as the answer tells it.
+    # Other requested grant types (implicit, device) are left out, as the response shows.
     if _GRANTS[0] not in taken or not uris:
         raise Unacceptable(
-            "a client needs the grant authorization_code and a redirect URI; one that acts for itself is not registered here",
+            "a client needs the grant type authorization_code and a redirect URI; only configured clients can do without",
             "invalid_client_metadata" if uris else "invalid_redirect_uri",
         )
     return Client(
         client_id=client_id,
-        name=shown(_text(document, "client_name") or "") or "A client without a name",
+        name=shown(_text(document, "client_name") or "") or "An application without a name",
         kind=kind,
         method=method,
         redirect_uris=uris,
@@ -108,7 +109,7 @@ def _method(document: JsonObject, default: AuthMethod) -> AuthMethod:
         return default if named is None else AuthMethod(named)
     except ValueError:
         supported = ", ".join(each.value for each in AuthMethod)
-        raise Unacceptable(f"token_endpoint_auth_method has to be one of {supported}") from None
+        raise Unacceptable(f"token_endpoint_auth_method must be one of {supported}") from None
 
 
 def _keys(document: JsonObject, method: AuthMethod) -> tuple[JsonObject | None, str | None]:
@@ -121,13 +122,13 @@ def _keys(document: JsonObject, method: AuthMethod) -> tuple[JsonObject | None, 
         try:
             parse_url(uri, what="jwks_uri")
         except UnsafeUrl as unsafe:
-            raise Unacceptable(f"the jwks_uri cannot be used: {unsafe.reason}") from None
+            raise Unacceptable(f"the jwks_uri is invalid: {unsafe.reason}") from None
         return None, uri
     keys = jwks.get("keys") if isinstance(jwks, dict) else None
     if not isinstance(keys, list) or not 0 < len(keys) <= _KEYS or not all(isinstance(each, dict) for each in keys):
-        raise Unacceptable(f"jwks has to be a JWK set of 1 to {_KEYS} keys")
+        raise Unacceptable(f"jwks must be a JWK set of 1 to {_KEYS} keys")
     if any(isinstance(each, dict) and ("d" in each or each.get("kty") == "oct") for each in keys):
-        raise Unacceptable("jwks has a key that nobody else must know")
+        raise Unacceptable("jwks contains a private or symmetric key: publish only public keys")
     return {"keys": keys}, None
 
 
@@ -145,7 +146,7 @@ def _text(document: JsonObject, name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > _TEXT:
-        raise Unacceptable(f"{name} has to be a string of at most {_TEXT} characters")
+        raise Unacceptable(f"{name} must be a string of at most {_TEXT} characters")
     return value
 
 
@@ -156,7 +157,7 @@ def _texts(document: JsonObject, name: str) -> tuple[str, ...] | None:
     texts = [each for each in value if isinstance(each, str) and each] if isinstance(value, list) else []
     if not isinstance(value, list) or len(texts) < len(value) or len(value) > _URIS:
         raise Unacceptable(
-            f"{name} has to be a list of at most {_URIS} strings",
+            f"{name} must be a list of at most {_URIS} strings",
             "invalid_redirect_uri" if name == "redirect_uris" else "invalid_client_metadata",
         )
     return tuple(dict.fromkeys(texts))
@@ -166,45 +167,45 @@ def _texts(document: JsonObject, name: str) -> tuple[str, ...] | None:
 
 
 def looks_like_document_id(client_id: str) -> bool:
-    """Whether a client id is meant for the URL of a document."""
+    """Return whether a client id is a URL, and so the address of a metadata document."""
     return "://" in client_id
 
 
 def check_document_id(client_id: str) -> None:
-    """Makes sure that a client id is such a URL.
+    """Check that a client id is a valid URL of a metadata document.
 
     Raises:
-        Unacceptable: It is not. Spec: basic/authorization#client-id-metadata-documents
+        Unacceptable: The URL is not allowed. Spec: basic/authorization#client-id-metadata-documents
     """
     try:
         url = parse_url(client_id, what="client_id")
     except UnsafeUrl as unsafe:
-        raise Unacceptable(f"the client_id cannot be used: {unsafe.reason}") from None
+        raise Unacceptable(f"the client_id is not a valid URL: {unsafe.reason}") from None
     dots = any(segment in (".", "..") for segment in url.path.lower().replace("%2e", ".").split("/"))
     if url.scheme != "https" or not url.segments or url.fragment is not None or dots:
-        raise Unacceptable("a client_id that is a URL has to be https, with a path, without fragment and dot segments")
+        raise Unacceptable("a client_id that is a URL must be https, with a path, without fragment and dot segments")
 
 
 _SECRETS: Final[Collection[AuthMethod]] = (AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST)
 
 
 def read_document(document: JsonObject, *, client_id: str, issued_at: float) -> Client:
-    """Reads what is published at the URL that is a client's id.
+    """Read the metadata document at the URL that is a client id.
 
     Raises:
-        Unacceptable: It is not about this client, or the client cannot be known so.
+        Unacceptable: The document describes another client, or its metadata is not acceptable.
     """
-    # Octet by octet: two spellings would be two clients.
+    # Compare exactly: two spellings of a URL are two clients.
     if document.get("client_id") != client_id:
         raise Unacceptable("the document at the client_id has another client_id")
     if _text(document, "client_name") is None:
         raise Unacceptable("the document at the client_id has no client_name")
     if "client_secret" in document:
-        raise Unacceptable("the document at the client_id has a secret, which everybody can read")
+        raise Unacceptable("the document at the client_id contains a client_secret, although it is public")
     default = AuthMethod.PRIVATE_KEY_JWT if "jwks" in document or "jwks_uri" in document else AuthMethod.NONE
     client = read_description(
         document, client_id=client_id, kind=RegistrationKind.METADATA_DOCUMENT, default=default, issued_at=issued_at
     )
     if client.method in _SECRETS:
-        raise Unacceptable("a client with a metadata document cannot have a secret")
+        raise Unacceptable("a client with a metadata document cannot authenticate with a secret")
     return client

@@ -1,4 +1,4 @@
-"""Who may become a client, and how: by configuration, by a metadata document, by dynamic registration.
+"""Registration of clients: the policy, and dynamic client registration.
 
 Spec: RFC 7591; basic/authorization#dynamic-client-registration
 """
@@ -36,46 +36,47 @@ _FETCHES: Final = Rate(30, 60.0)
 
 
 class DynamicRegistration(enum.Enum):
-    """Whether clients may register themselves."""
+    """The policy for dynamic client registration."""
 
     OPEN = "open"
-    """Anybody may."""
+    """Every client may register."""
     TOKEN = "token"
-    """Whoever has the initial access token may."""
+    """A client with the initial access token may register."""
     OFF = "off"
-    """Nobody may."""
+    """No client may register."""
 
 
 @attrs.frozen(kw_only=True)
 class RegistrationPolicy:
-    """Who may become a client without being configured.
+    """The policy for clients that are not configured.
 
     Raises:
-        ValueError: There is an initial token without need, or none where there has to be one.
+        ValueError: `initial_token` is set although `dynamic` is not `token`, or missing although it is.
     """
 
     dynamic: DynamicRegistration = DynamicRegistration.OPEN
     """Whether clients may register themselves."""
     initial_token: str | None = attrs.field(default=None, repr=False)
-    """The initial access token, for `token`."""
+    """The initial access token, required for `dynamic` = `token`."""
     metadata_documents: bool = True
-    """Whether a client id may be the URL of a document."""
+    """Whether a client id may be the URL of a metadata document."""
     networks: frozenset[AddressClass] = frozenset({AddressClass.PUBLIC})
-    """Where such documents, and keys of clients, may be fetched from."""
+    """The networks that metadata documents and keys of clients may be fetched from."""
     rate: Rate = _REGISTRATIONS
-    """Registrations of one address."""
+    """The rate limit of registrations, for each address."""
     fetches: Rate = _FETCHES
-    """Documents that are fetched because of one address."""
+    """The rate limit of fetched documents, for each address that causes them."""
     clients: int = 10_000
-    """Clients that registered themselves and are kept: when there are so many, nobody can register until some have expired. As
-    many with documents are kept beside them: of more, the one whose document was fetched first is fetched again when needed."""
+    """The maximum number of dynamically registered clients. At the maximum, no client can register until others have
+    expired. It is also the maximum number of stored clients with metadata documents. Above it, the client whose
+    document was fetched first is removed and fetched again when needed."""
 
     def __attrs_post_init__(self) -> None:
         if (self.dynamic is DynamicRegistration.TOKEN) != bool(self.initial_token):
-            raise ValueError('initial_token belongs to dynamic="token", and to nothing else')
+            raise ValueError('initial_token is required with dynamic="token", and not allowed otherwise')
 
     def admits(self, authorization: Sequence[str]) -> bool:
-        """Whether somebody who sends these Authorization headers may register."""
+        """Return whether a request with these Authorization headers may register a client."""
         if self.initial_token is None:
             return self.dynamic is DynamicRegistration.OPEN
         scheme, _, token = authorization[0].partition(" ") if len(authorization) == 1 else ("", "", "")
@@ -83,12 +84,12 @@ class RegistrationPolicy:
 
 
 def register(session: Session, document: JsonObject, *, limit: int) -> Answer:
-    """Registers a client.
+    """Register a client, and return the response.
 
     Args:
         session: The transaction.
-        document: What the client says of itself.
-        limit: How many there may be.
+        document: The metadata of the client.
+        limit: The maximum number of dynamically registered clients.
     """
     sweep(session.connection, session.now)
     random_bytes = session.settings.random_bytes
@@ -111,7 +112,7 @@ def register(session: Session, document: JsonObject, *, limit: int) -> Answer:
     if count >= limit:
         return Answer(
             status=503,
-            body={"error": "temporarily_unavailable", "error_description": "There are too many clients."},
+            body={"error": "temporarily_unavailable", "error_description": "Too many clients are registered."},
             headers=(*NO_STORE, ("Retry-After", "3600")),
         )
     secret = None
@@ -124,7 +125,7 @@ def register(session: Session, document: JsonObject, *, limit: int) -> Answer:
 
 
 def save_client(session: Session, client: Client, *, fresh_until: float, expires_at: float) -> None:
-    """Keeps a client, in the place of the one with the same id."""
+    """Store a client. It replaces a client with the same id."""
     by_document = client.kind is RegistrationKind.METADATA_DOCUMENT
     session.connection.execute(
         "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?)",
@@ -133,7 +134,7 @@ def save_client(session: Session, client: Client, *, fresh_until: float, expires
 
 
 def _registered(client: Client, document: JsonObject, secret: str | None) -> JsonObject:
-    """What has been registered, which may differ from what was asked for. Spec: RFC 7591 section 3.2.1"""
+    """Return the registered metadata, which may differ from the requested metadata. Spec: RFC 7591 section 3.2.1"""
     answer: JsonObject = {
         "client_id": client.client_id,
         "client_id_issued_at": int(client.issued_at),

@@ -1,1 +1,1 @@
-"""What the authorization server stores and what all of its parts share: settings, tables, records, messages."""
+"""Stored data and shared types of the authorization server: settings, tables, records, messages."""

@@ -1,4 +1,4 @@
-"""A client, as the authorization server knows it."""
+"""A registered client of the authorization server."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ if TYPE_CHECKING:
 __all__ = ["GRANT_TYPES", "Client"]
 
 GRANT_TYPES: Final = ("authorization_code", "refresh_token", "client_credentials")
-"""The grants of the token endpoint."""
+"""The supported grant types of the token endpoint."""
 
 _SHOWN: Final = 200
-"""Characters of a redirect URI in an error."""
+"""The maximum length of a redirect URI in an error message, in characters."""
 
 
 @attrs.frozen(kw_only=True)
 class Client(ClientMixin):
-    """A client. Make those that you know yourself by `Client.configured`."""
+    """A registered client. Create the clients of a configuration with `Client.configured`."""
 
     client_id: str
-    """Its id."""
+    """The client id."""
     name: str
-    """For people: one line."""
+    """The name for users, in one line."""
     kind: RegistrationKind
-    """How it came to be known."""
+    """How the client was registered."""
     method: AuthMethod
-    """How it authenticates. It may do so in no other way."""
+    """The only authentication method that the client may use."""
     redirect_uris: tuple[str, ...]
-    """Where browsers may be sent back to."""
+    """The allowed redirect URIs."""
     grant_types: tuple[str, ...]
-    """The grants it may use."""
+    """The grant types that the client may use."""
     secret_digest: str | None = attrs.field(default=None, repr=False)
-    """The digest of its secret."""
+    """The digest of the client secret."""
     jwks: JsonObject | None = None
-    """Its public keys, for `private_key_jwt`."""
+    """The public keys of the client, for `private_key_jwt`."""
     jwks_uri: str | None = None
-    """Where they are, instead."""
+    """The URL of the public keys, instead of `jwks`."""
     scopes: tuple[str, ...] | None = None
-    """What it may ask for; `None`: all that people may give it."""
+    """The scopes that the client may request; `None`: all scopes that users can grant."""
     introspects: tuple[str, ...] = ()
-    """The resources of which it is the server: it may ask what their tokens are."""
+    """The resources whose server the client is. It may introspect their tokens."""
     bound: bool = False
-    """Whether its tokens are always bound to a key by DPoP."""
+    """Whether all tokens of the client are bound to a key with DPoP."""
     client_uri: str | None = None
-    """A page about it."""
+    """The URL of a page about the client."""
     issued_at: float = 0.0
-    """When it registered, in seconds since the epoch."""
+    """The time of registration, in seconds since the epoch."""
 
     def __attrs_post_init__(self) -> None:
         if self.kind is not RegistrationKind.CONFIGURED:
-            return  # what others say of themselves was checked where it was read, with errors for them
+            return  # other clients are checked when their metadata is read, with errors for the client
         for uri in self.redirect_uris:
             problem = redirect_uri_problem(uri)
             if problem is not None:
                 raise ValueError(
-                    f"client {self.client_id!r} is configured with a redirect URI that {problem}: {uri[:_SHOWN]!a}"
+                    f"client {self.client_id!r} has a configured redirect URI that {problem}: {uri[:_SHOWN]!a}"
                 )
 
     @classmethod
@@ -85,31 +85,31 @@ class Client(ClientMixin):
         introspects: Iterable[str] = (),
         bound: bool = False,
     ) -> Self:
-        """One that whoever runs the authorization server knows.
+        """Return a client that the operator of the authorization server configures.
 
         Args:
-            client_id: Its id. With the grant `client_credentials` it is also the subject of its tokens, so no person may be
-                called the same.
-            name: For people; the id when it is left out.
-            redirect_uris: Where browsers may be sent back to: https, or http on the loopback interface, where any port will do.
-            secret: Its secret, unguessable: `secrets.token_urlsafe(32)`. It may be sent in the header or in the form.
-            jwks: Its public keys, instead: it then signs assertions (`private_key_jwt`). With neither it is a public client.
-            grant_types: The grants it may use: authorization code and refresh token where there is a redirect URI, else
-                client credentials where it can authenticate.
-            scopes: What it may ask for; everything, when left out.
-            introspects: The resources of which it is the server, which may ask what their tokens are.
-            bound: Whether its tokens are always bound to a key by DPoP.
+            client_id: The client id. With the grant type `client_credentials` it is also the subject of the tokens, so
+                no user may have the same name.
+            name: The name for users. Default: the client id.
+            redirect_uris: The allowed redirect URIs: https, or http on the loopback interface with any port.
+            secret: The client secret. It must be unguessable: `secrets.token_urlsafe(32)`. The client may send it in
+                the header or in the form.
+            jwks: The public keys, instead of a secret. The client then signs assertions (`private_key_jwt`). Without
+                secret and keys, the client is a public client.
+            grant_types: The grant types that the client may use. Default: authorization code and refresh token if there
+                is a redirect URI; otherwise client credentials if the client can authenticate.
+            scopes: The scopes that the client may request. Default: all.
+            introspects: The resources whose server the client is. It may introspect their tokens.
+            bound: Whether all tokens of the client are bound to a key with DPoP.
 
         Raises:
-            TypeError: `redirect_uris` is one string.
-            ValueError: A redirect URI breaks a rule, or these do not fit together.
+            TypeError: `redirect_uris` is a string.
+            ValueError: A redirect URI is not allowed, or the arguments contradict each other.
         """
         if isinstance(redirect_uris, str):
-            raise TypeError(
-                f"client {client_id!r}: redirect_uris has to be several URIs, or one in a list: [{redirect_uris!r}]"
-            )
+            raise TypeError(f"client {client_id!r}: redirect_uris must be a list, not a string: [{redirect_uris!r}]")
         if secret is not None and jwks is not None:
-            raise ValueError(f"client {client_id!r} has a secret and keys: give one of them")
+            raise ValueError(f"client {client_id!r} has both a secret and keys: configure only one of them")
         uris = tuple(redirect_uris)
         public = secret is None and jwks is None
         if grant_types is not None:
@@ -117,9 +117,9 @@ class Client(ClientMixin):
         else:
             grants = GRANT_TYPES[:2] if uris else () if public else GRANT_TYPES[2:]
         if unknown := sorted(set(grants) - set(GRANT_TYPES)):
-            raise ValueError(f"client {client_id!r} has unknown grants: {', '.join(unknown)}")
+            raise ValueError(f"client {client_id!r} has unknown grant types: {', '.join(unknown)}")
         if "client_credentials" in grants and public:
-            raise ValueError(f"client {client_id!r} has the grant client_credentials, but neither secret nor keys")
+            raise ValueError(f"client {client_id!r} has the grant type client_credentials, but no secret and no keys")
         return cls(
             client_id=client_id,
             name=name or client_id,
@@ -136,26 +136,28 @@ class Client(ClientMixin):
 
     @property
     def is_public(self) -> bool:
-        """Whether it cannot authenticate."""
+        """Whether the client cannot authenticate."""
         return self.method is AuthMethod.NONE
 
     @property
     def local_only(self) -> bool:
-        """Whether all its redirect URIs lead to the person's own machine."""
+        """Whether all redirect URIs lead to the user's own machine."""
         return bool(self.redirect_uris) and all(
             parse_url(uri, what="redirect URI").is_loopback for uri in self.redirect_uris
         )
 
     def takes(self, method: AuthMethod) -> bool:
-        """Whether it may authenticate so. With a configured secret both ways to send it are right."""
+        """Return whether the client may use a method. A configured secret permits both secret methods."""
         if self.kind is RegistrationKind.CONFIGURED and self.secret_digest is not None:
             return method in (AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST)
         return method is self.method
 
     def is_trusted_at(self, redirect_uri: str) -> bool:
-        """Whether a browser may be sent to one of its redirect URIs though nobody agreed to anything.
+        """Return whether a browser may be redirected to a redirect URI of the client before a user consents.
 
-        Else anybody could register a client, and make links to us that lead to him. Spec: basic/authorization#open-redirection
+        Otherwise an attacker could register a client, and create links to this server that redirect to the attacker.
+
+        Spec: basic/authorization#open-redirection
         """
         if self.kind is RegistrationKind.CONFIGURED:
             return True
@@ -166,16 +168,16 @@ class Client(ClientMixin):
             url, parse_url(self.client_id, what="client_id")
         )
 
-    # --- kept ------------------------------------------------------------------------------------------------------
+    # --- storage ---------------------------------------------------------------------------------------------------
 
     def to_json(self) -> bytes:
-        """As it is kept."""
+        """Return the client as JSON for the store."""
         kept = attrs.asdict(self, recurse=False)
         return orjson.dumps(kept | {"kind": self.kind.value, "method": self.method.value})
 
     @classmethod
     def from_json(cls, kept: bytes) -> Self:
-        """As it was kept by `to_json`."""
+        """Return the client from JSON that `to_json` returned."""
         members = orjson.loads(kept)
         for name in ("redirect_uris", "grant_types", "introspects"):
             members[name] = tuple(members[name])
@@ -186,32 +188,32 @@ class Client(ClientMixin):
     # --- for authlib -----------------------------------------------------------------------------------------------
 
     def get_client_id(self) -> str:
-        """Its id."""
+        """Return the client id."""
         return self.client_id
 
     def get_default_redirect_uri(self) -> str:
-        """The one that is meant when none is sent: the only one, if its port is certain."""
+        """Return the redirect URI of a request without one: the only registered URI, if its port is fixed."""
         if len(self.redirect_uris) != 1 or self.local_only:
             return ""
         return self.redirect_uris[0]
 
     def get_allowed_scope(self, scope: Collection[str] | str) -> str:
-        """What of a scope it may ask for."""
+        """Return the part of a scope that the client may request."""
         asked = scope.split() if isinstance(scope, str) else scope or ()
         return " ".join(each for each in asked if self.scopes is None or each in self.scopes)
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        """Whether browsers may be sent there. Spec: basic/authorization#open-redirection"""
+        """Return whether a redirect URI is allowed. Spec: basic/authorization#open-redirection"""
         return any(redirect_uri_matches(registered, redirect_uri) for registered in self.redirect_uris)
 
     def check_client_secret(self, client_secret: str) -> bool:
-        """Whether it is the secret."""
+        """Return whether the client secret is correct."""
         return self.secret_digest is not None and is_it(client_secret, self.secret_digest)
 
     def check_response_type(self, response_type: str) -> bool:
-        """Whether it may ask for it."""
+        """Return whether the client may use a response type."""
         return response_type == "code" and "authorization_code" in self.grant_types
 
     def check_grant_type(self, grant_type: str) -> bool:
-        """Whether it may use it."""
+        """Return whether the client may use a grant type."""
         return grant_type in self.grant_types

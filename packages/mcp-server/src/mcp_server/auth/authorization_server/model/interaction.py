@@ -1,7 +1,7 @@
-"""What the protocol and the pages of the authorization server say to each other.
+"""The interface between the protocol and the pages of the authorization server.
 
-A request for authorization that was found to be right waits here, under an id that nobody can guess, while a person logs in and
-decides. The pages see what is asked and by whom; they answer once, and get the URL that the browser goes back to.
+A valid authorization request is stored under an unguessable id while a user logs in and decides. The pages read the
+request and its client. They decide once, and receive the URL that the browser is redirected to.
 """
 
 from __future__ import annotations
@@ -18,83 +18,84 @@ __all__ = ["AskingClient", "Interactions", "PendingAuthorization", "Registration
 
 
 class RegistrationKind(enum.Enum):
-    """How a client came to be known, and so what its name is worth."""
+    """The registration method of a client, which determines how far its name can be trusted."""
 
     CONFIGURED = "configured"
-    """Whoever runs the authorization server put it there."""
+    """The operator of the authorization server configured the client."""
     METADATA_DOCUMENT = "metadata document"
-    """It is described at the URL that is its id: the host of that URL vouches for it."""
+    """The client is described at the URL that is its client id. The host of the URL vouches for it."""
     DYNAMIC = "dynamic"
-    """It registered itself, and may say what it likes."""
+    """The client registered itself. Its metadata is untrusted."""
 
 
 @attrs.frozen(kw_only=True)
 class AskingClient:
-    """The client that asks, as a person may be shown it."""
+    """The client of an authorization request, as shown to a user."""
 
     client_id: str
-    """Its id; of a metadata document the URL."""
+    """The client id, which is a URL for a metadata document."""
     name: str
-    """What it calls itself: one line, without control characters, never empty. Still the word of a stranger."""
+    """The name in the client's metadata: one line, without control characters, not empty. Untrusted input."""
     kind: RegistrationKind
-    """How it came to be known."""
+    """How the client was registered."""
     redirect_uri: str
-    """Where the browser will go; its host has to be shown. Spec: basic/authorization#localhost-redirect-uri-risks"""
+    """The redirect URI. Its host must be shown. Spec: basic/authorization#localhost-redirect-uri-risks"""
     local_only: bool
-    """All its redirect URIs lead to the person's own machine, where any program may be listening: that deserves a warning."""
+    """Whether all redirect URIs lead to the user's own machine, where any program can listen. Show a warning then."""
     client_uri: str | None = None
-    """A page about it, https; to be shown as text only."""
+    """The https URL of a page about the client. Show it only as text."""
 
 
 @attrs.frozen(kw_only=True)
 class PendingAuthorization:
-    """A request for authorization that waits for a person."""
+    """An authorization request that waits for a decision of a user."""
 
     id: str
-    """Unguessable, safe in a path."""
+    """The unguessable id of the request, safe in a URL path."""
     client: AskingClient
-    """Who asks."""
+    """The client that sent the request."""
     scopes: tuple[str, ...]
-    """What is asked for; each is known to the authorization server, which has words for it. Perhaps none."""
+    """The requested scopes, all of them known to the authorization server and described in its settings. May be
+    empty."""
     resources: tuple[str, ...]
-    """The server that the token will be good for; one."""
+    """The server that the token will be valid for; always one."""
     prompts: frozenset[str]
-    """`login`: log in anew; `consent`: ask even if the answer is remembered; `select_account`. `none` never comes here."""
+    """`login`: log in again; `consent`: ask even if consent is remembered; `select_account`. Never contains `none`."""
     created_at: float
-    """When it came, in seconds since the epoch."""
+    """The time of the request, in seconds since the epoch."""
     expires_at: float
-    """When it stops waiting, likewise."""
+    """The time at which the request expires, in seconds since the epoch."""
 
 
 class Interactions(Protocol):
-    """The requests that wait."""
+    """The authorization requests that wait for a decision."""
 
     async def get(self, id: str) -> PendingAuthorization | None:
-        """One that waits; `None` if it was answered, has expired, or never was."""
+        """Return a pending request, or `None` if it was decided, has expired, or never existed."""
         ...
 
     async def grant(self, id: str, *, subject: str, scopes: Iterable[str], auth_time: float) -> str | None:
-        """The person agrees; it no longer waits.
+        """Grant a request when the user consents, and remove it.
 
         Args:
-            id: Of the request.
-            subject: The person.
-            scopes: What of the scopes is granted. What was not asked for is left out.
-            auth_time: When the person logged in, in seconds since the epoch.
+            id: The id of the request.
+            subject: The user.
+            scopes: The granted scopes. Scopes that were not requested are ignored.
+            auth_time: The time when the user logged in, in seconds since the epoch.
 
         Returns:
-            The URL for the browser, with code, state and iss. `None`: it no longer waits.
+            The URL for the browser, with code, state and iss; `None` if the request has ended.
         """
         ...
 
     async def deny(self, id: str, *, error: str = "access_denied") -> str | None:
-        """The person refuses, or cannot be asked; it no longer waits.
+        """Deny a request when the user denies it or cannot be asked, and remove it.
 
         Args:
-            id: Of the request.
-            error: `access_denied`; `server_error` or `temporarily_unavailable` when another server is in the way.
+            id: The id of the request.
+            error: `access_denied`; `server_error` or `temporarily_unavailable` if another server prevents the login.
 
         Returns:
-            The URL for the browser, with error, state and iss. `None`: it no longer waits.
+            The URL for the browser, with error, state and iss; `None` if the request has ended.
         """
         ...

@@ -1,4 +1,4 @@
-"""What arrives at the endpoints, and what leaves them: forms read strictly, answers and errors in one form.
+"""Messages of the endpoints: strict parsing of forms, and the format of responses and errors.
 
 Spec: RFC 6749 sections 3.1, 3.2, 4.1.2.1, 5.2
 """
@@ -22,76 +22,77 @@ if TYPE_CHECKING:
 __all__ = ["NO_STORE", "Answer", "Refused", "answer_url", "described", "read_form", "refusal"]
 
 NO_STORE: Final[Pairs] = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
-"""For everything that holds a token, or says whether one is good."""
+"""The header fields of responses that contain a token or state whether a token is valid."""
 
 _FIELDS: Final = 64
 
 _DESCRIPTIONS: Final[Mapping[str, str]] = {
     "access_denied": "The request was denied.",
-    "invalid_client": "The client is unknown, or did not authenticate in the way that is registered for it.",
-    "invalid_grant": "What was presented is unknown, expired, revoked, used already, or was issued to another client.",
-    "invalid_request": "The request lacks something, or has it twice, or in a form that is not understood.",
-    "invalid_scope": "A scope is unknown, or may not be asked for here.",
-    "invalid_target": "The resource is not one that tokens are issued for here.",
-    "login_required": "A person has to log in, and the request says that none may be asked.",
-    "server_error": "The request could not be dealt with.",
-    "temporarily_unavailable": "There are too many requests. Try again later.",
-    "unauthorized_client": "The client may not use this grant or response type.",
-    "unsupported_grant_type": "The grant type is none of those that the metadata list.",
-    "unsupported_response_type": "The response type is none of those that the metadata list.",
-    "unsupported_token_type": "The kind of token is not known here.",
-    "invalid_dpop_proof": "The DPoP proof is missing, is not valid, or was used already.",
-    "use_dpop_nonce": "The DPoP proof needs the nonce of this answer.",
+    "invalid_client": "The client is unknown, or did not use the authentication method registered for it.",
+    "invalid_grant": "The code or token is unknown, expired, revoked, already used, or was issued to another client.",
+    "invalid_request": "A parameter is missing, repeated or invalid.",
+    "invalid_scope": "A scope is unknown, or not allowed for this client.",
+    "invalid_target": "This server does not issue tokens for the resource.",
+    "login_required": "The user has to log in, but the request does not allow interaction with the user.",
+    "server_error": "The request could not be processed.",
+    "temporarily_unavailable": "Too many requests. Try again later.",
+    "unauthorized_client": "The client may not use this grant type or response type.",
+    "unsupported_grant_type": "The grant type is not supported. The metadata lists the supported ones.",
+    "unsupported_response_type": "The response type is not supported. The metadata lists the supported ones.",
+    "unsupported_token_type": "The type of the token is not supported.",
+    "invalid_dpop_proof": "The DPoP proof is missing, invalid or already used.",
+    "use_dpop_nonce": "The DPoP proof must contain the nonce of this response.",
 }
-"""What is said of an error when whoever found it says nothing better. Nothing of the request is in it."""
+"""The descriptions of errors without a more specific one. They contain nothing from the request."""
 
 
 class Refused(OAuth2Error):
-    """A request is refused, with words of our own.
+    """The rejection of a request, with a description of its own.
 
     Args:
-        error: The code.
-        sentence: Why, where more can be said than the code does.
-        redirect_uri: Where the browser may bring it.
+        error: The OAuth error code.
+        sentence: The description, if it is more specific than that of the code.
+        redirect_uri: The redirect URI to which the browser may carry the error.
     """
 
     def __init__(self, error: str, sentence: str | None = None, *, redirect_uri: str | None = None) -> None:
-        # Not by authlib's own check: what is said may quote a URL, and is written where all of it may stand.
+        # authlib's check of the characters is skipped: the description may quote a URL, and is written only where any
+        # text is valid.
         super().__init__(error=error, redirect_uri=redirect_uri)
         self.code: str = error
-        """The code."""
+        """The OAuth error code."""
         self.sentence: str = sentence or described(error)
-        """Why."""
+        """The description of the error."""
 
     @classmethod
     def of(cls, error: OAuth2Error) -> Refused:
-        """One of authlib's, in our words: some of its own quote the request."""
+        """Return an error of authlib with this module's description: some of authlib's quote the request."""
         return error if isinstance(error, cls) else cls(str(error.error), redirect_uri=error.redirect_uri)
 
 
 def described(error: str) -> str:
-    """A sentence on an error."""
-    return _DESCRIPTIONS.get(error, "The request is refused.")
+    """Return the description of an error code."""
+    return _DESCRIPTIONS.get(error, "The request was rejected.")
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What an endpoint answers."""
+    """The response of an endpoint."""
 
     status: int
-    """The status."""
+    """The HTTP status."""
     body: JsonObject | None = None
-    """JSON; `None`: nothing."""
+    """The JSON body; `None`: no body."""
     headers: Pairs = ()
-    """Besides those of all answers."""
+    """Header fields in addition to those of all responses."""
 
 
 def refusal(error: OAuth2Error, *, basic: bool) -> Answer:
-    """The answer to a request that is refused.
+    """Return the response that rejects a request.
 
     Args:
-        error: Why.
-        basic: The client tried to authenticate by the Authorization header.
+        error: The error.
+        basic: Whether the client tried to authenticate with the Authorization header.
     """
     refused = Refused.of(error)
     unauthorized = refused.code == "invalid_client"
@@ -104,18 +105,18 @@ def refusal(error: OAuth2Error, *, basic: bool) -> Answer:
 
 
 def read_form(text: str) -> tuple[dict[str, str], frozenset[str]]:
-    """Reads a form or a query.
+    """Parse a form or a query.
 
     Returns:
-        The parameters, and the names of those that came more than once. Empty ones count as absent.
+        The parameters, and the names of repeated parameters. Empty parameters count as absent.
 
     Raises:
-        Refused: It is none.
+        Refused: The text is not a valid form.
     """
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
     except ValueError:
-        raise Refused("invalid_request", "The parameters cannot be read.") from None
+        raise Refused("invalid_request", "The parameters cannot be parsed.") from None
     parameters: dict[str, str] = {}
     repeated: set[str] = set()
     for name, value in pairs:
@@ -126,6 +127,6 @@ def read_form(text: str) -> tuple[dict[str, str], frozenset[str]]:
 
 
 def answer_url(redirect_uri: str, parameters: Mapping[str, str | None], *, issuer: str) -> str:
-    """The URL by which a browser brings an answer to the client, with `iss`. Spec: RFC 9207 section 2"""
+    """Return the URL by which a browser carries a response to the client, with `iss`. Spec: RFC 9207 section 2"""
     given = [(name, value) for name, value in parameters.items() if value is not None]
     return with_query(parse_url(redirect_uri, what="redirect URI"), [*given, ("iss", issuer)], what="redirect URI")

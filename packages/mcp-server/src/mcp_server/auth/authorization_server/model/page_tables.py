@@ -1,4 +1,4 @@
-"""The tables of the pages: browser sessions, what they opened, users, remembered consent."""
+"""The tables of the pages: sessions and bindings of browsers, remembered consent, delegated flows, users."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ TABLES: Final = """
         password TEXT NOT NULL
     ) WITHOUT ROWID;
 """
-"""Statements, each ended by a semicolon. They are run when a file is made."""
+"""SQL statements, each ended by a semicolon. They are executed when a file is created."""

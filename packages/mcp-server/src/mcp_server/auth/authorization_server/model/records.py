@@ -1,4 +1,4 @@
-"""Grants, codes and tokens, as rows. All functions run within a transaction of the store."""
+"""Rows of grants, codes and tokens. All functions run within a transaction of the store."""
 
 from __future__ import annotations
 
@@ -34,56 +34,56 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """What a person gave a client, or a client has by itself."""
+    """The access that a user granted to a client, or that a client has without a user."""
 
     id: int
-    """In the store."""
+    """The id in the store."""
     client_id: str
-    """Who has it."""
+    """The client that has the grant."""
     subject: str
-    """Who gave it; the client itself, where no person did."""
+    """The user; the client itself for a grant without a user."""
     scope: str
-    """What was given."""
+    """The granted scope."""
     resource: str
-    """For which server."""
+    """The server that the grant is valid for."""
     auth_time: float | None
-    """When the person logged in, in seconds since the epoch."""
+    """The time when the user logged in, in seconds since the epoch."""
     key_id: str | None
-    """The thumbprint of the key that its refresh tokens are bound to."""
+    """The thumbprint of the key that the refresh tokens are bound to."""
     revoked: bool
-    """It is over, and so are all of its tokens."""
+    """Whether the grant and all of its tokens are revoked."""
 
 
 @attrs.frozen(kw_only=True)
 class Code:
-    """An authorization code. The names of fields are what authlib reads."""
+    """An authorization code. authlib reads the fields by their names."""
 
     digest: str
-    """Of the code."""
+    """The digest of the code."""
     grant: Grant
-    """What it stands for."""
+    """The grant of the code."""
     redirect_uri: str | None
-    """The one that was sent with the request, which has to be repeated; `None` if there was none."""
+    """The redirect URI of the request, which the token request must repeat; `None` if the request had none."""
     code_challenge: str
-    """For PKCE, by S256."""
+    """The code challenge of PKCE, with the method S256."""
     key_id: str | None
-    """The thumbprint of the key that the client has to prove, `dpop_jkt`."""
+    """The thumbprint of the key that the client must prove, `dpop_jkt`."""
     used: bool
-    """It was used already."""
+    """Whether the code was used."""
     expires_at: float
-    """In seconds since the epoch."""
+    """The expiration time, in seconds since the epoch."""
 
     @property
     def code_challenge_method(self) -> str:
-        """For authlib."""
+        """The method of the code challenge, for authlib."""
         return "S256"
 
     def get_redirect_uri(self) -> str | None:
-        """For authlib."""
+        """Return the redirect URI, for authlib."""
         return self.redirect_uri
 
     def get_scope(self) -> str:
-        """For authlib."""
+        """Return the scope, for authlib."""
         return self.grant.scope
 
 
@@ -92,20 +92,20 @@ class Refresh:
     """A refresh token."""
 
     digest: str
-    """Of the token."""
+    """The digest of the token."""
     grant: Grant
-    """What it stands for."""
+    """The grant of the token."""
     used: bool
-    """Another one took its place."""
+    """Whether the token was replaced by a new one."""
     expires_at: float
-    """In seconds since the epoch."""
+    """The expiration time, in seconds since the epoch."""
 
     def check_client(self, client: object) -> bool:
-        """For authlib, which found the token by its client."""
+        """Return whether the token was issued to a client, for authlib."""
         return getattr(client, "client_id", None) == self.grant.client_id
 
     def get_scope(self) -> str:
-        """For authlib."""
+        """Return the scope, for authlib."""
         return self.grant.scope
 
 
@@ -122,7 +122,7 @@ def add_grant(
     auth_time: float | None,
     expires_at: float,
 ) -> Grant:
-    """Makes one."""
+    """Store a new grant, and return it."""
     cursor = connection.execute(
         "INSERT INTO grants (client_id, subject, scope, resource, auth_time, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
         (client_id, subject, scope, resource, auth_time, expires_at),
@@ -131,7 +131,7 @@ def add_grant(
 
 
 def find_grant(connection: sqlite3.Connection, id: int) -> Grant:
-    """The one with an id that another row has: it is there as long as that one."""
+    """Return the grant with an id from another row. It exists as long as that row."""
     row = connection.execute(
         "SELECT id, client_id, subject, scope, resource, auth_time, key_id, revoked FROM grants WHERE id = ?", (id,)
     ).fetchone()
@@ -148,17 +148,17 @@ def find_grant(connection: sqlite3.Connection, id: int) -> Grant:
 
 
 def bind_grant(connection: sqlite3.Connection, id: int, key_id: str) -> None:
-    """From now on its refresh tokens need a proof with this key."""
+    """Bind the future refresh tokens of a grant to a key: they need a proof with this key."""
     connection.execute("UPDATE grants SET key_id = ? WHERE id = ?", (key_id, id))
 
 
 def prolong_grant(connection: sqlite3.Connection, id: int, expires_at: float) -> None:
-    """It is kept until then, at least."""
+    """Extend the expiration time of a grant to at least `expires_at`."""
     connection.execute("UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?", (expires_at, id))
 
 
 def revoke_grant(connection: sqlite3.Connection, id: int) -> None:
-    """It is over, with all of its codes and tokens."""
+    """Revoke a grant with all of its codes and tokens."""
     connection.execute("UPDATE grants SET revoked = 1 WHERE id = ?", (id,))
 
 
@@ -176,7 +176,7 @@ def add_code(
     key_id: str | None,
     expires_at: float,
 ) -> None:
-    """Keeps one."""
+    """Store a code."""
     connection.execute(
         "INSERT INTO codes (digest, grant_id, redirect_uri, redirect_uri_sent, code_challenge, key_id, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -185,7 +185,7 @@ def add_code(
 
 
 def find_code(connection: sqlite3.Connection, code: str) -> Code | None:
-    """One, used or expired though it may be."""
+    """Return a code, even if it is used or expired, or `None` if it is unknown."""
     row = connection.execute(
         "SELECT digest, grant_id, redirect_uri, redirect_uri_sent, code_challenge, key_id, used, expires_at"
         " FROM codes WHERE digest = ?",
@@ -205,7 +205,7 @@ def find_code(connection: sqlite3.Connection, code: str) -> Code | None:
 
 
 def use_code(connection: sqlite3.Connection, code: Code) -> None:
-    """It cannot be used again."""
+    """Mark a code as used."""
     connection.execute("UPDATE codes SET used = 1 WHERE digest = ?", (code.digest,))
 
 
@@ -213,7 +213,7 @@ def use_code(connection: sqlite3.Connection, code: Code) -> None:
 
 
 def add_refresh(connection: sqlite3.Connection, token: str, *, grant: Grant, expires_at: float) -> None:
-    """Keeps one."""
+    """Store a refresh token."""
     connection.execute(
         "INSERT INTO refresh_tokens (digest, grant_id, expires_at) VALUES (?, ?, ?)",
         (digest(token), grant.id, expires_at),
@@ -221,7 +221,7 @@ def add_refresh(connection: sqlite3.Connection, token: str, *, grant: Grant, exp
 
 
 def find_refresh(connection: sqlite3.Connection, token: str) -> Refresh | None:
-    """One, used or expired though it may be."""
+    """Return a refresh token, even if it is used or expired, or `None` if it is unknown."""
     row = connection.execute(
         "SELECT digest, grant_id, used, expires_at FROM refresh_tokens WHERE digest = ?", (digest(token),)
     ).fetchone()
@@ -231,19 +231,19 @@ def find_refresh(connection: sqlite3.Connection, token: str) -> Refresh | None:
 
 
 def use_refresh(connection: sqlite3.Connection, refresh: Refresh) -> None:
-    """Another one took its place. It is kept, so that it is noticed when it comes again."""
+    """Mark a refresh token as replaced. Its row remains, so that another use of it is detected."""
     connection.execute("UPDATE refresh_tokens SET used = 1 WHERE digest = ?", (refresh.digest,))
 
 
 def add_access(connection: sqlite3.Connection, id: str, *, grant: Grant, expires_at: float) -> None:
-    """Keeps the id of one."""
+    """Store the id of an access token."""
     connection.execute(
         "INSERT INTO access_tokens (id, grant_id, expires_at) VALUES (?, ?, ?)", (id, grant.id, expires_at)
     )
 
 
 def find_access(connection: sqlite3.Connection, id: str, *, now: float) -> Grant | None:
-    """The grant of an access token that is good yet."""
+    """Return the grant of an access token, or `None` if the token is unknown, expired or revoked."""
     row = connection.execute(
         "SELECT grant_id FROM access_tokens WHERE id = ? AND expires_at > ? AND NOT revoked", (id, now)
     ).fetchone()
@@ -252,5 +252,5 @@ def find_access(connection: sqlite3.Connection, id: str, *, now: float) -> Grant
 
 
 def revoke_access(connection: sqlite3.Connection, id: str) -> None:
-    """It is good no longer, wherever somebody asks."""
+    """Revoke an access token. Introspection and this server's verifier detect the revocation."""
     connection.execute("UPDATE access_tokens SET revoked = 1 WHERE id = ?", (id,))

@@ -1,4 +1,4 @@
-"""What authorizes its bearer: how it is made, kept and compared."""
+"""Bearer secrets: creation, storage and comparison."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BYTES: Final = 32
 
 
 def new_secret(random_bytes: Callable[[int], bytes]) -> str:
-    """A secret of 256 bits, in characters that need no escape anywhere."""
+    """Return a secret of 256 bits, in characters that need no escape in any context."""
     return base64url(random_bytes(_BYTES))
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret. It has so many bits that it needs neither salt nor a slow hash."""
+    """Return the digest of a secret, for storage. A secret of this length needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_it(secret: str, kept: str) -> bool:
-    """Whether it is the secret of which `kept` is the digest, in a time that does not tell how near it is."""
+    """Return whether `kept` is the digest of a secret. The time of the comparison does not depend on the secret."""
     return hmac.compare_digest(digest(secret), kept)

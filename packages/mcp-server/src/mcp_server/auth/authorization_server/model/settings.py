@@ -1,4 +1,4 @@
-"""What is fixed for the life of an authorization server, for all of its parts."""
+"""The fixed settings of an authorization server, shared by its parts."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ _DAY: Final = 86_400.0
 
 @attrs.frozen(kw_only=True)
 class Lifetimes:
-    """How long things are good for, in seconds."""
+    """The lifetimes of requests, codes, tokens, keys and clients, in seconds."""
 
     pending: float = 600.0
-    """A request for authorization, while a person logs in and decides."""
+    """An authorization request, while a user logs in and decides."""
     code: float = 60.0
-    """An authorization code; RFC 6749 has ten minutes as the most, and a client needs a second."""
+    """An authorization code. RFC 6749 recommends at most ten minutes; a client needs about a second."""
     access: float = 600.0
-    """An access token. What is revoked is good for so long yet, where nobody asks."""
+    """An access token. A resource server without introspection accepts a revoked token until its lifetime ends."""
     refresh: float = 30 * _DAY
-    """A refresh token that is not used. Each use gives another one."""
+    """An unused refresh token. Each use replaces the token."""
     signing_key: float = 30 * _DAY
-    """A key that signs access tokens. It is shown as long as tokens that it signed are good."""
+    """A key that signs access tokens. It remains published while tokens signed with it are valid."""
     unused_client: float = 30 * _DAY
-    """A client that registered itself, and that nobody has granted anything."""
+    """A dynamically registered client without a grant."""
     client: float = 400 * _DAY
-    """A client that registered itself, after the last grant or refresh."""
+    """A dynamically registered client, after its last grant or refresh."""
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What the parts of the protocol share."""
+    """The settings of an authorization server."""
 
     issuer: str
-    """The issuer, exactly."""
+    """The issuer identifier, exactly as configured."""
     resources: tuple[str, ...]
     """The servers that tokens are issued for."""
     scopes: Mapping[str, str]
-    """The scopes, each with words for people."""
+    """The scopes, each with a description for users."""
     lifetimes: Lifetimes
-    """How long things are good for."""
+    """The lifetimes of requests, codes, tokens, keys and clients."""
     clients: Mapping[str, Client]
-    """The configured ones, by id."""
+    """The configured clients, by client id."""
     random_bytes: Callable[[int], bytes]
-    """Gives so many unpredictable bytes."""
+    """A function that returns a number of unpredictable bytes."""
     clock: Callable[[], float]
-    """Seconds since the epoch."""
+    """A function that returns the time in seconds since the epoch."""
 
     @property
     def prefix(self) -> str:
-        """What the paths of all endpoints begin with: the path of the issuer."""
+        """The start of the paths of all endpoints: the path of the issuer."""
         return parse_url(self.issuer, what="issuer").path.rstrip("/")
 
     def endpoint(self, path: str) -> str:
-        """The URL of an endpoint."""
+        """Return the URL of an endpoint."""
         return f"{parse_url(self.issuer, what='issuer').origin}{self.prefix}{path}"

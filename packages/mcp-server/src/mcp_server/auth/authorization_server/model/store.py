@@ -1,4 +1,4 @@
-"""What the authorization server remembers: an SQLite file, or one in memory."""
+"""The store of the authorization server: an SQLite file, or a database in memory."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ __all__ = ["MemoryStore", "SqliteStore"]
 T = TypeVar("T")
 
 _APPLICATION: Final = int.from_bytes(b"MCPa")
-"""Tells our files from those of others; `PRAGMA application_id`."""
+"""Identifies the files of this store; `PRAGMA application_id`."""
 
 _VERSION: Final = 1
-"""What the tables are; `PRAGMA user_version`."""
+"""The version of the tables; `PRAGMA user_version`."""
 
 _BUSY: Final = 5.0
-"""Seconds that one process waits for another which writes. A transaction takes milliseconds."""
+"""Time for which a process waits for a transaction of another process, in seconds. A transaction takes milliseconds."""
 
 _MEMORY: Final = ":memory:"
-"""What SQLite calls a file that is none."""
+"""SQLite's name of a database in memory."""
 
 
 class SqliteStore:
-    """A file, which several processes may have open at a time.
+    """A store in a file. Several processes can open the file at the same time.
 
-    It is made if it is not there, readable for its owner only: though tokens, codes and secrets are kept as hashes, the
-    keys that sign access tokens are in it as they are.
+    The file is created if it does not exist, and only its owner can read it: tokens, codes and secrets are stored as
+    hashes, but the keys that sign access tokens are stored as they are.
 
     Args:
-        path: The file. Others appear beside it while it is in use.
+        path: The file. SQLite creates other files in the same directory while the store is open.
 
     Raises:
-        StoreError: The file cannot be opened, or is something else; the message says what to do.
+        StoreError: The file cannot be opened, or is not a file of this store. The message states the remedy.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # The process may change its directory.
+        # The working directory of the process may change.
         place = _MEMORY if path == _MEMORY else os.path.abspath(path)
         self._thread: Final = StoreThread(place, _opened(place), begin="BEGIN IMMEDIATE")
 
@@ -54,10 +54,10 @@ class SqliteStore:
         return f"<{type(self).__name__} {self._thread.path}>"
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs a function in the thread of the file, as one transaction: what it raises undoes what it did.
+        """Run a function in the thread of the file, as one transaction. An exception rolls the transaction back.
 
-        It may be run a second time, when something else in the same transaction failed; so it does nothing but read
-        and write here.
+        The function may run a second time if another function in the same transaction fails. It must therefore have no
+        effects outside the database.
 
         Raises:
             StoreError: The file failed.
@@ -66,12 +66,12 @@ class SqliteStore:
         return await self._thread.do(partial(function, self._thread.connection))
 
     async def aclose(self) -> None:
-        """Closes the file. What was asked for before is done first."""
+        """Close the file, after all earlier calls are completed."""
         await self._thread.aclose()
 
 
 class MemoryStore(SqliteStore):
-    """Nothing survives the process."""
+    """A store in memory. Its content ends with the process."""
 
     def __init__(self) -> None:
         super().__init__(_MEMORY)
@@ -80,7 +80,8 @@ class MemoryStore(SqliteStore):
 def _opened(path: str) -> sqlite3.Connection:
     try:
         if path != _MEMORY:
-            # Before SQLite does it, so that nobody else can read it at any time; its other files take over the mode.
+            # Create the file before SQLite does, so that other users cannot read it at any time. SQLite uses its mode
+            # for its other files.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
@@ -91,10 +92,10 @@ def _opened(path: str) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         _check(connection, path)
         connection.execute("COMMIT")
-        # Not while another process has the file open; that one has asked for the same.
+        # Fails while another process has the file open; that process has already set the mode.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
-        # A code that was used must not be there again after a power cut: what is acknowledged is on the disk.
+        # Durable on commit: after a power failure, a used code must not be usable again.
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as error:
         connection.close()
@@ -106,19 +107,19 @@ def _opened(path: str) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
-    """Makes the tables in an empty file; raises `StoreError` when the file is not ours."""
+    """Create the tables in an empty file. Raises `StoreError` if the file is not a file of this store."""
     application = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
     if application == _APPLICATION and version == _VERSION:
         return
     if application == _APPLICATION:
         raise StoreError(
-            f"the store {path} has format {version}, and this version of mcp_server reads format {_VERSION}: "
-            "use the version that made it, or another file"
+            f"the store {path} has format {version}, but this version of mcp_server supports format {_VERSION}: "
+            "use the version that created the file, or use another file"
         )
     if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
-        raise StoreError(f"{path} is a database of something else, and is left as it is: use another file")
-    # One by one: `executescript` would end the transaction.
+        raise StoreError(f"{path} is a database of another application and was not changed: use another file")
+    # One statement at a time: `executescript` would end the transaction.
     for statement in (tables.TABLES + page_tables.TABLES).split(";"):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")

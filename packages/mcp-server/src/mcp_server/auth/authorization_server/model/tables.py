@@ -1,4 +1,4 @@
-"""The tables of the protocol, and the removal of what has expired."""
+"""The tables of the protocol, and the deletion of expired rows."""
 
 from __future__ import annotations
 
@@ -86,9 +86,10 @@ TABLES: Final = """
         expires_at REAL NOT NULL
     ) WITHOUT ROWID;
 """
-"""A grant is what one person gave one client, or a client has by itself: its codes and tokens are below it and end with it.
+"""A grant is the access that one user granted to one client, or that a client has without a user. Its codes and tokens
+reference it, and end with it.
 
-What authorizes somebody (codes, tokens, ids of pending requests) is not kept, but its digest."""
+Bearer secrets (codes, tokens, ids of pending requests) are stored as digests."""
 
 _SWEPT: Final = (
     ("clients", "client_id"),
@@ -99,11 +100,11 @@ _SWEPT: Final = (
     ("seen", "digest"),
 )
 _AT_ONCE: Final = 50
-"""Rows of each table. A transaction makes fewer than ten, so that what is removed keeps up."""
+"""The maximum number of rows deleted from each table. A transaction adds fewer than ten, so the deletion keeps up."""
 
 
 def sweep(connection: sqlite3.Connection, now: float) -> None:
-    """Removes some of what has expired. Each transaction that adds something begins with it."""
+    """Delete some of the expired rows. Each transaction that adds rows calls this function first."""
     for table, key in _SWEPT:
         connection.execute(
             f"DELETE FROM {table} WHERE {key} IN"  # noqa: S608  # names from the table above

@@ -1,4 +1,4 @@
-"""One transaction of the protocol: the store at a certain time."""
+"""One transaction of the protocol: a connection to the store, and the current time."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Session"]
 
 @attrs.define(kw_only=True)
 class Session:
-    """What the functions of a transaction work with."""
+    """The context of the functions of one transaction."""
 
     connection: sqlite3.Connection
-    """The store."""
+    """The connection to the store."""
     settings: Settings
-    """What is fixed."""
+    """The settings of the authorization server."""
     now: float
-    """The time, in seconds since the epoch."""
+    """The time of the transaction, in seconds since the epoch."""
     client_keys: JsonObject | None = None
-    """The public keys of the client that makes the request, as a JWK set, if they had to be fetched."""
+    """The public keys of the client that sent the request, as a JWK set, if they are published at its `jwks_uri`."""
 
     def client(self, client_id: str) -> Client | None:
-        """A client that is known here."""
+        """Return the client with an id, or `None` if it is unknown."""
         configured = self.settings.clients.get(client_id)
         if configured is not None:
             return configured
@@ -46,7 +46,7 @@ class Session:
         return None if row is None else Client.from_json(row[0])
 
     def keep_client(self, client: Client) -> None:
-        """It is in use: if it registered itself, it is kept for long."""
+        """Extend the lifetime of a dynamically registered client that is in use."""
         if client.kind is RegistrationKind.DYNAMIC:
             self.connection.execute(
                 "UPDATE clients SET expires_at = ? WHERE client_id = ?",
@@ -54,23 +54,24 @@ class Session:
             )
 
     def resource(self, parameters: Mapping[str, str]) -> str:
-        """The server that a token is asked for.
+        """Return the server that a token is requested for.
 
         Raises:
-            Refused: No tokens are issued for it, or there are several and none is named. Spec: RFC 8707 section 2
+            Refused: No tokens are issued for the resource, or the request does not name one of several. Spec: RFC 8707
+                section 2
         """
         asked = parameters.get("resource")
         if asked is None and len(self.settings.resources) == 1:
             return self.settings.resources[0]
         if asked is None:
-            raise Refused("invalid_target", "The request has to name a resource.")
+            raise Refused("invalid_target", "The request must name a resource.")
         named = next((each for each in self.settings.resources if names_resource(asked, each)), None)
         if named is None:
             raise Refused("invalid_target")
         return named
 
     def first_time(self, what: str, *, until: float) -> bool:
-        """Whether this is seen for the first time. It is remembered until then."""
+        """Return whether a text occurs for the first time, and remember it until then (seconds since the epoch)."""
         cursor = self.connection.execute(
             "INSERT INTO seen VALUES (?, ?) ON CONFLICT (digest) DO NOTHING", (digest(what), until)
         )

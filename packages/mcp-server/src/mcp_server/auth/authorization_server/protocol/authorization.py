@@ -1,4 +1,4 @@
-"""Requests for authorization: checked, kept while a person decides, and answered.
+"""Authorization requests: validation, storage while a user decides, and the authorization response.
 
 Spec: RFC 6749 sections 4.1.1 and 4.1.2, RFC 7636, RFC 8707, RFC 9207, RFC 9449 section 10
 """
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Requests"]
 
 _PENDING: Final = 10_000
-"""Requests that wait for people. Whoever starts that many in ten minutes wants them to fill the disk."""
+"""The maximum number of pending authorization requests. A peer that starts more in ten minutes tries to fill the
+disk."""
 _STATE: Final = 2_000
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _PROMPTS: Final = frozenset({"login", "consent", "select_account", "none"})
@@ -58,11 +59,11 @@ _COLUMNS: Final = ", ".join(field.name for field in attrs.fields(_Row))
 
 
 class Requests:
-    """The requests of one authorization server. It is what `Interactions` describes.
+    """The authorization requests of one authorization server. Implements `Interactions`.
 
     Args:
-        settings: What is fixed.
-        store: Where they are kept.
+        settings: The settings of the authorization server.
+        store: The store of pending requests.
     """
 
     def __init__(self, settings: Settings, store: SqliteStore) -> None:
@@ -72,18 +73,18 @@ class Requests:
     # --- the authorization endpoint --------------------------------------------------------------------------------
 
     async def begin(self, parameters: Mapping[str, str], repeated: frozenset[str]) -> str:
-        """Checks a request and keeps it.
+        """Validate an authorization request, and store it as pending.
 
         Args:
-            parameters: Of the query.
-            repeated: The names of those that came more than once.
+            parameters: The parameters of the query.
+            repeated: The names of repeated parameters.
 
         Returns:
-            Its id, for the pages.
+            The id of the request, for the pages.
 
         Raises:
-            Refused: It is not as it has to be. With a `redirect_uri` the client is told, as `refusal_url` writes it;
-                without, only the person may be.
+            Refused: The request is invalid. If the error has a `redirect_uri`, send it to the client with
+                `refusal_url`. Otherwise show it only to the user.
         """
         outcome = await self._store.run(partial(self._begin, parameters, repeated))
         if isinstance(outcome, Refused):
@@ -91,7 +92,7 @@ class Requests:
         return outcome
 
     def refusal_url(self, refused: Refused, parameters: Mapping[str, str], redirect_uri: str) -> str:
-        """The URL by which the browser tells the client that its request is refused."""
+        """Return the URL by which the browser carries an error to the client."""
         told = {"error": refused.code, "error_description": refused.sentence, "state": parameters.get("state")}
         return answer_url(redirect_uri, told, issuer=self._settings.issuer)
 
@@ -101,8 +102,8 @@ class Requests:
         session = self._session(connection)
         sweep(connection, session.now)
         if repeated & {"client_id", "redirect_uri"}:
-            return Refused("invalid_request", "The request names its client or its redirect URI twice.")
-        # authlib quotes it in an error, which not all characters may stand in.
+            return Refused("invalid_request", "The request repeats client_id or redirect_uri.")
+        # authlib quotes the response type in an error, where some characters are not allowed.
         kind = parameters.get("response_type")
         engine = Engine(
             Request(session, {**parameters, "response_type": "code" if kind == "code" else "other"}, method="GET")
@@ -110,7 +111,7 @@ class Requests:
         redirect_uri: str | None = None
         try:
             grant = engine.get_authorization_grant(engine.request)
-            redirect_uri = cast("CodeGrant", grant).validate_consent_request()  # no other grant begins here
+            redirect_uri = cast("CodeGrant", grant).validate_consent_request()  # the only grant with this endpoint
             _check(parameters, repeated)
             row = self._row(session, engine.request.known_client, parameters, redirect_uri)
         except OAuth2Error as error:
@@ -130,14 +131,14 @@ class Requests:
     def _refused(
         self, session: Session, parameters: Mapping[str, str], refused: Refused, redirect_uri: str | None
     ) -> Refused:
-        """The refusal, with the redirect URI if a browser may be sent there without its person having a say."""
+        """Return the rejection, with the redirect URI only if a redirect there needs no user consent."""
         client = session.client(parameters.get("client_id", ""))
         trusted = redirect_uri and client is not None and client.is_trusted_at(redirect_uri)
         return Refused(refused.code, refused.sentence, redirect_uri=redirect_uri if trusted else None)
 
     def _row(self, session: Session, client: Client, parameters: Mapping[str, str], redirect_uri: str) -> _Row:
         asked = parameters.get("scope")
-        # Who asks for nothing by name asks for what there is; the person decides. Spec: RFC 6749 section 3.3
+        # A request without a scope requests all scopes, and the user decides. Spec: RFC 6749 section 3.3
         scope = " ".join(self._settings.scopes) if asked is None else " ".join(dict.fromkeys(asked.split()))
         allowed = client.get_allowed_scope(scope)
         if asked is not None and allowed != scope:
@@ -159,15 +160,15 @@ class Requests:
     # --- for the pages ---------------------------------------------------------------------------------------------
 
     async def get(self, id: str) -> PendingAuthorization | None:
-        """See `Interactions.get`."""
+        """Return a pending request, or `None` if it was decided, has expired, or never existed."""
         return await self._store.run(partial(self._get, id))
 
     async def grant(self, id: str, *, subject: str, scopes: Iterable[str], auth_time: float) -> str | None:
-        """See `Interactions.grant`."""
+        """Grant a pending request, and return the URL for the browser."""
         return await self._store.run(partial(self._grant, id, subject, frozenset(scopes), auth_time))
 
     async def deny(self, id: str, *, error: str = "access_denied") -> str | None:
-        """See `Interactions.deny`."""
+        """Deny a pending request, and return the URL for the browser."""
         row = await self._store.run(partial(self._take, id))
         if row is None:
             return None
@@ -246,23 +247,23 @@ class Requests:
 
 
 def _check(parameters: Mapping[str, str], repeated: frozenset[str]) -> None:
-    """What authlib does not look at. Raises `Refused`."""
+    """Check the parameters that authlib does not check. Raises `Refused`."""
     if "resource" in repeated:
-        raise Refused("invalid_target", "A token is for one resource.")
+        raise Refused("invalid_target", "The request names more than one resource.")
     if repeated:
-        raise Refused("invalid_request", "The request has a parameter more than once.")
+        raise Refused("invalid_request", "The request repeats a parameter.")
     for name, error in _UNSUPPORTED.items():
         if name in parameters:
-            raise Refused(error, "Requests are made by parameters here, not by objects.")
+            raise Refused(error, "Request objects are not supported: send the parameters in the query.")
     if parameters.get("response_mode", "query") != "query":
-        raise Refused("invalid_request", "The response_mode has to be query.")
+        raise Refused("invalid_request", "The response_mode must be query.")
     if len(parameters.get("state", "")) > _STATE:
-        raise Refused("invalid_request", f"The state has more than {_STATE} characters.")
+        raise Refused("invalid_request", f"The state exceeds {_STATE} characters.")
     prompts = parameters.get("prompt", "").split()
     if "none" in prompts:
         raise Refused("login_required")
     if not _PROMPTS.issuperset(prompts):
-        raise Refused("invalid_request", "The prompt is none of login, consent, select_account and none.")
+        raise Refused("invalid_request", "The prompt must consist of login, consent, select_account or none.")
     key_id = parameters.get("dpop_jkt")
     if key_id is not None and not _KEY_ID.fullmatch(key_id):
-        raise Refused("invalid_request", "The dpop_jkt is no thumbprint.")
+        raise Refused("invalid_request", "The dpop_jkt is not a JWK thumbprint.")

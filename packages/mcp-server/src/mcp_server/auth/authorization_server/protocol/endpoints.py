@@ -1,4 +1,4 @@
-"""The endpoints of the protocol: what arrived goes in, what is answered comes out. No web framework here."""
+"""The endpoints of the protocol, independent of the web framework."""
 
 from __future__ import annotations
 
@@ -44,39 +44,39 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
 
 READABLE: Final[Pairs] = (("Access-Control-Allow-Origin", "*"),)
-"""Scripts of any page may read it."""
+"""Header fields of responses that scripts of any web page may read."""
 _CACHED: Final[Pairs] = (("Cache-Control", "public, max-age=300"),)
-"""Metadata and keys: seconds after which a change is seen."""
+"""Header fields of metadata and keys: clients see a change after at most this number of seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class Arrived:
-    """A request to an endpoint of clients."""
+    """A request to an endpoint for clients."""
 
     body: bytes = attrs.field(repr=False)
-    """Its body, whole."""
+    """The complete body."""
     kind: str
-    """Its media type, in lower case."""
+    """The media type, in lower case."""
     authorization: Sequence[str] = attrs.field(repr=False)
-    """All Authorization headers."""
+    """All values of the Authorization header."""
     proofs: Sequence[str] = attrs.field(repr=False)
-    """All DPoP headers."""
+    """All values of the DPoP header."""
     address: str
-    """Where it came from."""
+    """The address that the request came from."""
 
     def form(self) -> dict[str, str]:
-        """The parameters. Raises `Refused`."""
+        """Return the parameters of the form. Raises `Refused`."""
         if self.kind != _FORM:
-            raise Refused("invalid_request", f"The body has to be {_FORM}.")
+            raise Refused("invalid_request", f"The content type must be {_FORM}.")
         parameters, repeated = read_form(self.body.decode("latin-1"))
         if repeated == {"resource"}:
-            raise Refused("invalid_target", "A token is for one resource.")
+            raise Refused("invalid_target", "The request names more than one resource.")
         if repeated:
-            raise Refused("invalid_request", "The request has a parameter more than once.")
+            raise Refused("invalid_request", "The request repeats a parameter.")
         return parameters
 
     def json(self) -> JsonObject | None:
-        """The JSON object that it has; `None`: it has none."""
+        """Return the JSON object in the body, or `None` if the body is not a JSON object."""
         try:
             value: JsonValue = orjson.loads(self.body) if self.kind == _JSON else None
         except orjson.JSONDecodeError:
@@ -85,16 +85,16 @@ class Arrived:
 
 
 class Endpoints:
-    """The endpoints.
+    """The endpoints of one authorization server.
 
     Args:
-        settings: What is fixed.
-        store: Where everything is kept.
-        policy: Who may become a client.
+        settings: The settings of the authorization server.
+        store: The store of all data.
+        policy: The policy for clients.
         documents: Finds clients.
-        requests: Those that wait for people.
-        proofs: Checks DPoP proofs.
-        rate: Requests of one address.
+        requests: The authorization requests.
+        proofs: Verifies DPoP proofs.
+        rate: The rate limit for each address.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class Endpoints:
         rate: Rate,
     ) -> None:
         self.settings: Final = settings
-        """What is fixed."""
+        """The settings of the authorization server."""
         self.policy: Final = policy
-        """Who may become a client."""
+        """The policy for clients."""
         self._store: Final = store
         self._documents: Final = documents
         self._requests: Final = requests
@@ -122,11 +122,11 @@ class Endpoints:
     # --- documents -------------------------------------------------------------------------------------------------
 
     async def metadata(self) -> Answer:
-        """What this server says of itself."""
+        """Return the response with the metadata of the authorization server."""
         return Answer(status=200, body=metadata(self.settings, self.policy), headers=(*_CACHED, *READABLE))
 
     async def jwks(self) -> Answer:
-        """The keys that access tokens are verified with."""
+        """Return the response with the keys that verify access tokens."""
         keys = await self._store.run(self._keys)
         return Answer(status=200, body=keys, headers=(*_CACHED, *READABLE))
 
@@ -136,11 +136,11 @@ class Endpoints:
     # --- the authorization endpoint --------------------------------------------------------------------------------
 
     async def authorize(self, query: str, *, address: str) -> str:
-        """Where the browser goes: to the pages, or back to the client with an error.
+        """Return the URL that the browser is redirected to: a page, or the client's redirect URI with an error.
 
         Raises:
-            Refused: Nobody but the person may be told; the sentence is for them.
-            TooMany: Not now.
+            Refused: The error must be shown to the user only. Its sentence is written for users.
+            TooMany: The address has sent too many requests.
         """
         self._take(address)
         parameters, repeated = read_form(query)
@@ -150,7 +150,7 @@ class Endpoints:
         except Unacceptable as unacceptable:
             raise Refused("invalid_client", unacceptable.sentence) from None
         if known is None:
-            raise Refused("invalid_client", "The application is not known here.")
+            raise Refused("invalid_client", "This server does not know the application.")
         try:
             id = await self._requests.begin(parameters, repeated)
         except Refused as refused:
@@ -167,15 +167,15 @@ class Endpoints:
     # --- the endpoints of clients ----------------------------------------------------------------------------------
 
     async def token(self, arrived: Arrived) -> Answer:
-        """The token endpoint."""
+        """Handle a request to the token endpoint."""
         return await self._for_client(arrived, Engine.token, self.settings.endpoint("/token"))
 
     async def revoke(self, arrived: Arrived) -> Answer:
-        """The revocation endpoint."""
+        """Handle a request to the revocation endpoint."""
         return await self._for_client(arrived, Engine.revocation)
 
     async def introspect(self, arrived: Arrived) -> Answer:
-        """The introspection endpoint."""
+        """Handle a request to the introspection endpoint."""
         return await self._for_client(arrived, Engine.introspection)
 
     async def _for_client(self, arrived: Arrived, act: Callable[[Engine], Answer], proven: str | None = None) -> Answer:
@@ -205,7 +205,7 @@ class Endpoints:
             return _too_many(many)
 
     async def _client_keys(self, credentials: Credentials, address: str) -> JsonObject | None:
-        """What has to be on hand of a client before its request is dealt with: its description, its keys."""
+        """Fetch the description and keys of a client before its transaction starts, and return the keys."""
         try:
             client = await self._documents.find(credentials.client_id, address=address)
         except Unacceptable as unacceptable:
@@ -222,7 +222,7 @@ class Endpoints:
     # --- registration ----------------------------------------------------------------------------------------------
 
     async def register(self, arrived: Arrived) -> Answer:
-        """The registration endpoint."""
+        """Handle a request to the registration endpoint."""
         if not self.policy.admits(arrived.authorization):
             challenge = ("WWW-Authenticate", "Bearer")
             return Answer(status=401, body={"error": "invalid_token"}, headers=(*NO_STORE, challenge))
@@ -231,7 +231,10 @@ class Endpoints:
             return _too_many(TooMany(wait))
         document = arrived.json()
         if document is None:
-            body: JsonObject = {"error": "invalid_client_metadata", "error_description": "A JSON object is needed."}
+            body: JsonObject = {
+                "error": "invalid_client_metadata",
+                "error_description": "The body is not a JSON object.",
+            }
             return Answer(status=400, body=body, headers=NO_STORE)
         return await self._store.run(partial(self._register, document))
 
@@ -240,5 +243,5 @@ class Endpoints:
 
 
 def _too_many(many: TooMany) -> Answer:
-    body: JsonObject = {"error": "temporarily_unavailable", "error_description": "There are too many requests."}
+    body: JsonObject = {"error": "temporarily_unavailable", "error_description": "Too many requests. Try again later."}
     return Answer(status=429, body=body, headers=(*NO_STORE, ("Retry-After", str(math.ceil(many.seconds)))))

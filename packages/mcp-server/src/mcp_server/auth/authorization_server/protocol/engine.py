@@ -1,6 +1,6 @@
-"""authlib's authorization server, for one request, within one transaction.
+"""The authorization server of authlib, for one request within one transaction.
 
-One is made for each request: that is cheap, and so nothing of a request can come into another one.
+Each request has its own instance. Creating one is cheap, and no data of one request can reach another one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ __all__ = ["Engine", "Request"]
 _ID_BYTES: Final = 16
 
 _SECURE: Final = "https://authorization-server.invalid/"
-"""What authlib is told of the URL of a request. It refuses plain http; whether that is allowed was decided with the issuer."""
+"""The URL of all requests for authlib, which rejects plain http. The check of the issuer decides whether http is
+allowed."""
 
 
 class Request(OAuth2Request):
-    """A request, in authlib's terms."""
+    """A request, as authlib represents it."""
 
     def __init__(
         self,
@@ -58,23 +59,23 @@ class Request(OAuth2Request):
         self.session: Final = session
         """The transaction."""
         self.credentials: Final = credentials
-        """Who the client says it is."""
+        """The credentials of the client."""
         self.key_id: Final = key_id
-        """The thumbprint of the key that a DPoP proof came with."""
+        """The thumbprint of the key that signed the DPoP proof of the request."""
 
     @property
     def form(self) -> dict[str, str]:
-        """The parameters, of a form or a query."""
+        """The parameters of the form or the query."""
         return self._form
 
     @property
     def known_client(self) -> Client:
-        """The client, once it has been authenticated."""
-        return cast("Client", self.client)  # all clients are of that class
+        """The client of the request. It is available after authentication."""
+        return cast("Client", self.client)  # the only class of clients
 
 
 class Engine(AuthorizationServer):
-    """Deals with one request.
+    """An authlib server that handles one request.
 
     Args:
         request: The request.
@@ -93,29 +94,29 @@ class Engine(AuthorizationServer):
     # --- for the endpoints -----------------------------------------------------------------------------------------
 
     def token(self) -> Answer:
-        """What the token endpoint answers."""
-        return cast("Answer", self.create_token_response(self.request))  # made by `handle_response`
+        """Return the response of the token endpoint."""
+        return cast("Answer", self.create_token_response(self.request))  # `handle_response` creates it
 
     def revocation(self) -> Answer:
-        """What the revocation endpoint answers."""
+        """Return the response of the revocation endpoint."""
         return self._endpoint(Revocation.ENDPOINT_NAME)
 
     def introspection(self) -> Answer:
-        """What the introspection endpoint answers."""
+        """Return the response of the introspection endpoint."""
         return self._endpoint(Introspection.ENDPOINT_NAME)
 
     def _endpoint(self, name: str) -> Answer:
-        answer = self.create_endpoint_response(name, self.request)  # type: ignore[no-untyped-call]  # it has no types
-        return cast("Answer", answer)  # made by `handle_response`
+        answer = self.create_endpoint_response(name, self.request)  # type: ignore[no-untyped-call]  # authlib has no types here
+        return cast("Answer", answer)  # `handle_response` creates it
 
     # --- for authlib -----------------------------------------------------------------------------------------------
 
     def create_oauth2_request(self, request: Request) -> Request:
-        """It is one."""
+        """Return the request unchanged: it has the right class."""
         return request
 
-    def query_client(self, client_id: str) -> Client | None:  # type: ignore[override]  # it may be none
-        """A client."""
+    def query_client(self, client_id: str) -> Client | None:  # type: ignore[override]  # authlib's type omits `None`
+        """Return the client with an id, or `None`."""
         return self.request.session.client(client_id)
 
     def authenticate_client(
@@ -124,7 +125,7 @@ class Engine(AuthorizationServer):
         methods: Collection[str],
         endpoint: str = "token",  # noqa: ARG002
     ) -> ClientMixin:
-        """The client, which is who it says. Raises `Refused`."""
+        """Authenticate the client, and return it. Raises `Refused`."""
         credentials = self.request.credentials
         if credentials is None or credentials.method.value not in methods:
             raise Refused("invalid_client")
@@ -133,26 +134,26 @@ class Engine(AuthorizationServer):
         return request.client
 
     def validate_requested_scope(self, scope: str | None) -> None:
-        """Raises `Refused` when there is no such scope."""
+        """Check that the scopes exist. Raises `Refused`."""
         if scope is not None and not set(scope.split()) <= set(self.request.session.settings.scopes):
             raise Refused("invalid_scope")
 
-    def generate_token(  # noqa: PLR0917  # authlib calls it so
+    def generate_token(  # noqa: PLR0917  # authlib passes positional arguments
         self,
-        grant_type: str,  # noqa: ARG002  # all are alike
+        grant_type: str,  # noqa: ARG002  # all grant types get the same tokens
         client: ClientMixin,
         user: Grant | None = None,
         scope: str | None = None,
-        expires_in: int | None = None,  # noqa: ARG002  # the settings say
-        include_refresh_token: bool = True,  # noqa: FBT001, FBT002  # authlib calls it so
+        expires_in: int | None = None,  # noqa: ARG002  # the settings define it
+        include_refresh_token: bool = True,  # noqa: FBT001, FBT002  # authlib passes it by position
     ) -> dict[str, str | int]:
-        """Makes the tokens of a grant, and keeps what has to be kept of them."""
+        """Create the tokens of a grant, and store their records."""
         request = self.request
         client, session = request.known_client, request.session
-        assert user is not None  # noqa: S101  # the grants see to it
+        assert user is not None  # noqa: S101  # set by the grants
         if client.bound and request.key_id is None:
             raise Refused(
-                "invalid_dpop_proof", "This client's tokens are bound to a key: the request needs a DPoP proof."
+                "invalid_dpop_proof", "The tokens of this client are bound to a key: the request needs a DPoP proof."
             )
         connection, now, settings = session.connection, session.now, session.settings
         lifetime = settings.lifetimes.access
@@ -178,7 +179,7 @@ class Engine(AuthorizationServer):
         return token
 
     def _claims(self, grant: Grant, id: str, scope: str) -> JsonObject:
-        """What an access token says. Spec: RFC 9068 section 2.2, RFC 9449 section 6.1"""
+        """Return the claims of an access token. Spec: RFC 9068 section 2.2, RFC 9449 section 6.1"""
         now, settings, key_id = self.request.session.now, self.request.session.settings, self.request.key_id
         claims: JsonObject = {
             "iss": settings.issuer,
@@ -197,17 +198,17 @@ class Engine(AuthorizationServer):
         return claims
 
     def save_token(self, token: dict[str, str | int], request: OAuth2Request) -> None:
-        """It was done where they were made."""
+        """Do nothing: `generate_token` has stored the tokens."""
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
-        """Nobody listens."""
+        """Do nothing: no code subscribes to signals."""
 
     def handle_response(self, status: int, body: JsonObject, headers: object) -> Answer:  # type: ignore[override]  # noqa: ARG002
-        """The answer. Of the headers that authlib would send, ours have all."""
+        """Return the response, with this module's header fields, which include those of authlib."""
         return Answer(status=status, body=body, headers=NO_STORE)
 
     def handle_error_response(self, request: OAuth2Request, error: OAuth2Error) -> Answer:  # noqa: ARG002
-        """The answer to a request that is refused."""
+        """Return the response that rejects a request."""
         credentials = self.request.credentials
         basic = credentials is not None and credentials.method.value == "client_secret_basic"
         return refusal(error, basic=basic)

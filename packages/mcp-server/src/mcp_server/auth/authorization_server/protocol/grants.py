@@ -1,11 +1,11 @@
-"""The grants of the token endpoint: authlib's, with the rules that it lacks.
+"""The grants of the token endpoint: those of authlib, with additional rules.
 
-Theirs is the order of a request (client, grant, code or token, scope, PKCE), ours what is kept, and that a second use ends
-everything: of a code (RFC 6749 section 4.1.2), of a refresh token (RFC 9700 section 4.14.2). Then either the client or a
-thief has been here before, and nobody can tell which.
+authlib defines the order of the checks of a request (client, grant, code or token, scope, PKCE). This module defines
+what is stored, and that a second use of a code (RFC 6749 section 4.1.2) or of a refresh token (RFC 9700 section 4.14.2)
+revokes the grant. In that case either the client or a thief has used it before, and the server cannot distinguish them.
 
-What a refusal has to leave behind (a grant that is revoked) is left behind because a refusal is an answer, and the
-transaction is committed with it.
+A rejection can have a lasting effect, such as the revocation of a grant, because the rejection is a normal response and
+its transaction is committed.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "CodeGrant", "OwnGrant", "Pkce", "RefreshGrant"]
 
 METHODS: Final = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
-"""How clients may authenticate, as far as their registration says so."""
+"""The client authentication methods. A client may use only the method of its registration."""
 
 
 class Pkce(CodeChallenge):
-    """PKCE by S256, for every client."""
+    """PKCE with the method S256, required for every client."""
 
-    SUPPORTED_CODE_CHALLENGE_METHOD = ["S256"]  # noqa: RUF012  # authlib's, whose list it replaces
-    # Ours takes a time that tells nothing.
-    CODE_CHALLENGE_METHODS = {"S256": verifies}  # noqa: RUF012  # likewise
+    SUPPORTED_CODE_CHALLENGE_METHOD = ["S256"]  # noqa: RUF012  # replaces a list of authlib
+    # `verifies` compares in constant time.
+    CODE_CHALLENGE_METHODS = {"S256": verifies}  # noqa: RUF012  # replaces a dict of authlib
 
     def validate_code_challenge(self, grant: BaseGrant, redirect_uri: str) -> None:
-        """Without a method it would be `plain`, and without a challenge nothing. Spec: OAuth 2.1 section 4.1.1"""
+        """Require a code challenge with S256. authlib would accept `plain` or none. Spec: OAuth 2.1 section 4.1.1"""
         data = _request(grant).form
         if "code_challenge" not in data:
             raise Refused("invalid_request", "The request needs a code_challenge (PKCE).")
         if data.get("code_challenge_method") != "S256":
-            raise Refused("invalid_request", "The code_challenge_method has to be S256.")
+            raise Refused("invalid_request", "The code_challenge_method must be S256.")
         super().validate_code_challenge(grant, redirect_uri)
 
 
 class CodeGrant(AuthorizationCodeGrant):
-    """A code for tokens."""
+    """The authorization code grant."""
 
     TOKEN_ENDPOINT_AUTH_METHODS = METHODS
 
     @staticmethod
     def validate_authorization_redirect_uri(request: OAuth2Request, client: ClientMixin) -> str:
-        """Where the browser will be sent back to. authlib's own quotes it in an error, which not all characters may stand in."""
+        """Return the redirect URI of a request. authlib's errors quote it, although not all characters are allowed."""
         asked = request.form.get("redirect_uri")
         if asked is None:
             asked = client.get_default_redirect_uri()
         if not asked or not client.check_redirect_uri(asked):
-            raise Refused("invalid_request", "The redirect_uri is none of those that are registered for the client.")
+            raise Refused("invalid_request", "The redirect_uri is not registered for the client.")
         return asked
 
     def validate_token_request(self) -> None:
-        """Checks the request. Raises `Refused`."""
+        """Check a token request. Raises `Refused`."""
         super().validate_token_request()
         request = _request(self)
-        code: Code = request.authorization_code  # type: ignore[assignment]  # the line above found it
+        code: Code = request.authorization_code  # type: ignore[assignment]  # set by the call above
         if code.key_id is not None and request.key_id != code.key_id:
-            raise Refused("invalid_dpop_proof", "The code is bound to a key, and the DPoP proof is not made with it.")
+            raise Refused("invalid_dpop_proof", "The code is bound to a key, but the DPoP proof uses another key.")
         _check_resource(request, code.grant)
 
     def query_authorization_code(self, code: str, client: ClientMixin) -> Code | None:
-        """The code, if this client may use it now."""
+        """Return the code if this client may use it now. A second use revokes the grant."""
         session = _request(self).session
         found = records.find_code(session.connection, code)
         if found is None or found.grant.client_id != client.get_client_id():
@@ -86,31 +86,33 @@ class CodeGrant(AuthorizationCodeGrant):
         return None if found.grant.revoked or found.expires_at <= session.now else found
 
     def delete_authorization_code(self, authorization_code: Code) -> None:
-        """It is kept as used, so that it is noticed when it comes again."""
+        """Mark the code as used. Its row remains, so that another use is detected."""
         records.use_code(_request(self).session.connection, authorization_code)
 
     def authenticate_user(self, authorization_code: Code) -> Grant:
-        """What was granted stands for who granted it."""
+        """Return the grant of the code, which authlib passes on as the user."""
         return authorization_code.grant
 
 
 class RefreshGrant(RefreshTokenGrant):
-    """A refresh token for tokens, and for another one like it."""
+    """The refresh token grant. Each use replaces the refresh token."""
 
     TOKEN_ENDPOINT_AUTH_METHODS = METHODS
     INCLUDE_NEW_REFRESH_TOKEN = True
 
     def validate_token_request(self) -> None:
-        """Checks the request. Raises `Refused`."""
+        """Check a token request. Raises `Refused`."""
         super().validate_token_request()
         request = _request(self)
-        refresh: Refresh = request.refresh_token  # type: ignore[assignment]  # the line above found it
+        refresh: Refresh = request.refresh_token  # type: ignore[assignment]  # set by the call above
         if refresh.grant.key_id is not None and request.key_id != refresh.grant.key_id:
-            raise Refused("invalid_dpop_proof", "The refresh token is bound to a key that the request does not prove.")
+            raise Refused(
+                "invalid_dpop_proof", "The refresh token is bound to a key: the request needs a DPoP proof with it."
+            )
         _check_resource(request, refresh.grant)
 
-    def authenticate_refresh_token(self, refresh_token: str) -> Refresh | None:  # type: ignore[override]  # it may be none
-        """The token, if this client may use it now."""
+    def authenticate_refresh_token(self, refresh_token: str) -> Refresh | None:  # type: ignore[override]  # authlib's type omits `None`
+        """Return the refresh token if this client may use it now. A second use revokes the grant."""
         request = _request(self)
         session = request.session
         found = records.find_refresh(session.connection, refresh_token)
@@ -122,21 +124,21 @@ class RefreshGrant(RefreshTokenGrant):
         return None if found.grant.revoked or found.expires_at <= session.now else found
 
     def authenticate_user(self, refresh_token: Refresh) -> Grant:
-        """What was granted stands for who granted it."""
+        """Return the grant of the refresh token, which authlib passes on as the user."""
         return refresh_token.grant
 
-    def revoke_old_credential(self, refresh_token: Refresh) -> None:  # type: ignore[override]  # of our own class
-        """It was used."""
+    def revoke_old_credential(self, refresh_token: Refresh) -> None:  # type: ignore[override]  # a class of this package
+        """Mark the refresh token as used."""
         records.use_refresh(_request(self).session.connection, refresh_token)
 
 
 class OwnGrant(ClientCredentialsGrant):
-    """Tokens for a client that acts for itself."""
+    """The client credentials grant: tokens for a client without a user."""
 
     TOKEN_ENDPOINT_AUTH_METHODS = METHODS[1:]
 
     def validate_token_request(self) -> None:
-        """Checks the request, and finds out what is granted. Raises `Refused`."""
+        """Check a token request, and create the grant. Raises `Refused`."""
         super().validate_token_request()
         request = _request(self)
         session, client = request.session, request.known_client
@@ -155,9 +157,9 @@ class OwnGrant(ClientCredentialsGrant):
             expires_at=now + lifetimes.access,
         )
 
-    def create_token_response(self) -> tuple[int, dict[str, str | int], list[tuple[str, str]]]:  # type: ignore[override]  # its stub errs
-        """The tokens."""
-        grant: Grant = _request(self).user  # type: ignore[assignment]  # it was made above
+    def create_token_response(self) -> tuple[int, dict[str, str | int], list[tuple[str, str]]]:  # type: ignore[override]  # wrong in the stub
+        """Return the response with the tokens."""
+        grant: Grant = _request(self).user  # type: ignore[assignment]  # set by `validate_token_request`
         token = self.generate_token(user=grant, scope=grant.scope, include_refresh_token=False)
         return 200, token, list(self.TOKEN_RESPONSE_HEADER)
 
@@ -168,6 +170,6 @@ def _request(grant: BaseGrant) -> Request:
 
 
 def _check_resource(request: Request, grant: Grant) -> None:
-    """A token is for the server for which it was granted, and may be asked for by that name only."""
+    """Check that a token is requested for the server of its grant, by exactly that URL."""
     if not names_resource(request.form.get("resource", grant.resource), grant.resource):
-        raise Refused("invalid_target", "The resource is not the one that was granted.")
+        raise Refused("invalid_target", "The resource is not the granted one.")

@@ -1,7 +1,7 @@
-"""The keys that sign access tokens, and what others may know of them.
+"""The keys that sign access tokens, and their publication.
 
-A key signs for a month. Then a new one takes its place, and the old one is shown to resource servers as long as a token
-that it signed may be good. All processes that share a store have the same keys.
+A key signs for a month. Then a new key replaces it, and the old key remains published for resource servers while a
+token signed with it can be valid. All processes that share a store have the same keys.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHM", "TYPE", "open_token", "public_keys", "sign_token"]
 
 ALGORITHM: Final = "ES256"
-"""How they sign."""
+"""The signature algorithm."""
 
 TYPE: Final = "at+jwt"
 """The type of an access token. Spec: RFC 9068 section 2.1"""
 
 _MARGIN: Final = 3_600.0
-"""Seconds that a key is shown beyond the last token: clocks differ."""
+"""Additional time for which a key is published after its last token expires, in seconds, because clocks differ."""
 
 
 def sign_token(connection: sqlite3.Connection, claims: JsonObject, *, now: float, lifetimes: Lifetimes) -> str:
-    """An access token with these claims."""
+    """Return an access token with these claims."""
     key = _signing_key(connection, now, lifetimes)
     header = {"alg": ALGORITHM, "typ": TYPE, "kid": key.kid}
     return jwt.encode(header, dict(claims), key, algorithms=[ALGORITHM])
@@ -65,7 +65,7 @@ def _parsed(written: str) -> ECKey:
 
 
 def public_keys(connection: sqlite3.Connection, *, now: float, lifetimes: Lifetimes) -> JsonObject:
-    """The public halves, as a JWK set. Spec: RFC 7517 section 5"""
+    """Return the public keys as a JWK set. Spec: RFC 7517 section 5"""
     _signing_key(connection, now, lifetimes)
     rows = connection.execute(
         "SELECT id, jwk FROM signing_keys WHERE expires_at > ? ORDER BY signs_until DESC", (now,)
@@ -78,7 +78,7 @@ def public_keys(connection: sqlite3.Connection, *, now: float, lifetimes: Lifeti
 
 
 def open_token(connection: sqlite3.Connection, token: str, *, now: float) -> JsonObject | None:
-    """The claims of an access token that one of these keys signed; `None`: it is none. Nothing else is checked."""
+    """Return the claims of an access token signed by one of these keys, or `None`. Checks nothing else."""
     try:
         signed = read_signed(token, algorithms=(ALGORITHM,))
     except InvalidValue:

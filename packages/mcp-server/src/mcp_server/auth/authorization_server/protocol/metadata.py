@@ -1,4 +1,4 @@
-"""What the authorization server says of itself, and where.
+"""The metadata document of the authorization server, and its paths.
 
 Spec: RFC 8414; OpenID Connect Discovery 1.0 section 4
 """
@@ -25,7 +25,7 @@ _NAMES: Final = ("oauth-authorization-server", "openid-configuration")
 
 
 def metadata_paths(prefix: str) -> tuple[str, ...]:
-    """Where clients look for it: under both names, and for an issuer with a path also behind that.
+    """Return the paths of the metadata: under both names and, for an issuer with a path, also appended to that path.
 
     Spec: RFC 8414 sections 3.1 and 5, basic/authorization#authorization-server-metadata-discovery
     """
@@ -35,7 +35,7 @@ def metadata_paths(prefix: str) -> tuple[str, ...]:
 
 
 def metadata(settings: Settings, policy: RegistrationPolicy) -> JsonObject:
-    """The document."""
+    """Return the metadata document."""
     registers = policy.dynamic is not DynamicRegistration.OFF
     document = AuthorizationServerMetadata(
         issuer=settings.issuer,
@@ -49,7 +49,7 @@ def metadata(settings: Settings, policy: RegistrationPolicy) -> JsonObject:
         response_types_supported=("code",),
         response_modes_supported=("query",),
         grant_types_supported=GRANT_TYPES,
-        # Members that OpenID Connect demands of every configuration. There are no ID tokens.
+        # OpenID Connect requires these members, although the server issues no ID tokens.
         subject_types_supported=("public",),
         id_token_signing_alg_values_supported=(ALGORITHM,),
         token_endpoint_auth_methods_supported=tuple(method.value for method in AuthMethod),

@@ -1,4 +1,4 @@
-"""Revocation and introspection: authlib's endpoints, over our tokens.
+"""Revocation and introspection: the endpoints of authlib, with the tokens of this server.
 
 Spec: RFC 7009, RFC 7662
 """
@@ -31,28 +31,28 @@ _INTROSPECTED: Final = ("iss", "sub", "aud", "client_id", "iat", "exp", "jti", "
 
 @attrs.frozen(kw_only=True)
 class Token:
-    """A token that is good, of either kind."""
+    """A valid access token or refresh token."""
 
     grant: Grant
-    """What it stands for."""
+    """The grant of the token."""
     claims: JsonObject | None
-    """Of an access token; `None`: it is a refresh token."""
+    """The claims of an access token; `None` for a refresh token."""
 
     def check_client(self, client: Client) -> bool:
-        """Whether it was issued to this client."""
+        """Return whether the token was issued to a client."""
         return self.grant.client_id == client.client_id
 
     def is_expired(self) -> bool:
-        """It would not have been found."""
+        """Return `False`: an expired token is not found."""
         return False
 
     def is_revoked(self) -> bool:
-        """It would not have been found."""
+        """Return `False`: a revoked token is not found."""
         return False
 
 
 def _find(session: Session, text: str) -> Token | None:
-    # A hint of its kind is of no use: what has two dots is an access token.
+    # The hint of the token type is not needed: only an access token has two dots.
     if text.count(".") == 2:
         claims = open_token(session.connection, text, now=session.now) or {}
         grant = records.find_access(session.connection, str(claims.get("jti")), now=session.now)
@@ -64,22 +64,22 @@ def _find(session: Session, text: str) -> Token | None:
 
 
 class Revocation(RevocationEndpoint):
-    """A client gives a token back."""
+    """The revocation endpoint."""
 
     CLIENT_AUTH_METHODS = METHODS
     server: Engine
 
     def check_params(self, request: OAuth2Request, client: Client) -> None:
-        """A hint that is not known is of no use either."""
+        """Check the parameters. An unknown token type hint is ignored."""
         request.form.pop("token_type_hint", None)
         super().check_params(request, client)
 
     def query_token(self, token_string: str, token_type_hint: str | None) -> Token | None:  # noqa: ARG002
-        """The token."""
+        """Return the token, or `None` if it is not valid."""
         return _find(self.server.request.session, token_string)
 
     def revoke_token(self, token: Token, request: Request) -> None:
-        """A refresh token ends all of its grant; an access token only itself. Spec: RFC 7009 section 2.1"""
+        """Revoke a token. A refresh token ends its grant; an access token only itself. Spec: RFC 7009 section 2.1"""
         connection = request.session.connection
         if token.claims is None:
             records.revoke_grant(connection, token.grant.id)
@@ -88,28 +88,28 @@ class Revocation(RevocationEndpoint):
 
 
 class Introspection(IntrospectionEndpoint):
-    """A resource server asks what a token is."""
+    """The introspection endpoint."""
 
     CLIENT_AUTH_METHODS = METHODS[1:]
     server: Engine
 
     def check_params(self, request: OAuth2Request, client: Client) -> None:
-        """A hint that is not known is of no use either."""
+        """Check the parameters. An unknown token type hint is ignored."""
         request.form.pop("token_type_hint", None)
         super().check_params(request, client)
 
     def check_permission(self, token: Token, client: Client, request: OAuth2Request) -> bool:  # noqa: ARG002
-        """Whether it concerns this client: as the server that an access token is for, or as the one that got it."""
+        """Return whether the client may introspect a token: as its resource server, or as its recipient."""
         if token.check_client(client):
             return True
         return token.claims is not None and token.grant.resource in client.introspects
 
     def query_token(self, token_string: str, token_type_hint: str | None) -> Token | None:  # noqa: ARG002
-        """The token."""
+        """Return the token, or `None` if it is not valid."""
         return _find(self.server.request.session, token_string)
 
     def introspect_token(self, token: Token) -> JsonObject:
-        """What it is. Spec: RFC 7662 section 2.2"""
+        """Return the introspection response of a valid token. Spec: RFC 7662 section 2.2"""
         if token.claims is None:
             grant = token.grant
             return {

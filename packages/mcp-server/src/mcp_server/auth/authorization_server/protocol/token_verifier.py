@@ -1,4 +1,4 @@
-"""What access tokens of ours are, for a resource server in the same process."""
+"""Verification of this server's access tokens, for a resource server in the same process."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["OwnTokens"]
 
 _KNOWN: Final = 10_000
-"""Tokens whose signature is not verified again: some 10 MB at most."""
+"""The maximum number of tokens with a cached signature check: about 10 MB."""
 
 
 @attrs.define
 class OwnTokens:
-    """The `TokenVerifier` of our own tokens. The store is asked about each, so that what was revoked is seen at once."""
+    """A `TokenVerifier` of this server's tokens. It queries the store each time, so it detects a revocation at once."""
 
     _settings: Settings
     _store: SqliteStore
     _known: dict[bytes, AccessToken] = attrs.field(factory=dict, init=False)
 
     async def verify(self, token: str) -> AccessToken:
-        """See `TokenVerifier.verify`."""
+        """Verify an access token. Raises `InvalidToken`."""
         digest = digest_of(token)
         found = await self._store.run(partial(self._find, token, self._known.get(digest)))
         self._known.pop(digest, None)
