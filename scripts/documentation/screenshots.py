@@ -100,7 +100,7 @@ def answered(page: Page) -> None:
     other = page.context.new_page()
     other.goto(page.url)
     with other.expect_response(lambda response: response.status == 303):
-        other.get_by_role("button", name="Refuse").click()
+        other.get_by_role("button", name="Deny").click()
     page.reload()
 
 

@@ -82,7 +82,7 @@ def test_the_pages_have_their_colours(here: Place) -> None:
 
 def test_who_refuses_is_back_at_the_client_with_an_error(here: Place) -> None:
     page = consent(here)
-    page.get_by_role("button", name="Refuse").click()
+    page.get_by_role("button", name="Deny").click()
     page.wait_for_url(f"{here.client.url}/callback?*")
     answer = here.answer()
     assert (answer["error"], answer["state"]) == ("access_denied", "s1")
@@ -96,7 +96,7 @@ def test_a_wrong_password_can_be_put_right(here: Place) -> None:
     assert page.title().startswith("Error: Log in")
     # The summary has the focus, and leads to the field.
     assert page.evaluate("document.activeElement.getAttribute('role')") == "alert"
-    page.get_by_role("link", name="The user name or the password is not right").click()
+    page.get_by_role("link", name="The user name or the password is incorrect").click()
     assert page.evaluate("document.activeElement.id") == "password"
     assert page.get_by_label("User name").input_value() == "ada"
     assert page.get_by_label("Password").input_value() == ""
@@ -207,9 +207,9 @@ def test_who_goes_back_after_allowing_learns_that_it_is_done(here: Place) -> Non
     page.get_by_role("button", name="Allow").click()
     page.wait_for_url(f"{here.client.url}/callback?*")
     page.go_back()
-    assert heading(page) == "You have answered already"
+    assert heading(page) == "You have already decided"
     page.reload()
-    assert heading(page) == "You have answered already"
+    assert heading(page) == "You have already decided"
     assert len(here.client.asked) == 1
 
 
@@ -221,8 +221,8 @@ def test_two_tabs_do_not_get_in_each_others_way(here: Place) -> None:
     log_in(one)
     log_in(two)
     assert heading(two) == "This page is out of date"
-    two.get_by_role("link", name="Go on from where you are now").click()
-    two.get_by_role("button", name="Refuse").click()
+    two.get_by_role("link", name="Continue with your current login").click()
+    two.get_by_role("button", name="Deny").click()
     two.wait_for_url(f"{here.client.url}/callback?*")
     one.get_by_role("button", name="Allow").click()
     one.wait_for_url(f"{here.client.url}/callback?*")
@@ -236,7 +236,7 @@ def test_a_session_that_is_over_allows_nothing(here: Place) -> None:
     page = consent(here)
     here.ahead[0] += 31 * 60
     page.get_by_role("button", name="Allow").click()
-    assert heading(page) == "This request is over"
+    assert heading(page) == "This request has ended"
     page.goto(here.ask())
     assert heading(page) == "Log in"
     assert here.client.asked == []
@@ -299,7 +299,7 @@ def test_an_unknown_client_or_redirect_uri_is_an_error_here_and_not_a_redirect(
     answer = page.goto(here.ask(**changes))
     assert answer is not None
     assert answer.status == 400
-    assert heading(page) == "This request cannot be answered"
+    assert heading(page) == "Authorization request rejected"
     assert set(went) == {urlsplit(here.server.issuer).netloc}
     assert "evil" not in page.content()
     assert "alert" not in page.content()
@@ -370,9 +370,9 @@ def test_a_form_of_another_page_cannot_consent(here: Place) -> None:
     other = page.context.new_page()
     other.goto(f"{here.harm.url}/attack")
     other.wait_for_url(f"{here.server.issuer}/**")
-    assert heading(other) == "This form is not from our page"
+    assert heading(other) == "This form is not from this site"
     assert here.client.asked == []
-    page.get_by_role("button", name="Refuse").click()
+    page.get_by_role("button", name="Deny").click()
     page.wait_for_url(f"{here.client.url}/callback?*")
 
 
@@ -388,13 +388,13 @@ def test_a_form_of_another_page_cannot_log_anybody_in_or_out(here: Place) -> Non
     other = page.context.new_page()
     other.goto(f"{here.harm.url}/login")
     other.wait_for_url(f"{here.server.issuer}/**")
-    assert heading(other) == "This form is not from our page"
+    assert heading(other) == "This form is not from this site"
     page.reload()
     assert heading(page) == "Log in"
     log_in(page)
     other.goto(f"{here.harm.url}/logout")
     other.wait_for_url(f"{here.server.issuer}/**")
-    assert heading(other) == "This form is not from our page"
+    assert heading(other) == "This form is not from this site"
     page.reload()
     assert heading(page).startswith("Allow")
 

@@ -53,7 +53,7 @@ async def test_consent_is_given_here_before_anybody_is_sent_elsewhere(world: Wor
     browser, id = world.browser(), world.interactions.add()
     page = await browser.get(world.path(id))
     assert "Allow “Notebook reader” to use mcp.example?" in page.words
-    assert f"You log in at {urlsplit(upstream.issuer).netloc} next." in page.words
+    assert f"Next, you log in at {urlsplit(upstream.issuer).netloc}." in page.words
     assert not upstream.asked
     page = await browser.submit(page, decision="allow", drop=["notes:write"])
     assert (page.status, urlsplit(page.location).path) == (303, "/authorize")
@@ -301,7 +301,7 @@ async def _fails(world: World, upstream: Provider, caplog: pytest.LogCaptureFixt
             page = await come_back(upstream, browser, page.location)
     assert page.location == "https://app.example/callback?error=server_error&state=s"
     assert not world.interactions.granted
-    assert "log in by delegation failed" in caplog.text
+    assert "delegated login failed" in caplog.text
     assert "s3cret" not in caplog.text
     assert "You are not logged in" in (await browser.get("/logout")).words
 
@@ -417,7 +417,7 @@ async def test_a_server_that_is_not_there_logs_nobody_in(caplog: pytest.LogCaptu
     browser = world.browser()
     page = await browser.submit(await browser.get(world.path(world.interactions.add())), decision="allow")
     assert page.location == "https://app.example/callback?error=server_error&state=s"
-    assert "log in by delegation failed" in caplog.text
+    assert "delegated login failed" in caplog.text
 
 
 # --- our secrets, and theirs ---------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ async def test_the_consent_page_says_who_asks_for_what_and_where_the_answer_goes
     page = await world.browser().log_in(world.interactions.add())
     for said in (
         "Allow “Notebook reader” to use mcp.example?",
-        "Registered itself, unverified: nobody has checked the name.",
-        "Sends you back to app.example",
+        "Registered itself. The name is not verified.",
+        "Redirects you to app.example",
         "Server https://mcp.example/mcp",
         "Read your notes notes:read",
         "Change your notes notes:write",
@@ -80,7 +80,7 @@ async def test_to_allow_nothing_of_what_is_asked_is_no_answer(world: World) -> N
     browser, id = world.browser(), world.interactions.add()
     page = await browser.submit(await browser.log_in(id), decision="allow", drop=["notes:read", "notes:write"])
     assert page.status == 422
-    assert "Tick what you want to allow, or refuse" in page.words
+    assert "Select what you want to allow, or deny access" in page.words
     assert "scope" not in dict(page.forms[-1].fields)
     assert not world.interactions.granted
     assert (await browser.submit(page, decision="allow", scope="notes:read")).status == 303
@@ -89,7 +89,7 @@ async def test_to_allow_nothing_of_what_is_asked_is_no_answer(world: World) -> N
 async def test_a_request_without_scopes_can_be_allowed(world: World) -> None:
     browser, id = world.browser(), world.interactions.add(scopes=[])
     page = await browser.log_in(id)
-    assert "without any particular permission" in page.words
+    assert "without specific permissions" in page.words
     assert (await browser.submit(page, decision="allow")).status == 303
     assert world.interactions.granted[0][2] == ()
 
@@ -115,7 +115,7 @@ async def test_a_decision_that_is_none_decides_nothing(world: World) -> None:
     assert not world.interactions.denied
 
 
-@pytest.mark.parametrize(("decision", "said"), [("allow", "You allowed the access."), ("refuse", "was not allowed")])
+@pytest.mark.parametrize(("decision", "said"), [("allow", "You allowed access."), ("refuse", "Access was denied")])
 async def test_who_comes_back_to_an_answered_request_learns_how_it_was_answered(
     world: World, decision: str, said: str
 ) -> None:
@@ -181,8 +181,8 @@ async def test_logging_out_ends_the_session(world: World) -> None:
 @pytest.mark.parametrize(
     ("name", "password", "status", "said"),
     [
-        ("ada", "wrong", 403, "The user name or the password is not right"),
-        ("nobody", "lovelace", 403, "The user name or the password is not right"),
+        ("ada", "wrong", 403, "The user name or the password is incorrect"),
+        ("nobody", "lovelace", 403, "The user name or the password is incorrect"),
         ("", "lovelace", 422, "Enter your user name"),
         ("ada", "", 422, "Enter your password"),
         ("  ", "", 422, "Enter your user name Enter your password"),
@@ -328,7 +328,7 @@ async def test_a_request_that_has_expired_is_over(world: World) -> None:
     world.time.now += 600
     for over in (await browser.get(world.path(id)), await browser.submit(page, decision="allow")):
         assert over.status == 404
-        assert "start again" in over.words
+        assert "log in again" in over.words
     assert not world.interactions.granted
 
 
@@ -351,7 +351,7 @@ async def test_a_session_ends_when_it_is_not_used_and_in_any_case_after_a_day(
     assert "You are not logged in" in (await browser.get("/logout")).words
     over = await browser.submit(page, decision="allow")
     assert over.status == 403
-    assert "Your session is over" in over.words
+    assert "Your session has ended" in over.words
     assert not world.interactions.granted
 
 
@@ -504,7 +504,7 @@ async def test_consent_for_a_program_on_the_device_is_asked_for_each_time(world:
     browser = world.browser()
     page = await browser.log_in(world.interactions.add(client))
     assert "Do not ask me again" not in page.words
-    assert "Any program there can pretend to be it" in page.words
+    assert "Any program on the device can pretend to be this application" in page.words
     assert (await browser.submit(page, decision="allow", remember="yes")).status == 303
     assert (await browser.get(world.path(world.interactions.add(client)))).status == 200
 
@@ -548,7 +548,7 @@ async def test_a_form_that_another_page_sends_does_nothing(world: World, name: s
     before = dict(browser.cookies)
     page = await browser.post(action, fields, **FOREIGN[case])  # type: ignore[arg-type]  # headers by name
     assert page.status == 403
-    assert "not from our page" in page.words
+    assert "not from this site" in page.words
     assert browser.cookies == before
     assert not world.interactions.granted
     assert (await browser.post(action, fields)).status in (200, 303)
@@ -649,9 +649,9 @@ async def test_what_a_person_enters_stays_text(world: World, name: str) -> None:
 
 
 KINDS = {
-    RegistrationKind.CONFIGURED: "Set up by whoever runs this server.",
+    RegistrationKind.CONFIGURED: "Configured by the operator of this server.",
     RegistrationKind.METADATA_DOCUMENT: "Described by app.example. Trust the name as far as you trust app.example.",
-    RegistrationKind.DYNAMIC: "Registered itself, unverified: nobody has checked the name.",
+    RegistrationKind.DYNAMIC: "Registered itself. The name is not verified.",
 }
 
 

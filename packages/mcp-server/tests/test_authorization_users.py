@@ -52,7 +52,7 @@ def test_a_password_that_is_none_is_refused(password: str) -> None:
 
 @pytest.mark.parametrize("kept", ["", "lovelace", "scrypt$99$8$3$AAAAAAAA$AAAAAAAA", "$2b$12$abcdefghijklmnopqrstuv"])
 def test_what_is_no_hash_is_refused_by_name_and_not_shown(kept: str) -> None:
-    with pytest.raises(ValueError, match=r"the password of eve is no hash: make one with hash_password") as caught:
+    with pytest.raises(ValueError, match=r"the password of eve is not a hash: create one with hash_password") as caught:
         PasswordUsers({"ada": hash_password("x"), "eve": kept})
     assert not kept or kept not in str(caught.value)
 
@@ -121,7 +121,7 @@ async def test_people_in_the_store_can_be_added_changed_and_removed(tmp_path: Pa
 async def test_a_hash_that_somebody_else_put_into_the_store_opens_nothing() -> None:
     store = MemoryStore()
     await store.run(lambda connection: connection.execute("INSERT INTO page_users VALUES ('ada', 'lovelace')"))
-    with pytest.raises(ValueError, match="no hash by hash_password"):
+    with pytest.raises(ValueError, match="not a hash from hash_password"):
         await StoredUsers(store).verify("ada", "lovelace")
 
 

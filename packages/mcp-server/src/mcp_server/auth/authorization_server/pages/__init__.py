@@ -1,1 +1,1 @@
-"""The pages of the authorization server: log in, consent, log out."""
+"""The pages of the authorization server: login, consent, logout."""

@@ -1,9 +1,9 @@
-"""What the pages do: log in, consent, log out; and with a delegation, the way to another authorization server and back.
+"""The actions of the pages: login, consent, logout, and delegation of the login to another authorization server.
 
-A request for authorization belongs to the browser that opened it first; in any other it is an error. Nothing changes but by a
-form of ours, and nothing is granted but by a form that the person sent after logging in. Two answers are given without
-one: what a person allowed for good, and that only when a request is opened; and what was allowed before the way to
-another authorization server, when its end is reached in the same browser.
+An authorization request belongs to the browser that opened it first. In every other browser it is an error. Only a form
+of these pages changes data, and access is granted only by a form that the user submitted after the login. There are two
+exceptions. Remembered consent grants access when a browser opens a request. Consent given before a delegated login
+takes effect when the browser returns from the other authorization server.
 
 Spec: basic/security_best_practices#confused-deputy-problem; RFC 6749 sections 10.12 and 10.13
 """
@@ -44,46 +44,46 @@ _Headers = tuple[tuple[str, str], ...]
 
 
 class Serving(Protocol):
-    """What the pages have to know of the authorization server."""
+    """The parts of the authorization server that the pages use."""
 
     @property
     def issuer(self) -> str:
-        """Its issuer."""
+        """The issuer identifier."""
         ...
 
     @property
     def prefix(self) -> str:
-        """The path before all routes."""
+        """The start of the paths of all routes."""
         ...
 
     @property
     def secure(self) -> bool:
-        """Whether it is https."""
+        """Whether the issuer is an https URL."""
         ...
 
     @property
     def scopes(self) -> Mapping[str, str]:
-        """What scopes mean, in words."""
+        """The scopes, with their descriptions for users."""
         ...
 
     @property
     def users(self) -> Users | Delegation:
-        """Who can log in, or where."""
+        """The users who can log in, or the delegation to another authorization server."""
         ...
 
     @property
     def store(self) -> SqliteStore:
-        """What it remembers."""
+        """The store of all data."""
         ...
 
     @property
     def clock(self) -> Callable[[], float]:
-        """Seconds since the epoch."""
+        """A function that returns the time in seconds since the epoch."""
         ...
 
     @property
     def interactions(self) -> Interactions:
-        """The requests that wait."""
+        """The authorization requests that wait for a decision of a user."""
         ...
 
 
@@ -91,8 +91,8 @@ class Pages:
     """The pages of one authorization server.
 
     Args:
-        serving: The server.
-        templates: What they look like.
+        serving: The authorization server.
+        templates: The templates of the pages.
     """
 
     def __init__(self, serving: Serving, templates: Templates) -> None:
@@ -116,10 +116,10 @@ class Pages:
         self._journeys: Final = Journeys(store, clock=clock)
         self._limits: Final = LoginLimits()
 
-    # --- what a browser asks for -----------------------------------------------------------------------------------
+    # --- requests of browsers --------------------------------------------------------------------------------------
 
     async def show(self, visit: Visit, id: str) -> PageAnswer:
-        """GET: a request for authorization, as far as it has come."""
+        """Handle GET of an authorization request: show the form of its current step."""
         pending = await self._serving.interactions.get(id)
         session = await self._sessions.find(visit.cookies)
         if pending is None:
@@ -135,13 +135,13 @@ class Pages:
             if self._delegation is None:
                 return self._views.login(pending, session, headers=headers)
             return self._views.consent(pending, session, logged_in=False, headers=headers)
-        # Only now: on the way from a form a browser would not follow us to the client.
+        # Only on the first GET: after a form, the `form-action` of its page would stop the redirect to the client.
         if first and session.subject is not None and await self._consents.cover(pending, session.subject):
             return await self._grant(pending, session, pending.scopes)
         return self._views.consent(pending, session, logged_in=True, headers=headers)
 
     async def log_in(self, visit: Visit, id: str) -> PageAnswer:
-        """POST: a name and a password."""
+        """Handle POST of the login form."""
         entered = await self._entered(visit, id, "login")
         if not isinstance(entered, tuple):
             return entered
@@ -164,15 +164,15 @@ class Pages:
             return self._views.login(pending, session, problems=[problem], name=name, status=429, headers=later)
         subject = await self._users.verify(name, password)
         if subject is None:
-            # Which of the two it is stays between those who know.
-            problem = Problem("password", "The user name or the password is not right")
+            # Do not reveal which of the two is wrong.
+            problem = Problem("password", "The user name or the password is incorrect")
             return self._views.login(pending, session, problems=[problem], name=name, status=403)
         self._limits.right(name, visit.address)
         session = await self._sessions.log_in(session, subject, shown=name, auth_time=self._serving.clock())
         return self._redirect(self._views.path(id), headers=(self._sessions.set_cookie(session),))
 
     async def decide(self, visit: Visit, id: str) -> PageAnswer:
-        """POST: the person allows, or refuses."""
+        """Handle POST of the consent form: allow or deny the request."""
         entered = await self._entered(visit, id, "consent")
         if not isinstance(entered, tuple):
             return entered
@@ -189,7 +189,7 @@ class Pages:
         if form.one("decision") != "allow":
             return self._views.stale(id)
         if pending.scopes and not scopes:
-            problem = Problem("scopes", "Tick what you want to allow, or refuse")
+            problem = Problem("scopes", "Select what you want to allow, or deny access")
             return self._views.consent(pending, session, logged_in=logged_in, problems=[problem], status=422)
         remember = form.one("remember") == "yes"
         if not logged_in and delegation is not None:
@@ -202,7 +202,7 @@ class Pages:
         return await self._grant(pending, session, scopes, remember=remember)
 
     async def switch(self, visit: Visit, id: str) -> PageAnswer:
-        """POST: the person is somebody else."""
+        """Handle POST of the form for another account: log the current user out."""
         entered = await self._entered(visit, id, "switch")
         if not isinstance(entered, tuple):
             return entered
@@ -210,7 +210,7 @@ class Pages:
         return self._redirect(self._views.path(id), headers=(self._sessions.set_cookie(session),))
 
     async def come_back(self, visit: Visit) -> PageAnswer:
-        """GET: somebody comes back from the other authorization server."""
+        """Handle GET of the redirect from the other authorization server."""
         session = await self._sessions.find(visit.cookies)
         query = read_fields(visit.query)
         state = "" if query is None else query.one("state")
@@ -236,14 +236,14 @@ class Pages:
         return await self._grant(pending, session, journey.scopes, remember=journey.remember, headers=headers)
 
     async def leave(self, visit: Visit) -> PageAnswer:
-        """GET: whether to log out."""
+        """Handle GET of the logout page."""
         session = await self._sessions.find(visit.cookies)
         if session is None or session.subject is None:
             return self._views.not_logged_in()
         return self._views.log_out(session)
 
     async def log_out(self, visit: Visit) -> PageAnswer:
-        """POST: the person logs out."""
+        """Handle POST of the logout form."""
         session = await self._sessions.find(visit.cookies)
         form = read_form(visit)
         if session is not None:
@@ -252,12 +252,12 @@ class Pages:
             await self._sessions.end(session)
         return self._views.logged_out((self._sessions.drop_cookie(),))
 
-    # --- what it gets ----------------------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------------------------
 
     async def _entered(
         self, visit: Visit, id: str, purpose: str
     ) -> tuple[PendingAuthorization, BrowserSession, Form] | PageAnswer:
-        """What a form is about, if it is from our page, in the browser that the request belongs to."""
+        """Return what a form belongs to, if one of these pages sent it in the browser that the request belongs to."""
         if not is_ours(visit, self._origin):
             return self._views.foreign()
         form = read_form(visit)
@@ -289,18 +289,18 @@ class Pages:
             return await self._over(pending.id, session)
         if remember:
             await self._consents.remember(pending, subject, scopes)
-        await self._openings.answered(pending.id, "You allowed the access.")
+        await self._openings.answered(pending.id, "You allowed access.")
         return self._redirect(url, headers=headers)
 
     async def _deny(self, pending: PendingAuthorization, error: str) -> PageAnswer:
         url = await self._serving.interactions.deny(pending.id, error=error)
         if url is None:
             return await self._over(pending.id, None)
-        await self._openings.answered(pending.id, "The access was not allowed.")
+        await self._openings.answered(pending.id, "Access was denied.")
         return self._redirect(url)
 
     async def _failed(self, pending: PendingAuthorization, failed: DelegationFailed) -> PageAnswer:
-        _log.warning("log in by delegation failed: %s", failed.message)
+        _log.warning("delegated login failed: error=%s", failed.message)
         return await self._deny(pending, failed.error)
 
     async def _over(self, id: str, session: BrowserSession | None) -> PageAnswer:
@@ -308,7 +308,7 @@ class Pages:
 
 
 def _logged_in(pending: PendingAuthorization, session: BrowserSession) -> bool:
-    """Whether somebody is, and recently enough for this request."""
+    """Return whether a user is logged in, and recently enough for this request."""
     if session.subject is None or session.auth_time is None:
         return False
     return not pending.prompts & _ANEW or session.auth_time >= pending.created_at

@@ -1,7 +1,7 @@
-"""What a browser sends to the pages, and what of it is believed.
+"""Requests of browsers to the pages, and the protection of forms against cross-site request forgery.
 
-A form counts if it comes from one of our pages: the browser says so by Origin or Sec-Fetch-Site, and the form has the token
-that was put into it for this session and this purpose. The cookie alone proves nothing.
+A form is accepted only if one of these pages sent it. The browser confirms this by Origin or Sec-Fetch-Site, and the
+form contains a token for this session and this purpose. The cookie alone is not sufficient.
 
 Spec: basic/security_best_practices#confused-deputy-problem; RFC 9700 section 4.16
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FORM_BYTES", "Form", "Visit", "is_ours", "read_fields", "read_form"]
 
 FORM_BYTES: Final = 16 * 1024
-"""How long a form may be. The longest of ours has a password and some scopes."""
+"""The maximum size of a form, in bytes. The largest form of the pages contains a password and some scopes."""
 
 _FIELDS: Final = 200
 _TYPE: Final = "application/x-www-form-urlencoded"
@@ -28,67 +28,68 @@ _REPEATED: Final = frozenset({"scope"})
 
 @attrs.frozen(kw_only=True)
 class Visit:
-    """One request of a browser."""
+    """A request of a browser."""
 
     cookies: str = attrs.field(default="", repr=False)
-    """The Cookie header."""
+    """The value of the Cookie header."""
     origin: str | None = None
-    """The Origin header."""
+    """The value of the Origin header."""
     fetch_site: str | None = None
-    """The Sec-Fetch-Site header."""
+    """The value of the Sec-Fetch-Site header."""
     content_type: str = ""
-    """The Content-Type header."""
+    """The value of the Content-Type header."""
     query: str = attrs.field(default="", repr=False)
-    """What stands behind the question mark."""
+    """The query of the URL, without the question mark."""
     body: bytes | None = attrs.field(default=b"", repr=False)
-    """The body. `None`: it has more than `FORM_BYTES`."""
+    """The body; `None` if it is larger than `FORM_BYTES`."""
     address: str = ""
-    """Where it comes from."""
+    """The address that the request came from."""
 
 
 @attrs.frozen
 class Form:
-    """The fields of a form, or of a query."""
+    """The fields of a form or a query."""
 
     fields: Sequence[tuple[str, str]] = attrs.field(repr=False)
-    """Names and values, in order."""
+    """Names and values, in their order."""
 
     def one(self, name: str) -> str:
-        """The value of a field; empty when there is none."""
+        """Return the value of a field, or an empty string without the field."""
         return next((value for given, value in self.fields if given == name), "")
 
     def all(self, name: str) -> tuple[str, ...]:
-        """The values of a field that may come more than once."""
+        """Return the values of a field that may be repeated."""
         return tuple(value for given, value in self.fields if given == name)
 
 
 def is_ours(visit: Visit, origin: str) -> bool:
-    """Whether a request was made by one of our own pages, as far as the browser says.
+    """Return whether one of the pages sent a request, according to the browser.
 
     Args:
         visit: The request.
-        origin: Ours.
+        origin: The origin of the pages.
 
     Returns:
-        True also if it says nothing: then it is no browser, and has to have the token of the form all the same.
+        `True` also without Origin and Sec-Fetch-Site: then the peer is not a browser, and needs the token of the form
+        all the same.
     """
     if visit.fetch_site not in (None, "same-origin"):
         return False
     if visit.origin == "null":
-        # Something between us and the browser may have taken the origin away; then the browser's other word counts.
+        # A proxy may have removed the origin. Then Sec-Fetch-Site decides.
         return visit.fetch_site is not None
     return visit.origin in (None, origin)
 
 
 def read_form(visit: Visit) -> Form | None:
-    """The form that was sent; `None` when it is none, or has a field twice that may come only once."""
+    """Return the submitted form, or `None` if the body is not a form or repeats a field that must not be repeated."""
     if visit.body is None or visit.content_type.partition(";")[0].strip().lower() != _TYPE:
         return None
     return read_fields(visit.body.decode("utf-8", "replace"))
 
 
 def read_fields(text: str) -> Form | None:
-    """The fields of a query, likewise."""
+    """Return the fields of a query, or `None` under the same conditions."""
     try:
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Sessions of browsers: who is logged in, and what a browser opened.
+"""Browser sessions: the logged-in user, and the authorization requests that a browser opened.
 
-The cookie has an unguessable id, of which the store has a hash only. The id is new after every login and logout, so one that
-somebody planted in a browser is worth nothing. What a browser opened before is bound to another value, which stays the same
-and never leaves the server.
+The cookie contains an unguessable id, of which the store has only a hash. Each login and logout creates a new id, so an
+id that an attacker planted in a browser is useless. The requests that a browser opened are bound to another value,
+which stays the same and never leaves the server.
 
 Spec: basic/security_best_practices#session-hijacking, #confused-deputy-problem
 """
@@ -25,42 +25,43 @@ if TYPE_CHECKING:
 __all__ = ["BrowserSession", "BrowserSessions", "Openings"]
 
 _IDLE: Final = 30 * 60.0
-"""Seconds without a request after which a session is over."""
+"""Time without a request after which a session expires, in seconds."""
 _LONGEST: Final = 8 * 3600.0
-"""Seconds after which it is over in any case: a working day."""
+"""Maximum lifetime of a session, in seconds: a working day."""
 _MOST: Final = 10_000
-"""Sessions in which nobody is logged in; with more, those that were not used for longest go. Anybody can begin one."""
+"""The maximum number of sessions without a logged-in user. Above it, the least recently used ones are deleted, because
+every client can begin one."""
 _NOT_NOTED: Final = 60.0
-"""Seconds in which further use of a session is not written down, to spare the file."""
+"""Time in which further use of a session is not stored, in seconds. It reduces writes to the file."""
 
 
 @attrs.frozen(kw_only=True)
 class BrowserSession:
-    """What is known of a browser."""
+    """The session of a browser."""
 
     id: str = attrs.field(repr=False)
-    """What its cookie says."""
+    """The session id, which is the value of the cookie."""
     browser: str = attrs.field(repr=False)
-    """To this is bound what it opened. Never shown to anybody."""
+    """The value that the opened requests are bound to. It is never sent to a peer."""
     form_key: bytes = attrs.field(repr=False)
-    """What its forms are known by."""
+    """The key of the tokens in forms."""
     subject: str | None = None
-    """Who is logged in."""
+    """The subject of the logged-in user."""
     shown: str | None = None
-    """That person's name, for the person."""
+    """The name of the logged-in user, for display to the user."""
     auth_time: float | None = None
-    """When that was, in seconds since the epoch."""
+    """The time of the login, in seconds since the epoch."""
     created_at: float
-    """When it began, likewise."""
+    """The time when the session began, in seconds since the epoch."""
     used_at: float
-    """When it was used last, as far as it was written down."""
+    """The time of the last use that was stored, in seconds since the epoch."""
 
     def form_token(self, purpose: str) -> str:
-        """Proves that a form was made for this session and this purpose."""
+        """Return a token that proves that a form was created for this session and purpose."""
         return hmac.new(self.form_key, purpose.encode(), hashlib.sha256).hexdigest()
 
     def made(self, token: str, purpose: str) -> bool:
-        """Whether a token is of this session and purpose."""
+        """Return whether a token was created for this session and purpose."""
         return hmac.compare_digest(token.encode(), self.form_token(purpose).encode())
 
 
@@ -68,10 +69,11 @@ class BrowserSessions:
     """The sessions of all browsers.
 
     Args:
-        store: Where they are kept.
-        issuer: Of the authorization server; another one on the same host, by another port, has another cookie.
-        secure: Whether it is https, and so has cookies that no other host can plant.
-        clock: Seconds since the epoch.
+        store: The store of the sessions.
+        issuer: The issuer of the authorization server. Servers on the same host with different ports need different
+            cookies.
+        secure: Whether the issuer is an https URL. Then the cookie has a prefix that stops other hosts from setting it.
+        clock: A function that returns the time in seconds since the epoch.
     """
 
     def __init__(self, store: SqliteStore, *, issuer: str, secure: bool, clock: Callable[[], float]) -> None:
@@ -83,21 +85,21 @@ class BrowserSessions:
         self._attributes: Final = "; Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
 
     def set_cookie(self, session: BrowserSession) -> tuple[str, str]:
-        """The header that makes a browser remember a session, for as long as the browser runs."""
+        """Return the header field that sets the cookie until the browser is closed."""
         return "Set-Cookie", f"{self.cookie}={session.id}{self._attributes}"
 
     def drop_cookie(self) -> tuple[str, str]:
-        """The header that makes a browser forget it."""
+        """Return the header field that removes the cookie."""
         return "Set-Cookie", f"{self.cookie}={self._attributes}; Max-Age=0"
 
     async def find(self, cookies: str) -> BrowserSession | None:
-        """The session of a request.
+        """Return the session of a request.
 
         Args:
-            cookies: The Cookie header, or nothing.
+            cookies: The value of the Cookie header, or an empty string.
 
         Returns:
-            `None`: there is none, it is over, or there are two, of which one was planted.
+            The session. `None` if there is no session, it has expired, or there are two cookies, one of them planted.
         """
         pairs = [pair.strip().partition("=") for pair in cookies.split(";")]
         ids = {value for name, _, value in pairs if name == self.cookie}
@@ -107,7 +109,7 @@ class BrowserSessions:
         return await self._store.run(lambda connection: _find(connection, id, now))
 
     async def begin(self) -> BrowserSession:
-        """A session for a browser of which nothing is known."""
+        """Begin a session for an unknown browser."""
         now = self._clock()
         session = BrowserSession(
             id=secrets.token_urlsafe(32),
@@ -120,22 +122,22 @@ class BrowserSessions:
         return session
 
     async def log_in(self, session: BrowserSession, subject: str, *, shown: str, auth_time: float) -> BrowserSession:
-        """Somebody logged in: the session goes on under another id.
+        """Log a user in, and return the session with a new id.
 
         Args:
-            session: The session until now.
-            subject: Who.
-            shown: That person's name, for the person.
-            auth_time: When, in seconds since the epoch.
+            session: The previous session.
+            subject: The subject of the user.
+            shown: The name of the user, for display to the user.
+            auth_time: The time of the login, in seconds since the epoch.
         """
         return await self._renew(session, subject=subject, shown=shown, auth_time=auth_time)
 
     async def log_out(self, session: BrowserSession) -> BrowserSession:
-        """Nobody is logged in any more; what the browser opened is still its own."""
+        """Log the user out, and return the session with a new id. The browser keeps the requests that it opened."""
         return await self._renew(session, subject=None, shown=None, auth_time=None)
 
     async def end(self, session: BrowserSession) -> None:
-        """The session is over."""
+        """Delete the session."""
         await self._store.run(lambda connection: _delete(connection, session.id))
 
     async def _renew(
@@ -218,11 +220,11 @@ def _delete(connection: sqlite3.Connection, id: str) -> None:
 
 
 class Openings:
-    """Which browser opened a request for authorization first, and what became of it there.
+    """The browser that opened each authorization request first, and the outcome of the request.
 
     Args:
-        store: Where that is kept.
-        clock: Seconds since the epoch.
+        store: The store of this data.
+        clock: A function that returns the time in seconds since the epoch.
     """
 
     def __init__(self, store: SqliteStore, *, clock: Callable[[], float]) -> None:
@@ -230,21 +232,21 @@ class Openings:
         self._clock: Final = clock
 
     async def open(self, pending: str, session: BrowserSession, *, expires_at: float) -> bool | None:
-        """A browser opens a request for authorization.
+        """Bind an authorization request to the browser that opens it first.
 
         Args:
-            pending: Its id.
-            session: Of the browser.
-            expires_at: When it stops waiting, in seconds since the epoch.
+            pending: The id of the request.
+            session: The session of the browser.
+            expires_at: The time at which the request expires, in seconds since the epoch.
 
         Returns:
-            Whether that was just now for the first time. `None`: another browser was first.
+            Whether this call bound the request. `None` if another browser opened it first.
         """
         now = self._clock()
 
         def claim(connection: sqlite3.Connection) -> bool | None:
             connection.execute("DELETE FROM page_openings WHERE expires_at <= ?", (now,))
-            # What became of it is of interest for some time after it was answered.
+            # The outcome stays available for some time after the decision.
             done = connection.execute(
                 "INSERT INTO page_openings VALUES (?, ?, NULL, ?) ON CONFLICT DO NOTHING",
                 (pending, session.browser, max(expires_at, now + _IDLE)),
@@ -256,11 +258,11 @@ class Openings:
         return await self._store.run(claim)
 
     async def answered(self, pending: str, outcome: str) -> None:
-        """A request was answered.
+        """Store the outcome of a request.
 
         Args:
-            pending: Its id.
-            outcome: How, for the person who comes back to the page.
+            pending: The id of the request.
+            outcome: The outcome, as a sentence for the user who opens the page again.
         """
         await self._store.run(
             lambda connection: connection.execute(
@@ -269,7 +271,7 @@ class Openings:
         )
 
     async def outcome(self, pending: str, session: BrowserSession) -> str | None:
-        """How a request was answered in this very browser; `None` when it was not."""
+        """Return the outcome of a request that this browser opened, or `None` without a decision."""
 
         def find(connection: sqlite3.Connection) -> str | None:
             found: tuple[str | None] | None = connection.execute(

@@ -1,9 +1,9 @@
-"""What people allowed for good: their consent for a client at a redirect URI, for some time.
+"""Remembered consent: users who allow a client at a redirect URI are not asked again for some time.
 
-It is kept for each person, client, redirect URI and server apart: consent for one client says nothing about another, however
-alike they look. It is only kept where the redirect URI shows who gets the code, which https does. Any program of a device can
-receive what is sent to a port of it, or to a scheme of its own, and say that it is the client; there, people are asked each
-time.
+Consent is stored for each combination of user, client, redirect URI and server. Consent for one client has no effect on
+another client, however similar they look. Consent is stored only if the redirect URI identifies the recipient of the
+code, which https does. Any program on a device can receive a redirect to a loopback port or a private-use scheme, and
+claim to be the client. For these redirect URIs users are asked each time.
 
 Spec: basic/security_best_practices#confused-deputy-problem; RFC 8252 section 8.6
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["REMEMBERED_DAYS", "Consents", "rememberable"]
 
 REMEMBERED_DAYS: Final = 30
-"""How long a consent is remembered."""
+"""Time for which consent is remembered, in days."""
 
 _ASK: Final = frozenset({"consent", "select_account", "login"})
 
 
 def rememberable(pending: PendingAuthorization) -> bool:
-    """Whether the answer to a request may stand for the next one of its kind."""
+    """Return whether consent to a request may be remembered for later requests of the same kind."""
     try:
         url = parse_url(pending.client.redirect_uri, what="redirect_uri")
     except UnsafeUrl:
@@ -41,11 +41,11 @@ def rememberable(pending: PendingAuthorization) -> bool:
 
 
 class Consents:
-    """The consents of all people.
+    """The remembered consent of all users.
 
     Args:
-        store: Where they are kept.
-        clock: Seconds since the epoch.
+        store: The store of the consent.
+        clock: A function that returns the time in seconds since the epoch.
     """
 
     def __init__(self, store: SqliteStore, *, clock: Callable[[], float]) -> None:
@@ -53,7 +53,7 @@ class Consents:
         self._clock: Final = clock
 
     async def cover(self, pending: PendingAuthorization, subject: str) -> bool:
-        """Whether a person allowed all that a request asks for, and need not be asked."""
+        """Return whether remembered consent covers all that a request asks for."""
         if not rememberable(pending) or pending.prompts & _ASK:
             return False
         now = self._clock()
@@ -70,7 +70,7 @@ class Consents:
         return kept is not None and set(pending.scopes) <= set(json.loads(kept))
 
     async def remember(self, pending: PendingAuthorization, subject: str, scopes: Iterable[str]) -> None:
-        """A person allowed these scopes of a request, and does not want to be asked again."""
+        """Remember that a user allowed these scopes of a request."""
         if not rememberable(pending):
             return
         now, kept = self._clock(), json.dumps(sorted(scopes))
@@ -85,7 +85,7 @@ class Consents:
         await self._store.run(put)
 
     async def forget(self, pending: PendingAuthorization, subject: str) -> None:
-        """A person refused: what was allowed before is to be asked again."""
+        """Forget the consent of a user who now denied access."""
         await self._store.run(
             lambda connection: connection.execute(
                 "DELETE FROM page_consents WHERE subject = ? AND client = ? AND redirect_uri = ? AND resources = ?",

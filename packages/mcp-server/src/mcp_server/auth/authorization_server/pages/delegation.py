@@ -1,8 +1,8 @@
-"""Logging in at another authorization server: ours is its client, in place of a form for a password.
+"""Delegated login: users log in at another authorization server, of which this server is a client.
 
-What that server says is believed if it is meant for us, and for this login: its issuer, in metadata, in the answer through
-the browser and in the ID token; the audience; the nonce; the signature by a key that it publishes. Its tokens end here. They
-are neither kept nor handed on: our tokens say who the person is, and nothing more.
+The other server's statements are accepted only if they are for this server and this login. Checked are the issuer (in
+the metadata, in the authorization response and in the ID token), the audience, the nonce, and the signature with a
+published key. Its tokens are neither stored nor forwarded. Tokens of this server contain only the identity of the user.
 
 Spec: OpenID Connect Core 1.0 section 3.1; basic/security_best_practices#confused-deputy-problem, #token-passthrough
 """
@@ -39,31 +39,31 @@ if TYPE_CHECKING:
 __all__ = ["Delegation", "DelegationFailed", "Person"]
 
 _SKEW: Final = 60.0
-"""Seconds by which clocks may differ."""
+"""The allowed clock difference, in seconds."""
 _NAMES: Final = ("preferred_username", "email", "name")
 _DENIED: Final = "access_denied"
 _BROKEN: Final = "server_error"
 
 
 class DelegationFailed(McpError):
-    """Nobody was logged in. The sentence is for the log; the client learns the error alone."""
+    """A delegated login failed. The message is for the log only. The client receives only the error code."""
 
     def __init__(self, message: str, *, error: str = _BROKEN) -> None:
         super().__init__(message)
         self.error: str = error
-        """What the client is told: `access_denied` or `server_error`."""
+        """The error code for the client: `access_denied` or `server_error`."""
 
 
 @attrs.frozen(kw_only=True)
 class Person:
-    """Who logged in."""
+    """A user who logged in at the other authorization server."""
 
     subject: str
-    """Issuer and subject, with a number sign between: one person, whatever other server there is."""
+    """The issuer and the subject, separated by a number sign: unique across all authorization servers."""
     shown: str
-    """What the person is called there."""
+    """The name of the user there, for display."""
     auth_time: float
-    """When, in seconds since the epoch."""
+    """The time of the login, in seconds since the epoch."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,16 +73,17 @@ class _Provider:
 
 
 class Delegation:
-    """People log in at another authorization server, which has to be an OpenID provider. Stands where users stand.
+    """Login at another authorization server, which must be an OpenID provider. Replaces `Users`.
 
     Args:
-        issuer: Its issuer, exactly.
-        client_id: Our id there. The redirect URI to register is our issuer with `/delegation/callback` behind it.
-        client_secret: Our secret there; `None`: we are a public client.
-        scopes: What we ask for; `openid` is added.
+        issuer: The issuer identifier of the provider, exactly.
+        client_id: The client id of this server at the provider. Register the redirect URI
+            `<issuer of this server>/delegation/callback`.
+        client_secret: The client secret of this server at the provider; `None` for a public client.
+        scopes: The requested scopes; `openid` is added.
 
     Raises:
-        UnsafeUrl: The issuer is none.
+        UnsafeUrl: The issuer is not a valid issuer URL.
     """
 
     def __init__(
@@ -95,9 +96,9 @@ class Delegation:
     ) -> None:
         self._url: Final = check_issuer_url(issuer, networks=OWN_NETWORKS)
         self.issuer: Final = issuer
-        """Its issuer."""
+        """The issuer identifier of the provider."""
         self.host: Final = self._url.origin.partition("://")[2]
-        """What people are shown of it."""
+        """The host of the provider, for display to users."""
         self._client: Final = ClientRecord(client_id=client_id, client_secret=client_secret, issuer=issuer)
         self._scopes: Final = tuple(dict.fromkeys(("openid", *scopes)))
 
@@ -105,20 +106,20 @@ class Delegation:
         return f"<Delegation {self.issuer}>"
 
     async def start(self, departure: Departure, *, redirect_uri: str, anew: bool) -> str:
-        """Where a person is sent.
+        """Return the URL of the provider that the browser is redirected to.
 
         Args:
-            departure: What is sent along.
-            redirect_uri: Where the browser comes back to.
-            anew: Whether the person has to log in even if logged in there.
+            departure: The state, nonce and PKCE of the flow.
+            redirect_uri: The redirect URI of this server.
+            anew: Whether the user must log in again, even with a session at the provider.
 
         Raises:
-            DelegationFailed: It cannot be found.
+            DelegationFailed: The metadata of the provider cannot be fetched, or is invalid.
         """
         metadata = (await self._provider()).metadata
         endpoint = metadata.authorization_endpoint
         if endpoint is None:
-            raise DelegationFailed(f"the metadata of {self.issuer} have no authorization_endpoint")
+            raise DelegationFailed(f"the metadata of {self.issuer} has no authorization_endpoint")
         parameters = [
             ("response_type", "code"),
             ("client_id", self._client.client_id),
@@ -147,18 +148,18 @@ class Delegation:
         now: float,
         since: float | None,
     ) -> Person:
-        """Who came back.
+        """Complete the flow, and return the user who logged in.
 
         Args:
-            journey: What was written down when the person left.
-            fields: What the browser brought, the values of each field.
-            state: What it was found by.
-            redirect_uri: Where the browser came back to.
-            now: Seconds since the epoch.
-            since: When the person has to have logged in at the earliest, likewise; `None`: at any time.
+            journey: The stored flow that the redirect to the provider started.
+            fields: The fields of the authorization response, each with its values.
+            state: The state that identified the flow.
+            redirect_uri: The redirect URI of this server.
+            now: The time in seconds since the epoch.
+            since: The earliest allowed time of the login, in seconds since the epoch; `None`: any time.
 
         Raises:
-            DelegationFailed: Nobody, or nobody knows who.
+            DelegationFailed: The provider reported an error, or a check of its statements failed.
         """
         provider = await self._provider()
         request = AuthorizationRequest(
@@ -180,7 +181,7 @@ class Delegation:
         return self._person(claims, journey.nonce, now=now, since=since)
 
     async def _provider(self) -> _Provider:
-        """Its metadata. They are got anew for each login: people do not log in often, and endpoints and keys may change."""
+        """Fetch the metadata. It is not cached: logins are rare, and endpoints and keys may change."""
         for url in authorization_server_urls(self._url):
             answer = await self._get(url)
             if answer.status != 200:
@@ -191,7 +192,7 @@ class Delegation:
             except (AuthorizationError, InvalidValue) as wrong:
                 raise DelegationFailed(f"{url}: {wrong.message}") from wrong
             if metadata.token_endpoint is None:
-                raise DelegationFailed(f"the metadata of {self.issuer} have no token_endpoint")
+                raise DelegationFailed(f"the metadata of {self.issuer} has no token_endpoint")
             return _Provider(metadata=metadata, token_endpoint=metadata.token_endpoint)
         raise DelegationFailed(f"{self.issuer} has no metadata at any of its well-known URLs")
 
@@ -234,20 +235,20 @@ class Delegation:
             read_token_answer(answer, issuer=self.issuer, secrets=secrets_of(sent, self._client))
         except (AuthorizationError, FetchRefused) as refused:
             raise DelegationFailed(refused.message) from refused
-        token = _document(answer, "answer of the token endpoint").get("id_token")
+        token = _document(answer, "response of the token endpoint").get("id_token")
         if not isinstance(token, str):
-            raise DelegationFailed(f"{self.issuer} gave no id_token: it is no OpenID provider")
+            raise DelegationFailed(f"{self.issuer} returned no id_token: it is not an OpenID provider")
         return token
 
     async def _verified(self, metadata: AuthorizationServerMetadata, token: str) -> JsonObject:
-        """The claims of an ID token, whose signature is right."""
+        """Return the claims of an ID token with a valid signature."""
         if metadata.jwks_uri is None:
-            raise DelegationFailed(f"the metadata of {self.issuer} have no jwks_uri")
+            raise DelegationFailed(f"the metadata of {self.issuer} has no jwks_uri")
         document = _document(await self._get(metadata.jwks_uri), "key set")
         try:
             signed = read_signed(token, algorithms=VERIFIED_ALGORITHMS)
         except InvalidValue as bad:
-            raise DelegationFailed(f"the id_token of {self.issuer} cannot be used: {bad.message}") from bad
+            raise DelegationFailed(f"the id_token of {self.issuer} is invalid: {bad.message}") from bad
         key = choose(public_keys(document), signed)
         if key is None or not JoseVerifier().verify(key.jwk, signed.algorithm, signed.data, signed.signature):
             raise DelegationFailed(f"the id_token of {self.issuer} is not signed by a key that it publishes")
@@ -266,23 +267,23 @@ class Delegation:
         )
 
     def _wrong(self, claims: JsonObject, nonce: str, now: float, since: float | None) -> str | None:
-        """What is wrong with an ID token. Spec: OpenID Connect Core 1.0 section 3.1.3.7"""
+        """Return the problem of an ID token, or `None`. Spec: OpenID Connect Core 1.0 section 3.1.3.7"""
         audience, party = claims.get("aud"), claims.get("azp")
         audiences = audience if isinstance(audience, list) else [audience]
         ours = self._client.client_id
         if claims.get("iss") != self.issuer:
-            return "is of another issuer"
+            return "has another issuer"
         if ours not in audiences or (party is None and len(audiences) > 1) or party not in (None, ours):
             return "is for another client"
         if claims.get("nonce") != nonce:
-            return "is of another login: its nonce is not ours"
+            return "belongs to another login: its nonce does not match"
         ends, made, when = (_number(claims.get(name)) for name in ("exp", "iat", "auth_time"))
         if ends is None or ends <= now - _SKEW:
             return "has expired"
         if made is None or made > now + _SKEW:
-            return "was made in the future"
+            return "was issued in the future"
         if since is not None and (when is None or when < since - _SKEW):
-            return "does not say that the person has just logged in, as was asked for"
+            return "does not confirm a new login of the user, although one was requested"
         return None
 
 
@@ -290,12 +291,12 @@ def _document(answer: HttpAnswer, what: str) -> JsonObject:
     try:
         document: JsonValue = json.loads(answer.body)
     except (ValueError, RecursionError) as wrong:
-        raise DelegationFailed(f"the {what} is no JSON") from wrong
+        raise DelegationFailed(f"the {what} is not JSON") from wrong
     if not isinstance(document, dict):
-        raise DelegationFailed(f"the {what} is no object")
+        raise DelegationFailed(f"the {what} is not a JSON object")
     return document
 
 
 def _number(value: JsonValue | None) -> float | None:
-    """A time, if it is one."""
+    """Return a time as a number, or `None` if it is not a number."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,7 +1,7 @@
-"""What the pages tell a person about a client: who vouches for it, and where its answer goes.
+"""Descriptions of clients for users: who vouches for a client, and where the browser is redirected.
 
-A client's name is what it says of itself. It is shown on one line, shortened, and without what turns the direction of text:
-else a name could rewrite the words around it.
+The name of a client comes from its own metadata. It is shown in one line, shortened, and without bidirectional control
+characters. Otherwise a name could change the display of the text around it.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ __all__ = ["ShownClient", "ShownScope", "host_of", "one_line", "shown_client"]
 _LONGEST_NAME: Final = 80
 _TURNING: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _JOINERS: Final = frozenset("\u200c\u200d")
-"""Are part of words in some scripts."""
+"""Characters that are parts of words in some scripts."""
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 @attrs.frozen(kw_only=True)
 class ShownClient:
-    """A client, in words."""
+    """A client, described for users."""
 
     name: str
-    """What it calls itself."""
+    """The name in the client's metadata."""
     vouching: str
-    """What that is worth."""
+    """The trustworthiness of the name."""
     page: str | None
-    """A page about it, as text."""
+    """The URL of a page about the client, as text."""
     goes_to: str
-    """Where the browser will go."""
+    """The host that the browser is redirected to."""
     goes_to_note: str
-    """What that is; perhaps empty."""
+    """A note about this destination; may be empty."""
     local_only: bool
-    """Whether a warning is due."""
+    """Whether a warning about local applications is shown."""
 
 
 @attrs.frozen(kw_only=True)
 class ShownScope:
-    """A scope, in words."""
+    """A scope, described for users."""
 
     name: str
     """The scope."""
     words: str
-    """What it means."""
+    """The description."""
     chosen: bool
-    """Whether its box is ticked."""
+    """Whether its box is checked."""
 
 
 def one_line(text: str) -> str:
-    """A stranger's text, safe to stand in a sentence: one line, not too long, nothing invisible."""
+    """Return untrusted text for use within a sentence: one line of limited length, without invisible characters."""
     kept = [
         " " if character.isspace() else character
         for character in text
@@ -68,7 +68,7 @@ def one_line(text: str) -> str:
 
 
 def shown_client(client: AskingClient) -> ShownClient:
-    """What is shown of a client."""
+    """Return the description of a client."""
     goes_to, note = _destination(client.redirect_uri)
     return ShownClient(
         name=one_line(client.name) or "An application without a name",
@@ -81,25 +81,25 @@ def shown_client(client: AskingClient) -> ShownClient:
 
 
 def host_of(uri: str) -> str:
-    """The host of a URL, and its port if it says one."""
+    """Return the host of a URL, with its port if the URL contains one."""
     return _destination(uri)[0]
 
 
 def _vouching(client: AskingClient) -> str:
     if client.kind is RegistrationKind.CONFIGURED:
-        return "Set up by whoever runs this server."
+        return "Configured by the operator of this server."
     if client.kind is RegistrationKind.METADATA_DOCUMENT:
         host = host_of(client.client_id)
         return f"Described by {host}. Trust the name as far as you trust {host}."
-    return "Registered itself, unverified: nobody has checked the name."
+    return "Registered itself. The name is not verified."
 
 
 def _destination(uri: str) -> tuple[str, str]:
-    """Where a URI leads, and what that is."""
+    """Return the destination of a URI, and a note about it."""
     try:
         url = parse_url(uri, what="redirect_uri")
     except UnsafeUrl:
         scheme = uri.partition(":")[0]
-        return one_line(scheme) + ":", "An application on your device that has claimed this kind of address."
+        return one_line(scheme) + ":", "An application on your device that handles this type of address."
     host = url.origin.partition("://")[2]
     return host, "A program on your own device." if url.is_loopback else ""

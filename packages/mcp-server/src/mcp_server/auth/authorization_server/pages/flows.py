@@ -1,7 +1,7 @@
-"""People on their way to another authorization server, and back.
+"""Flows of delegated logins at another authorization server.
 
-Before somebody is sent away, what was decided here is written down: which request, in which browser, for which scopes. It is
-found again by `state` alone, once, and only in the browser that left.
+Before the redirect to the other server, the decisions of the user are stored: the request, the browser and the scopes.
+A flow is found again only by its `state`, once, and only in the browser that started it.
 
 Spec: basic/security_best_practices#confused-deputy-problem
 """
@@ -28,43 +28,43 @@ if TYPE_CHECKING:
 __all__ = ["Departure", "Journey", "Journeys"]
 
 _LONGEST: Final = 10 * 60.0
-"""Seconds that somebody may take to log in elsewhere."""
+"""Time limit of a login at the other server, in seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class Departure:
-    """What is sent along."""
+    """The secrets of a redirect to the other authorization server."""
 
     state: str = attrs.field(repr=False)
-    """Comes back, and shows which journey it is."""
+    """The state, which identifies the flow in the authorization response."""
     nonce: str = attrs.field(repr=False)
-    """Comes back in the ID token."""
+    """The nonce, which the ID token must repeat."""
     pkce: Pkce
-    """The challenge goes along, the verifier to the token endpoint."""
+    """The challenge for the authorization request, and the verifier for the token request."""
 
 
 @attrs.frozen(kw_only=True)
 class Journey:
-    """What was written down before."""
+    """The stored data of a flow."""
 
     pending: str
-    """The id of the request for authorization."""
+    """The id of the authorization request."""
     scopes: tuple[str, ...]
-    """What the person allowed."""
+    """The scopes that the user allowed."""
     remember: bool
-    """Whether that is to be remembered."""
+    """Whether the consent is remembered."""
     nonce: str = attrs.field(repr=False)
-    """See `Departure`."""
+    """The nonce of the flow."""
     verifier: str = attrs.field(repr=False)
-    """Likewise."""
+    """The PKCE verifier of the flow."""
 
 
 class Journeys:
-    """All that are under way.
+    """The flows that wait for the browser to return.
 
     Args:
-        store: Where they are kept.
-        clock: Seconds since the epoch.
+        store: The store of the flows.
+        clock: A function that returns the time in seconds since the epoch.
     """
 
     def __init__(self, store: SqliteStore, *, clock: Callable[[], float]) -> None:
@@ -72,13 +72,13 @@ class Journeys:
         self._clock: Final = clock
 
     async def leave(self, pending: str, session: BrowserSession, *, scopes: Sequence[str], remember: bool) -> Departure:
-        """Somebody leaves.
+        """Start a flow, and return its secrets.
 
         Args:
-            pending: The id of the request for authorization.
-            session: Of the browser.
-            scopes: What the person allowed.
-            remember: Whether that is to be remembered.
+            pending: The id of the authorization request.
+            session: The session of the browser.
+            scopes: The scopes that the user allowed.
+            remember: Whether the consent is remembered.
         """
         departure = Departure(
             state=secrets.token_urlsafe(32), nonce=secrets.token_urlsafe(32), pkce=new_pkce(secrets.token_bytes)
@@ -97,7 +97,7 @@ class Journeys:
 
         def put(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM page_journeys WHERE expires_at <= ?", (now,))
-            # Who goes back and leaves again has one journey, not two.
+            # A request has one flow: starting again replaces it.
             connection.execute("DELETE FROM page_journeys WHERE pending = ?", (pending,))
             connection.execute("INSERT INTO page_journeys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -105,14 +105,14 @@ class Journeys:
         return departure
 
     async def come_back(self, state: str, session: BrowserSession) -> Journey | None:
-        """Somebody comes back.
+        """End a flow when the browser returns, and return its data.
 
         Args:
-            state: What the browser brought.
-            session: Of the browser.
+            state: The state in the authorization response.
+            session: The session of the browser.
 
         Returns:
-            `None`: there is no such journey, it took too long, or it began in another browser, whose it still is.
+            The flow. `None` if it does not exist, has expired, or belongs to another browser, which can still use it.
         """
         now = self._clock()
 

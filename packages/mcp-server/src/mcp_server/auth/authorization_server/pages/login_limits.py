@@ -1,7 +1,7 @@
-"""How often a password may be tried: for a name from one address, for a name, and from an address.
+"""Rate limits of login attempts: for a name from one address, for a name, and for an address.
 
-The first is the tight one. The second stops whoever has many addresses, and is wide, so that nobody can easily keep another
-person out; the third stops whoever tries one password on many names.
+The first limit is the strictest. The second stops an attacker with many addresses. It is high, so that an attacker
+cannot easily lock out a user. The third stops an attacker who tries one password with many names.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ _SECONDS: Final = 600.0
 
 
 class LoginLimits:
-    """Counts attempts that fail.
+    """A counter of failed login attempts.
 
-    Time is that of trio, which cannot be set: a clock that is put back must not keep users out.
+    It uses the clock of trio, which cannot be set, because setting the system clock back must not lock out users.
     """
 
     def __init__(self) -> None:
         self._rates: Final = (Rates(Rate(10, _SECONDS)), Rates(Rate(50, _SECONDS)), Rates(Rate(100, _SECONDS)))
 
     def begin(self, name: str, address: str) -> float:
-        """Somebody is about to try a password.
+        """Count an attempt before the password is checked.
 
         Returns:
-            0 when it may be looked at; otherwise the seconds to wait.
+            0 if the password may be checked, otherwise the time to wait, in seconds.
         """
         now = trio.current_time()
         for rates, key in zip(self._rates, _keys(name, address), strict=True):
             wait = rates.take(key, now)
             if wait:
-                # What one address tries too often must not use up what the name has.
+                # Attempts beyond the limit of one address must not count against the name.
                 return wait
         return 0.0
 
     def right(self, name: str, address: str) -> None:
-        """The password was right: the attempt does not count."""
+        """Take back the count of an attempt with the correct password."""
         for rates, key in zip(self._rates, _keys(name, address), strict=True):
             rates.give_back(key, 1)
 

@@ -1,11 +1,11 @@
-"""What the pages look like: templates, the stylesheet, and the headers that every page has.
+"""Rendering of the pages: templates, the stylesheet, and the header fields of every page.
 
-Everything is escaped where it is put into a page; nothing is marked as safe. There is no script, no image and nothing
-from elsewhere, and the headers forbid all of it, so that even markup which got in would do nothing.
+All values are escaped when they are inserted into a page. No value is marked as safe. There are no scripts, images or
+external resources, and the header fields forbid them, so injected markup would have no effect.
 
-`form-action` is the one directive that depends on the page. Browsers apply it to every redirect that follows the sending
-of a form, even to those that the client's own page makes. A page whose form ends at the client therefore allows what its
-redirect URI may lead on to; all others allow ourselves alone, the one where a password is entered among them.
+`form-action` is the only directive that depends on the page. Browsers apply it to every redirect that follows a form
+submission, including those by the client's own page. A page whose form leads to a client therefore allows the schemes
+that its redirect URI may lead to. All other pages, including the login page, allow only this server.
 
 Spec: basic/security_best_practices#confused-deputy-problem; RFC 6749 section 10.13, RFC 9700 section 4.16
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["OURSELVES", "PageAnswer", "Problem", "Templates", "form_targets"]
 
 OURSELVES: Final = ("'self'",)
-"""Forms of most pages lead to us."""
+"""The `form-action` of most pages: this server only."""
 
 _FOLDER: Final = "templates"
 _STYLE: Final = (files("mcp_server.auth.authorization_server.pages") / _FOLDER / "style.css").read_bytes()
@@ -36,7 +36,7 @@ _YEAR: Final = 365 * 24 * 3600
 _ALWAYS: Final = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
-    # Not `no-referrer`: with it browsers send `Origin: null` with our own forms, which says nothing.
+    # Not `no-referrer`: it makes browsers send `Origin: null` with the forms of these pages.
     ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"),
@@ -47,51 +47,51 @@ _PAGE: Final = f"{_NOTHING}; img-src 'none'; style-src 'self'"
 
 @attrs.frozen(kw_only=True)
 class PageAnswer:
-    """An answer to a browser."""
+    """A response to a browser."""
 
     status: int
-    """The status."""
+    """The HTTP status."""
     headers: tuple[tuple[str, str], ...]
-    """All headers but the length."""
+    """All header fields except the content length."""
     body: bytes = b""
     """The page."""
 
 
 @attrs.frozen
 class Problem:
-    """Something in a form that has to be put right."""
+    """An error in a form that the user must correct."""
 
     field: str
-    """The id of the field; empty when it is about none alone."""
+    """The id of the field; empty if the error does not belong to one field."""
     text: str
-    """What is wrong, and what to do."""
+    """The error and its correction, as text."""
 
 
 def form_targets(redirect_uri: str) -> tuple[str, ...]:
-    """Where a form may lead that ends at a client, redirects included.
+    """Return the allowed targets of a form that leads to a client, including redirects.
 
     Args:
-        redirect_uri: Of the client, which was checked.
+        redirect_uri: The validated redirect URI of the client.
 
     Returns:
-        Sources for `form-action`. Schemes, not hosts: a client's page may send the browser on, and the grammar of sources
-        has no IPv6 addresses.
+        Sources for `form-action`. They are schemes, not hosts: a client's page may redirect the browser again, and the
+        grammar of sources has no IPv6 addresses.
     """
     scheme = urlsplit(redirect_uri).scheme.lower()
     return tuple(dict.fromkeys((*OURSELVES, "https:", f"{scheme}:")))
 
 
 class Templates:
-    """Makes pages.
+    """The templates of the pages.
 
     Args:
-        site: What stands above every page: the host of the authorization server.
-        prefix: The path before all routes.
+        site: The heading of every page: the host of the authorization server.
+        prefix: The start of the paths of all routes.
     """
 
     def __init__(self, site: str, prefix: str) -> None:
         self.style_path: Final = f"{prefix}/assets/{_STYLE_NAME}"
-        """Where the stylesheet is. Its name changes with its content."""
+        """The path of the stylesheet. The name changes with the content."""
         self._environment: Final = jinja2.Environment(
             loader=jinja2.PackageLoader("mcp_server.auth.authorization_server.pages", _FOLDER),
             autoescape=True,
@@ -111,16 +111,16 @@ class Templates:
         last: bool = False,
         **values: object,
     ) -> PageAnswer:
-        """Fills in a template.
+        """Render a template.
 
         Args:
-            template: Its name, without the ending.
-            status: The status.
-            headers: More headers.
+            template: The name of the template, without the extension.
+            status: The HTTP status.
+            headers: Additional header fields.
             targets: Sources for `form-action`.
-            last: Nothing leads on from here to a client. Only such a page parts with whoever opened its window: a client
-                may have done so, and waits to hear of its own page in there.
-            values: For the template.
+            last: Whether the page does not lead to a client. Only such a page is isolated from the window that opened
+                it, because a client may have opened the window, and waits there for its own page.
+            values: The variables of the template.
         """
         policy = f"{_PAGE}; form-action {' '.join(targets)}"
         opener = (("Cross-Origin-Opener-Policy", "same-origin"),) if last else ()
@@ -145,14 +145,14 @@ class Templates:
         link: tuple[str, str] | None = None,
         headers: Sequence[tuple[str, str]] = (),
     ) -> PageAnswer:
-        """A page that only says something.
+        """Render a page with a message.
 
         Args:
-            status: The status.
-            heading: In a few words.
-            texts: A paragraph each.
-            link: Where one can go from here, and in which words.
-            headers: More headers.
+            status: The HTTP status.
+            heading: The heading.
+            texts: The paragraphs.
+            link: The target and the text of a link to the next step.
+            headers: Additional header fields.
         """
         target, words = link or (None, None)
         return self.page(
@@ -167,7 +167,7 @@ class Templates:
         )
 
     def redirect(self, url: str, *, headers: Sequence[tuple[str, str]] = ()) -> PageAnswer:
-        """Sends the browser elsewhere, by 303: no form is sent along. Spec: RFC 9700 section 4.12"""
+        """Return a redirect with status 303, so that the browser does not send the form. Spec: RFC 9700 section 4.12"""
         return PageAnswer(
             status=303,
             headers=(
@@ -180,7 +180,7 @@ class Templates:
         )
 
     def style(self) -> PageAnswer:
-        """The stylesheet, to be kept for as long as a browser likes."""
+        """Return the stylesheet, which browsers may cache for a year."""
         return PageAnswer(
             status=200,
             headers=(

@@ -1,4 +1,4 @@
-"""The pages that people see: log in, consent, log out, errors. Here they meet the web framework."""
+"""Routes of the pages in the web framework: login, consent, logout, errors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["PATHS", "error", "register"]
 
 PATHS = ("/interaction", "/logout", "/delegation", "/assets")
-"""What the pages take, below the prefix of the server."""
+"""The paths of the pages, below the prefix of the server."""
 
 
 def register(app: QuartTrio, server: Serving) -> None:
-    """Adds the routes of the pages, below `server.prefix`."""
+    """Add the routes of the pages, below `server.prefix`."""
     templates = _templates(server.issuer)
     pages = Pages(server, templates)
     style = templates.style()
@@ -74,13 +74,13 @@ def register(app: QuartTrio, server: Serving) -> None:
 
 
 def error(server: Serving, status: int, title: str, text: str) -> Response:
-    """A page that says what went wrong. Nothing of the request is shown.
+    """Return a page with an error. It contains nothing from the request.
 
     Args:
         server: The authorization server.
-        status: The status.
-        title: In a few words.
-        text: What to do.
+        status: The HTTP status.
+        title: The heading.
+        text: The error and the remedy, as text.
     """
     return _response(_templates(server.issuer).message(status, title, text))
 
@@ -93,7 +93,7 @@ def _templates(issuer: str) -> Templates:
 
 def _response(answer: PageAnswer) -> Response:
     response = Response(answer.body, status=answer.status)
-    # The framework has its own idea of a content type; a redirect has none.
+    # The framework sets a default content type, which a redirect must not have.
     del response.headers["Content-Type"]
     for name, value in answer.headers:
         response.headers.add(name, value)

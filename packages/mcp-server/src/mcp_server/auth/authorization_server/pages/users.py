@@ -1,7 +1,7 @@
-"""The people who can log in, by name and password.
+"""Users who log in with a name and a password.
 
-A password is kept as an scrypt hash, which takes a tenth of a second and 32 MiB to compute; so only a few are computed at a
-time. For a name that nobody has, one is computed all the same: the time tells nothing.
+A password is stored as an scrypt hash. Its computation takes a tenth of a second and 32 MiB, so only a few run at the
+same time. For an unknown name a hash is computed too, so that the response time does not reveal which names exist.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["PasswordUsers", "StoredUsers", "Users", "hash_password"]
 
 _COST: Final = 15
-"""Binary logarithm of scrypt's N: 32 MiB with blocks of 8. With `_PARALLEL`, one of the settings that OWASP recommends."""
+"""Binary logarithm of scrypt's N: 32 MiB with blocks of 8. With `_PARALLEL`, one of the settings that OWASP
+recommends."""
 _BLOCK: Final = 8
 _PARALLEL: Final = 3
 _BYTES: Final = 32
 _SALT: Final = 16
 _LONGEST: Final = 1_000
-"""Characters of a password. More would only cost us time."""
+"""The maximum length of a password, in characters. Longer ones would only cost computing time."""
 _HASH: Final = re.compile(
     r"scrypt\$(1[0-9]|20)\$([1-9]|1[0-9])\$([1-9]|1[0-9])\$([A-Za-z0-9+/=]{8,})\$([A-Za-z0-9+/=]{8,})"
 )
@@ -40,29 +41,30 @@ _AT_ONCE: Final = 2
 
 
 class Users(Protocol):
-    """Who can log in. Anything with this method will do: a directory of a company, for instance."""
+    """The users who can log in. Any object with this method can be used, for example one for a company directory."""
 
     async def verify(self, name: str, password: str) -> str | None:
-        """Whether a name and a password belong together.
+        """Check a name and a password.
 
         Args:
-            name: What was entered, without white space around it.
-            password: What was entered.
+            name: The entered name, without surrounding white space.
+            password: The entered password.
 
         Returns:
-            The subject of the tokens: what the person is called for ever, perhaps the name. `None`: they do not.
+            The subject of the tokens, which must never change for a user; it may be the name. `None` if the name or the
+            password is incorrect.
         """
         ...
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password: an scrypt hash, with its salt and its parameters.
+    """Return the hash of a password for storage: an scrypt hash with its salt and parameters.
 
     Raises:
-        ValueError: It is empty, or too long.
+        ValueError: The password is empty or too long.
     """
     if not 0 < len(password) <= _LONGEST:
-        raise ValueError(f"a password has 1 to {_LONGEST} characters, not {len(password)}")
+        raise ValueError(f"a password must have 1 to {_LONGEST} characters, not {len(password)}")
     salt = secrets.token_bytes(_SALT)
     return _written(salt, _scrypt(password, salt, (_COST, _BLOCK, _PARALLEL), _BYTES))
 
@@ -74,7 +76,7 @@ def _written(salt: bytes, value: bytes) -> str:
 
 def _scrypt(password: str, salt: bytes, settings: tuple[int, int, int], size: int) -> bytes:
     cost, block, parallel = settings
-    # Two keyboards may write the same letter in two ways.
+    # Keyboards may produce the same letter as different code points.
     data = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
     memory = 128 * block * ((1 << cost) + parallel + 2)
     return hashlib.scrypt(data, salt=salt, n=1 << cost, r=block, p=parallel, maxmem=memory, dklen=size)
@@ -83,22 +85,22 @@ def _scrypt(password: str, salt: bytes, settings: tuple[int, int, int], size: in
 def _matches(password: str, kept: str) -> bool:
     found = _HASH.fullmatch(kept)
     if found is None:
-        raise ValueError("a stored password is no hash by hash_password")
+        raise ValueError("a stored password is not a hash from hash_password")
     settings = int(found[1]), int(found[2]), int(found[3])
     salt, value = b64decode(found[4]), b64decode(found[5])
     return hmac.compare_digest(_scrypt(password, salt, settings, len(value)), value)
 
 
 class _Passwords:
-    """Compares passwords, a few at a time."""
+    """A check of passwords that limits the number of concurrent computations."""
 
     def __init__(self) -> None:
         self._limiter: Final = trio.CapacityLimiter(_AT_ONCE)
-        # Of no password at all.
+        # A hash that no password has.
         self._nobody: Final = _written(secrets.token_bytes(_SALT), secrets.token_bytes(_BYTES))
 
     async def fit(self, password: str, kept: str | None) -> bool:
-        """Whether a password has this hash; takes as long if there is none."""
+        """Return whether a password has this hash. Takes the same time without a hash."""
         if len(password) > _LONGEST:
             return False
         work = partial(_matches, password, self._nobody if kept is None else kept)
@@ -106,29 +108,29 @@ class _Passwords:
 
 
 class PasswordUsers:
-    """People who are given: names with hashes of their passwords. The name is the subject.
+    """Users from a mapping of names to password hashes. The name is the subject.
 
     Args:
-        hashes: Hashes by name, see `hash_password`.
+        hashes: Password hashes by name, see `hash_password`.
 
     Raises:
-        ValueError: Something is no such hash.
+        ValueError: A value is not such a hash.
     """
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
         wrong = sorted(name for name, kept in hashes.items() if not _HASH.fullmatch(kept))
         if wrong:
-            raise ValueError(f"the password of {', '.join(wrong)} is no hash: make one with hash_password")
+            raise ValueError(f"the password of {', '.join(wrong)} is not a hash: create one with hash_password")
         self._hashes: Final = dict(hashes)
         self._passwords: Final = _Passwords()
 
     async def verify(self, name: str, password: str) -> str | None:
-        """See `Users.verify`."""
+        """Check a name and a password, and return the subject or `None`."""
         return name if await self._passwords.fit(password, self._hashes.get(name)) else None
 
 
 class StoredUsers:
-    """People in the store of the authorization server. The name is the subject.
+    """Users in the store of the authorization server. The name is the subject.
 
     Args:
         store: The store.
@@ -139,7 +141,7 @@ class StoredUsers:
         self._passwords: Final = _Passwords()
 
     async def put(self, name: str, password: str) -> None:
-        """Adds a person, or gives one another password.
+        """Add a user, or change the password of a user.
 
         Raises:
             ValueError: The password is empty or too long.
@@ -150,10 +152,10 @@ class StoredUsers:
         )
 
     async def remove(self, name: str) -> bool:
-        """Takes a person out: no new login. Tokens that are out go on until they end.
+        """Remove a user, and end the user's browser sessions. Issued tokens stay valid until they expire.
 
         Returns:
-            Whether there was one.
+            Whether the user existed.
         """
 
         def delete(connection: sqlite3.Connection) -> bool:
@@ -164,7 +166,7 @@ class StoredUsers:
         return await self._store.run(delete)
 
     async def verify(self, name: str, password: str) -> str | None:
-        """See `Users.verify`."""
+        """Check a name and a password, and return the subject or `None`."""
 
         def find(connection: sqlite3.Connection) -> str | None:
             row: tuple[str] | None = connection.execute(

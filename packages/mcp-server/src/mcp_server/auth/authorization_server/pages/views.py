@@ -1,4 +1,4 @@
-"""The single pages: what each says, and what it is filled in with."""
+"""The individual pages: their texts and the values of their templates."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _Headers = tuple[tuple[str, str], ...]
 
 
 class Views:
-    """Makes the pages.
+    """The pages of one authorization server.
 
     Args:
-        templates: What they look like.
-        prefix: The path before all routes.
-        scopes: What scopes mean, in words.
-        upstream: The host where people log in, if that is elsewhere.
+        templates: The templates.
+        prefix: The start of the paths of all routes.
+        scopes: The scopes, with their descriptions for users.
+        upstream: The host where users log in, if the login is delegated.
     """
 
     def __init__(self, templates: Templates, *, prefix: str, scopes: Mapping[str, str], upstream: str | None) -> None:
@@ -37,7 +37,7 @@ class Views:
         self._upstream: Final = upstream
 
     def path(self, id: str) -> str:
-        """Where the page of a request for authorization is."""
+        """Return the path of the page of an authorization request."""
         return f"{self._prefix}/interaction/{id}"
 
     def login(
@@ -50,7 +50,7 @@ class Views:
         status: int = 200,
         headers: _Headers = (),
     ) -> PageAnswer:
-        """The form for name and password."""
+        """Return the login form."""
         return self._templates.page(
             "login",
             status=status,
@@ -73,7 +73,7 @@ class Views:
         status: int = 200,
         headers: _Headers = (),
     ) -> PageAnswer:
-        """Whether to allow it. Without a login, the way to it begins here."""
+        """Return the consent form. Without a login, it leads to the delegated login."""
         scopes = [
             ShownScope(name=scope, words=self._scopes.get(scope, scope), chosen=not problems)
             for scope in pending.scopes
@@ -96,12 +96,12 @@ class Views:
             action=f"{path}/consent",
             form_token=session.form_token(f"consent {pending.id}"),
             switch_action=f"{path}/switch",
-            # Who is logged in elsewhere would come back as the same person.
+            # With delegation, the provider would return the same user again.
             switch_token=session.form_token(f"switch {pending.id}") if self._upstream is None else "",
         )
 
     def log_out(self, session: BrowserSession) -> PageAnswer:
-        """Whether to log out."""
+        """Return the logout form."""
         return self._templates.page(
             "logout",
             last=True,
@@ -111,50 +111,50 @@ class Views:
         )
 
     def over(self, outcome: str | None) -> PageAnswer:
-        """A request that does not wait any more.
+        """Return the page for a request that has ended.
 
         Args:
-            outcome: How it was answered, in this browser; `None` when that is not known, or nobody's business.
+            outcome: The outcome in this browser; `None` if it is unknown, or if another browser made the decision.
         """
         if outcome is not None:
-            return self._templates.message(410, "You have answered already", outcome, "You can close this page.")
+            return self._templates.message(410, "You have already decided", outcome, "You can close this page.")
         return self._templates.message(
-            404, "This request is over", "It was answered, it has expired, or it never was.", _AGAIN
+            404, "This request has ended", "It was completed, has expired, or does not exist.", _AGAIN
         )
 
     def elsewhere(self) -> PageAnswer:
-        """A request of another browser, or of a session that is over."""
+        """Return the page for a request of another browser, or of an expired session."""
         return self._templates.message(
-            403, "This page has expired", "Your session is over, or the request was begun in another browser.", _AGAIN
+            403, "This page has expired", "Your session has ended, or you started in another browser.", _AGAIN
         )
 
     def stale(self, id: str) -> PageAnswer:
-        """A form that was made for a session that is not any more, in the browser that has a new one."""
+        """Return the page for a form of an earlier session of the same browser."""
         return self._templates.message(
             403,
             "This page is out of date",
-            "You have logged in or out since it was opened, perhaps in another tab. Nothing was done.",
-            link=(self.path(id), "Go on from where you are now"),
+            "You logged in or out after you opened this page, perhaps in another tab. Nothing was changed.",
+            link=(self.path(id), "Continue with your current login"),
         )
 
     def foreign(self) -> PageAnswer:
-        """A form that another page sent."""
+        """Return the page for a form that another site sent."""
         return self._templates.message(
-            403, "This form is not from our page", "Another page sent it in your name. Nothing was done."
+            403, "This form is not from this site", "Another site sent it in your name. Nothing was changed."
         )
 
     def unreadable(self) -> PageAnswer:
-        """A form that is none."""
-        return self._templates.message(400, "This form cannot be read", "Nothing was done.")
+        """Return the page for a body that is not a form."""
+        return self._templates.message(400, "This form cannot be read", "Nothing was changed.")
 
     def logged_out(self, headers: _Headers) -> PageAnswer:
-        """Nobody is logged in any more."""
-        text = "Applications keep what you allowed them."
+        """Return the page after the logout."""
+        text = "Applications keep the access that you allowed."
         return self._templates.message(200, "You are logged out", text, headers=headers)
 
     def not_logged_in(self) -> PageAnswer:
-        """Nobody is logged in, and so cannot log out."""
-        return self._templates.message(200, "You are not logged in", "There is nothing to do here.")
+        """Return the logout page for a browser without a login."""
+        return self._templates.message(200, "You are not logged in", "No action is needed.")
 
 
-_AGAIN: Final = "Go back to the application and start again."
+_AGAIN: Final = "Go back to the application and log in again."
