@@ -115,7 +115,7 @@ async def test_a_decision_that_is_none_decides_nothing(world: World) -> None:
     assert not world.interactions.denied
 
 
-@pytest.mark.parametrize(("decision", "said"), [("allow", "You allowed access."), ("refuse", "Access was denied")])
+@pytest.mark.parametrize(("decision", "said"), [("allow", "You allowed access."), ("refuse", "was not granted")])
 async def test_who_comes_back_to_an_answered_request_learns_how_it_was_answered(
     world: World, decision: str, said: str
 ) -> None:

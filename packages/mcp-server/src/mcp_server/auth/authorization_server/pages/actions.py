@@ -296,7 +296,7 @@ class Pages:
         url = await self._serving.interactions.deny(pending.id, error=error)
         if url is None:
             return await self._over(pending.id, None)
-        await self._openings.answered(pending.id, "Access was denied.")
+        await self._openings.answered(pending.id, "Access was not granted.")
         return self._redirect(url)
 
     async def _failed(self, pending: PendingAuthorization, failed: DelegationFailed) -> PageAnswer:
