@@ -74,9 +74,9 @@ def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path
         (("--issuer", "https://as.example#x"), "fragment"),
         (("--resource", "nonsense"), "resource"),
         (("--scope", "a b=Two"), "a character that RFC 6749 does not allow in a scope"),
-        (("--bind", "nowhere"), "does not say where to listen"),
+        (("--bind", "nowhere"), "is not an address to bind to"),
         (("--tls-key", "key.pem"), "tls_key needs tls_cert"),
-        (("--tls-cert", "nothing.pem"), "the certificate cannot be used"),
+        (("--tls-cert", "nothing.pem"), "cannot load the certificate"),
         (("--store", "/nowhere/x"), "cannot be opened"),
     ],
 )
@@ -102,7 +102,7 @@ def test_the_issuer_says_where_to_listen(monkeypatch: pytest.MonkeyPatch, capsys
         other.listen()
         taken = f"http://127.0.0.1:{other.getsockname()[1]}"
         assert main(["auth-server", "--issuer", taken, *NEEDED[3:], "--user", "ada"]) == 2
-    assert "another program does already" in capsys.readouterr().err
+    assert "the address is in use" in capsys.readouterr().err
     assert auth_server._bind("https://[::1]:8443/auth") == "[::1]:8443"
     assert auth_server._bind("https://as.example") == "as.example:443"
     assert auth_server._bind("https://as.example:0/x") == "as.example:0"

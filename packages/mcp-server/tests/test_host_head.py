@@ -228,11 +228,11 @@ def test_a_body_that_ends_early_is_no_body() -> None:
 @pytest.mark.parametrize(
     ("head", "why"),
     [
-        (b"GET / HTTP/1.1\nHost: h\r\n\r\n", "line feed alone"),
-        (b"GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", "line feed alone"),
-        (b"GET / HTTP/1.1\r\nHost: h\r\n\n", "line feed alone"),
-        (b"GET / HTTP/1.1\r\nHost: h\r\n more\r\n\r\n", "goes on in the next line"),
-        (b"GET / HTTP/1.1\r\nHost: h\r\n\tmore\r\n\r\n", "goes on in the next line"),
+        (b"GET / HTTP/1.1\nHost: h\r\n\r\n", "without a carriage return"),
+        (b"GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", "without a carriage return"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\n", "without a carriage return"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n more\r\n\r\n", "continues on the next line"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\tmore\r\n\r\n", "continues on the next line"),
     ],
 )
 def test_a_head_with_other_line_ends_is_refused_wherever_it_is_cut(head: bytes, why: str) -> None:

@@ -124,7 +124,7 @@ def test_a_header_that_would_be_two_is_refused(header: tuple[bytes, bytes]) -> N
 
 @pytest.mark.parametrize("status", [0, 100, 199, 1000, -200])
 def test_a_status_that_is_no_answer_is_refused(status: int) -> None:
-    with pytest.raises(ValueError, match="is not the status of a response"):
+    with pytest.raises(ValueError, match="invalid status"):
         Response(head_only=False, old=False).start(status, [])
 
 

@@ -166,7 +166,7 @@ def test_a_port_is_a_number(port: str) -> None:
 async def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(OSError, match=rf"cannot listen at {bind}: another program does already") as refused:
+        with pytest.raises(OSError, match=rf"cannot listen at {bind}: the address is in use") as refused:
             await serve_http(made()[0], bind)
         assert refused.value.errno == errno.EADDRINUSE
 
@@ -244,7 +244,7 @@ async def test_the_search_for_a_free_port_ends(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_forbidden_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     Listeners(monkeypatch, ["127.0.0.1"], {("127.0.0.1", 0): errno.EACCES})
-    with pytest.raises(OSError, match="the system does not permit it; ports below 1024 are often reserved"):
+    with pytest.raises(OSError, match="permission denied; ports below 1024 are often reserved"):
         await listen("localhost:80")
 
 
@@ -453,9 +453,9 @@ async def test_a_client_that_would_speak_http_2_is_told_what_is_spoken(
 
 async def test_a_certificate_that_cannot_be_used_is_told(certificate: tuple[trustme.CA, Path, Path, Path]) -> None:
     _, cert, key, _ = certificate
-    with pytest.raises(OSError, match=r"the certificate cannot be used, from nowhere\.pem: No such file"):
+    with pytest.raises(OSError, match=r"cannot load the certificate from nowhere\.pem: No such file"):
         await serve_http(made()[0], "127.0.0.1:0", tls_cert="nowhere.pem")
-    with pytest.raises(OSError, match=r"the certificate cannot be used, from .*key\.pem and .*cert\.pem: "):
+    with pytest.raises(OSError, match=r"cannot load the certificate from .*key\.pem and .*cert\.pem: "):
         await serve_http(made()[0], "127.0.0.1:0", tls_cert=key, tls_key=cert)
 
 

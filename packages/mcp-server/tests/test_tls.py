@@ -228,7 +228,7 @@ async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there(
         with caplog.at_level(logging.ERROR, "mcp_server"):
             for _ in range(3):
                 assert (await get(port, trusting(authority)))[1] == der(first)
-        told = [each.message for each in caplog.records if "the certificate before stays in use" in each.message]
+        told = [each.message for each in caplog.records if "the previous one stays in use" in each.message]
         assert len(told) == 1
         assert "key.pem" in told[0]
         files.write_key(second)
@@ -275,7 +275,7 @@ async def test_plain_http_to_the_https_port_is_answered_with_what_to_do(files: F
         await stream.send_all(REQUEST)
         found = await everything(stream)
         assert found.startswith(b"HTTP/1.1 400 ")
-        assert b"this port speaks HTTPS: use https:// in the URL" in found
+        assert b"this port expects HTTPS: use https:// in the URL" in found
         await stream.aclose()
 
 
@@ -285,7 +285,7 @@ async def test_tls_to_the_http_port_is_answered_with_what_to_do() -> None:
         await stream.send_all(client_hello())
         found = await everything(stream)
         assert found.startswith(b"HTTP/1.1 400 ")
-        assert b"this is TLS, and the port speaks plain HTTP: use http:// in the URL" in found
+        assert b"this is TLS, and this port expects plain HTTP: use http:// in the URL" in found
         await stream.aclose()
 
 

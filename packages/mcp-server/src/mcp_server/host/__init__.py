@@ -1,1 +1,1 @@
-"""The embedded HTTP/1.1 host, and what any host needs: sockets, TLS, time-outs."""
+"""The embedded HTTP/1.1 host, and the parts that every host uses: sockets, TLS, timeouts, and limits on open files."""

@@ -1,12 +1,12 @@
-"""One connection of the embedded HTTP host: requests one after the other, in one task.
+"""A connection of the embedded HTTP host. One task serves its requests one after the other.
 
-    wait for a request -> run the application -> end the exchange -> again
+    read the head of a request -> run the application -> complete the response -> repeat
 
-Waiting is bounded by the housekeeper (see `_host_timeouts`): `read` and `write` note until when they wait, and the look
-that finds this in the past interrupts them. What was received behind a request is the beginning of the next one.
+`read` and `write` record their deadlines, and the timeout scheduler (`mcp_server.host.timeouts`) interrupts those that
+have passed. Bytes that are received after a request are the start of the next request.
 
-Requests of the common form are read here (`_host_head`), all others by h11. Each has a parser of its own, which costs a
-hundredth of what it does, and so a connection that is idle holds next to nothing.
+`mcp_server.host.head` reads requests of the common form, and h11 reads all others. Each request has its own parser, so
+an idle connection uses little memory. Creating a parser costs about 1% of the work that it does.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ __all__ = ["Address", "Connection"]
 _log: Final = logging.getLogger("mcp_server")
 
 _PIECE: Final = 64 * 1024
-"""Bytes that are read at once."""
+"""Largest number of bytes in one read."""
 
 _UNREAD: Final = 16 * 1024
-"""Bytes of output up to which nothing is charged: refusals have to get out when the memory is exhausted."""
+"""Largest output that is not charged, in bytes. Error responses must be sent even if the memory budget is exhausted."""
 
 _HELD: Final = 3
-"""Times the size of a response that it takes in memory while it is written: the result, its JSON, and what is sent."""
+"""Memory of a response while it is written, as a multiple of its size: the result, its JSON, and the encoded bytes."""
 
 _SPARED: Final = 0.5
-"""Seconds for which a connection is not dropped for another client once a request has begun."""
+"""Time after the start of a request in which its connection is not evicted, in seconds."""
 
 Address = tuple[str, int]
-"""Host and port, as ASGI has them."""
+"""Host and port, as in an ASGI scope."""
 
 
 class Connection:
-    """One connection.
+    """A TCP or TLS connection, or a stream in memory, of the embedded host.
 
     Args:
-        host: What it belongs to.
-        pipe: Its bytes.
+        host: The host that owns the connection.
+        pipe: The byte stream of the connection.
         scheme: `http` or `https`.
-        client: The address of the other side, if that is known.
-        server: The address of this side.
-        patience: Seconds that its first request may take to begin.
-        begun: What was received already.
-        leaving: There is nothing to serve any more but the client's reading of the last answer.
+        client: The address of the client, if known.
+        server: The address of the server, if known.
+        patience: Time to wait for the first request, in seconds.
+        begun: Bytes that were received before this object was created.
+        leaving: Whether the last response was sent. The connection then only discards input until the client closes.
     """
 
     __slots__ = (
@@ -100,44 +100,44 @@ class Connection:
         leaving: bool = False,
     ) -> None:
         self.host: Final = host
-        """What it belongs to."""
+        """The host that owns the connection."""
         self.scheme: Final = scheme
         """`http` or `https`."""
         self.client: Final = client
-        """The address of the other side."""
+        """The address of the client, or `None` if unknown."""
         self.server: Final = server
-        """The address of this side."""
+        """The address of the server, or `None` if unknown."""
         self.look_at = math.inf
-        """See `Watched`."""
+        """The time of the next check of deadlines, by trio's clock; `math.inf` for no check."""
         self.exchange: Exchange | None = None
-        """The request that runs."""
+        """The current request."""
         self.idle = False
-        """It waits for a request, and nothing of one has come."""
+        """Whether the connection waits for a request and has received no byte of it."""
         self.waiting_since: float | None = None
-        """Since when there was no whole head of a request, by trio's clock; `None` while a request runs."""
+        """The time since which the head of a request is incomplete, by trio's clock; `None` while a request runs."""
         self.expired = False
-        """The client kept us waiting for too long."""
+        """Whether a read reached its deadline."""
         self.lost = False
-        """Nothing more can be written."""
+        """Whether nothing more can be written."""
         self.abandoned = False
-        """There is nobody at the other end: the application works on, without a connection."""
+        """Whether the application runs without a client: it has disconnected, or another task serves the connection."""
         self._pipe: Final = pipe
         self._leaving: Final = leaving
         self._patience = patience
         self._received = begun
         self.writing = False
-        """A task waits in `write`; another one must not write meanwhile."""
+        """Whether a task waits in `write`. No other task may write at that time."""
         self._read_until = math.inf
         self._write_until = math.inf
-        # The memory of a response that the client does not read, and when it will be charged.
+        # The charge for a response that the client does not read, and the time at which it is made.
         self._output: MemoryCharge | None = None
         self._output_bytes = 0
         self._output_due = math.inf
-        # What `write_now` could not write.
+        # Bytes that `write_now` did not write.
         self._rest = b""
 
     async def run(self) -> None:
-        """Serves it to its end, or until another task serves it."""
+        """Serve requests until the connection closes or another task serves it."""
         try:
             if self._leaving:
                 await self._linger()
@@ -145,7 +145,7 @@ class Connection:
                 while await self._serve_one():
                     pass
         finally:
-            # The two refer to each other, and large arguments would stay until they are found and collected.
+            # The exchange and the connection refer to each other: until garbage collection, large arguments would stay.
             exchange, self.exchange = self.exchange, None
             if exchange is None or not exchange.handed_over:
                 if self.lost:
@@ -155,11 +155,11 @@ class Connection:
     # --- requests --------------------------------------------------------------------------------------------------
 
     async def _serve_one(self) -> bool:
-        """Serves one request; says whether there may be another one."""
+        """Serve one request. Return whether the connection can carry another request."""
         try:
             read = await self._read_head()
         except Refused as refused:
-            _log.debug("refused a request of %s: %s", self.client, refused)
+            _log.debug("request rejected: client=%s error=%s", self.client, refused)
             await self._answer(refused.status, str(refused))
             return False
         if read is None:
@@ -168,12 +168,12 @@ class Connection:
         exchange = self.exchange = Exchange(self, head, body, began)
         try:
             running = self.host.app(exchange.scope(head), exchange.receive, exchange.send)
-            # What is kept of the request is up to the application, which may go on for days.
+            # The application decides what it keeps of the request. It can run for days.
             del read, head, body
             await running
             failed = False
-        except Exception:  # noqa: BLE001  # whatever an application may raise
-            _log.exception("the application failed in %s", exchange)
+        except Exception:  # noqa: BLE001  # an application can raise anything
+            _log.exception("application failed: request=%s", exchange)
             failed = True
         if exchange.handed_over:
             exchange.forget()
@@ -187,10 +187,13 @@ class Connection:
         return True
 
     async def _read_head(self) -> tuple[Head, BodyReader, float] | None:
-        """The head of the next request, what reads its body, and when it came; `None` when there is none.
+        """Read the head of the next request.
+
+        Returns:
+            The head, the reader of the body, and the time of arrival of the head; `None` if the connection has ended.
 
         Raises:
-            Refused: What came is no request, or too large, or came too slowly.
+            Refused: The input is not an HTTP request, its head is too large, or it did not arrive in time.
         """
         data = await self._first_bytes()
         if not data:
@@ -204,7 +207,19 @@ class Connection:
         return (*found, now)
 
     async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
-        """The same for any request. `now` is when its beginning came."""
+        """Read the head of any request.
+
+        Args:
+            data: The first bytes of the request.
+            now: The time at which they arrived.
+
+        Returns:
+            The head and the reader of the body; `None` if the connection has ended.
+
+        Raises:
+            Refused: The input is not an HTTP request, its head is too large, it did not arrive in time, or the memory
+                budget is exhausted.
+        """
         self.waiting_since = now
         reader = HeadReader(self.host.limits.header_bytes)
         until = now + self.host.timeouts.head
@@ -226,11 +241,11 @@ class Connection:
         return found
 
     async def _first_bytes(self) -> bytes:
-        """The beginning of a request; empty when there is none."""
+        """Return the first bytes of the next request; empty if the connection has ended."""
         data = self._received
         self._received = b""
         if data:
-            # Requests that were sent all at once must not keep others from running.
+            # Pipelined requests must not prevent other tasks from running.
             await trio.lowlevel.checkpoint()
         # RFC 9112 section 2.2: an empty line before a request is ignored.
         data = data.lstrip(b"\r\n")
@@ -244,7 +259,7 @@ class Connection:
         return data
 
     async def _ended_well(self, exchange: Exchange, *, failed: bool) -> bool:
-        """Sees to it that the request was answered; says whether the connection can carry another one."""
+        """Complete the response or send an error response. Return whether the connection can carry another request."""
         response = exchange.response
         if not response.begun:
             if exchange.broken is not None:
@@ -254,13 +269,13 @@ class Connection:
                 await self._answer(408, "the body of the request took too long; the setting is HostTimeouts.body")
             elif not exchange.left:
                 if not failed:
-                    _log.error("the application returned from %s without an answer", exchange)
-                await self._answer(500, "the server failed")
+                    _log.error("application returned without a response: request=%s", exchange)
+                await self._answer(500, "internal server error")
             return False
         if not response.complete:
             if not failed and not exchange.left and not self.lost:
-                _log.error("the application returned from %s before its answer was complete", exchange)
-            # Not a proper end: the client must not take it for all.
+                _log.error("application returned before the response was complete: request=%s", exchange)
+            # Abort instead of closing: the client must not take the incomplete response for a complete one.
             self.lost = True
             return False
         if self.lost or exchange.left:
@@ -270,12 +285,12 @@ class Connection:
         return not response.close
 
     async def _answer(self, status: int, text: str) -> None:
-        """Answers for the application, and ends the connection."""
+        """Send a response of the host itself and end the connection."""
         await self.write(plain_response(status, text, date=self.host.date()), pause=False)
         await self._linger()
 
     async def _linger(self) -> None:
-        """Drops what the client still sends: closing at once would take from it the answer that it has not read yet."""
+        """Discard input until the client closes: an immediate close could destroy a response that is not read yet."""
         self._pipe.finish()
         until = trio.current_time() + self.host.timeouts.linger
         left = self.host.limits.message_bytes
@@ -283,7 +298,7 @@ class Connection:
             left -= len(data)
 
     def go_on_without(self, exchange: Exchange) -> None:
-        """Lets another task serve the connection, while the application works on behind a complete response."""
+        """Serve the connection in another task, while the application continues after a complete response."""
         may = not (self.lost or exchange.left or exchange.response.close) and exchange.body_complete
         heir = Connection(
             self.host,
@@ -300,7 +315,10 @@ class Connection:
         self.host.has_room()
 
     async def abandon(self) -> None:
-        """The client has left, and the application knows, but may work on for long: others can have the connection."""
+        """Release the connection of a client that has disconnected, while the application continues.
+
+        The application has received `http.disconnect`. Another client can use the capacity.
+        """
         if not self.abandoned:
             self.abandoned = self.lost = True
             self._pipe.abort()
@@ -310,14 +328,14 @@ class Connection:
     # --- bytes -----------------------------------------------------------------------------------------------------
 
     async def read(self, *, until: float | None, most: int = _PIECE) -> bytes | None:
-        """Waits for bytes.
+        """Wait for bytes.
 
         Args:
-            until: How long, by trio's clock; `None` for ever.
-            most: How many.
+            until: The deadline, by trio's clock; `None` for no deadline.
+            most: Largest number of bytes to return.
 
         Returns:
-            Them; empty at the end of input; `None` when it broke or took too long, which `expired` tells.
+            The bytes; empty at the end of input; `None` if the connection broke or the deadline passed (`expired`).
         """
         if until is not None:
             self._read_until = until
@@ -330,11 +348,11 @@ class Connection:
             self._read_until = math.inf
 
     async def write(self, data: bytes, *, pause: bool) -> None:
-        """Writes all of it, as fast as the client takes it. Once the client is lost it goes nowhere.
+        """Write all of `data`, waiting for the client if necessary. Discard `data` if the connection is lost.
 
         Args:
             data: The bytes.
-            pause: Let other tasks run, even if the client takes it at once.
+            pause: Whether to let other tasks run even if no waiting was necessary.
         """
         if not self.lost:
             if self._rest:
@@ -349,25 +367,25 @@ class Connection:
         if self.lost:
             await trio.lowlevel.checkpoint()
         elif pause:
-            # It was sent: whoever is cancelled now must not take it for half sent, and the rest for lost.
+            # Shielded: `data` was sent. A caller that is cancelled here must not conclude that only a part was sent.
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     @property
     def prompt(self) -> bool:
-        """Whether `write_now` can be expected to write."""
+        """Whether `write_now` usually writes without waiting."""
         return self._pipe.prompt
 
     def write_now(self, data: bytes) -> bool:
-        """Writes what can be written without waiting; the rest goes before what is written next.
+        """Write what can be written without waiting. The next write sends the rest first.
 
         Returns:
-            Whether all was written, or the client is lost.
+            Whether all bytes were written, or the connection is lost.
 
         Raises:
-            trio.BusyResourceError: Another task writes, or there is a rest already.
+            trio.BusyResourceError: Another task is writing, or bytes of an earlier call were not written yet.
         """
         if self.writing or self._rest:
-            raise trio.BusyResourceError("what was sent before is still being written")
+            raise trio.BusyResourceError("bytes of an earlier write were not sent yet")
         if not self.lost:
             try:
                 self._rest = data[self._pipe.send_now(data) :]
@@ -376,18 +394,18 @@ class Connection:
         return not self._rest
 
     def interrupt(self) -> None:
-        """Ends the waiting of whoever reads."""
+        """Interrupt the task that waits in `read`."""
         self._pipe.interrupt()
 
     async def _write_rest(self, rest: memoryview, sent: int) -> None:
         stall = self.host.timeouts.stall
         self.writing = True
-        # Whoever is cancelled in the middle leaves a part that cannot be completed.
+        # If the task is cancelled during the write, the rest of the message is lost and nothing can follow it.
         whole = False
         if len(rest) > _UNREAD:
             self._output_bytes = _HELD * (len(rest) + sent)
             if self._pipe.prompt:
-                # The system has taken as much as it keeps for a client that does not read.
+                # The socket buffer of the system is full, because the client does not read.
                 self._charge_output()
             else:
                 self._output_due = trio.current_time() + PROMPT
@@ -410,7 +428,7 @@ class Connection:
                 self._lose()
 
     def _charge_output(self) -> None:
-        """Charge a response that the client has not read for a moment."""
+        """Charge a response that the client has not read within `PROMPT` seconds."""
         self._output = self.host.budget.droppable(self.client or self)
         self._output.on_drop = self._drop_output
         try:
@@ -419,8 +437,8 @@ class Connection:
             self._drop_output(excess)
 
     def _drop_output(self, why: LimitExceeded | None = None) -> None:
-        """Drop the connection with what its client does not read: there is no memory for it."""
-        _log.warning("dropped the connection of %s, which does not read: %s", self.client, why or "Limits.total_bytes")
+        """Drop the connection and the output that its client does not read, because the memory budget is exhausted."""
+        _log.warning("client does not read, connection dropped: %s error=%s", self.client, why or "Limits.total_bytes")
         self._pipe.abort()
 
     def _lose(self) -> None:
@@ -431,16 +449,16 @@ class Connection:
     # --- deadlines -------------------------------------------------------------------------------------------------
 
     def look_by(self, when: float) -> None:
-        """Has the housekeeper look no later than `when`, by trio's clock."""
+        """Check deadlines no later than at `when`, by trio's clock."""
         if when < self.look_at:
             self.look_at = when
             self.host.housekeeper.at_latest(when)
 
     def look(self, now: float) -> None:
-        """See `Watched`."""
+        """Interrupt the operations whose deadlines have passed, and handle a slow request."""
         self.look_at = math.inf
         if self._write_until <= now:
-            _log.debug("dropped %s: it takes nothing; the setting is HostTimeouts.stall", self.client)
+            _log.debug("connection dropped, client does not read: client=%s setting=HostTimeouts.stall", self.client)
             self._write_until = math.inf
             self._pipe.abort()
         if self._output_due <= now:
@@ -459,15 +477,16 @@ class Connection:
         self.look_by(min(self._read_until, self._write_until, self._output_due))
 
     def hurry(self) -> None:
-        """The host stops: ends the connection if it is idle; else it ends with the response that is being made."""
+        """Close the connection if it is idle. Otherwise it closes after the response of the current request."""
         if self.idle:
             self._pipe.interrupt()
 
     def evictable(self, now: float) -> tuple[int, float] | None:
-        """Return how well the connection can be spared for another client, or `None` if it cannot.
+        """Return the sort key of the connection among the candidates for eviction, or `None` if it is not a candidate.
 
-        The smallest value is the first to go: idle connections before unfinished heads before unfinished bodies, and of
-        each kind the oldest. What has just begun is spared, since an honest client is about to send the rest.
+        The connection with the smallest key is evicted first: idle connections, then incomplete heads, then incomplete
+        bodies, and the oldest of each kind. A request that has just started is exempt, because an honest client is
+        about to send the rest.
         """
         if self.waiting_since is not None:
             if self.idle:
@@ -479,7 +498,7 @@ class Connection:
         return 2, exchange.began
 
     def evict(self) -> None:
-        """Drop the connection: another client needs its place."""
-        _log.debug("dropped %s: another client needs its place; the setting is Limits.connections", self.client)
+        """Drop the connection in favor of another client."""
+        _log.debug("connection evicted for another client: client=%s setting=Limits.connections", self.client)
         self.lost = True
         self._pipe.abort()

@@ -1,15 +1,15 @@
 """The embedded HTTP/1.1 host: runs an ASGI application on trio and h11.
 
-What a full server has beside this (HTTP/2, several processes, lifespan, web sockets) hypercorn offers, and the same
-application runs there. What this one has: less than half of the cost of a request, bounds on everything that a client can make
-it keep or wait for, and a stop that breaks off nothing.
+Hypercorn offers the features of a full server (HTTP/2, several processes, lifespan, web sockets) and runs the same
+application. The embedded host serves a request at less than half of the cost. It bounds everything that a client can
+make it store or wait for, and it completes running requests before it stops.
 
-    Host ── accepts, counts, stops
-     ├─ Housekeeper          one task: all deadlines                           _host_timeouts
-     └─ Connection           one task each: requests one after the other       _host_connection
-         ├─ Pipe             its bytes: a socket, TLS, a pair in memory        _host_pipe
-         └─ Exchange         one request, as the application sees it           _host_exchange
-             └─ Response     the bytes of its answer                           _host_response
+    `Host`                   accepts, counts and stops connections              `mcp_server.host.embedded`
+     ├─ `Housekeeper`        one task for all deadlines                         `mcp_server.host.timeouts`
+     └─ `Connection`         one task each; requests one after the other        `mcp_server.host.connection`
+         ├─ `Pipe`           the bytes: a socket, TLS, or a pair in memory      `mcp_server.host.stream`
+         └─ `Exchange`       one request, as the application sees it            `mcp_server.host.request`
+             └─ `Response`   the bytes of the response                          `mcp_server.host.response`
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ __all__ = ["Host"]
 _log: Final = logging.getLogger("mcp_server")
 
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""There are as many open files as the process or the system may have."""
+"""Errors that report the limit on open files of the process or the system."""
 
 _WARN_PAUSE: Final = 60.0
-"""Seconds between two warnings of that."""
+"""Time between two warnings about the limit on open files, in seconds."""
 
 _ACCEPT_PAUSE: Final = 0.1
-"""Seconds before the next try when there is no room for another connection: there will be once some end."""
+"""Time until the next attempt to accept a connection while the host is at capacity, in seconds."""
 
 
 class Host:
-    """Serves an ASGI application.
+    """An HTTP/1.1 server for one ASGI application.
 
     Args:
-        app: The application. Only scopes of type `http` are made; no lifespan.
-        limits: `connections`, `header_bytes` and `message_bytes` count here.
-        budget: What heads and output are charged to. `None`: a budget of the host alone, of `Limits.total_bytes`.
-        timeouts: How long it waits for clients.
-        tls: Makes it HTTPS.
+        app: The application. The host creates only scopes of type `http`, no lifespan.
+        limits: The limits. The host uses `connections`, `header_bytes`, `message_bytes` and `total_bytes`.
+        budget: The memory budget for heads and output. `None`: a budget of `Limits.total_bytes` for this host alone.
+        timeouts: The times to wait for clients.
+        tls: The TLS context for HTTPS. `None`: plain HTTP.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class Host:
         budget: MemoryBudget | None = None,
     ) -> None:
         self.budget: Final = MemoryBudget(limits.total_bytes) if budget is None else budget
-        """The memory that clients occupy."""
+        """The memory budget that connections are charged to."""
         self.app: Final = app
         """The application."""
         self.limits: Final = limits
-        """The bounds."""
+        """The limits."""
         self.timeouts: Final = timeouts or HostTimeouts()
-        """How long it waits."""
-        # In the order of their beginning.
+        """The times to wait for clients."""
+        # In the order in which they were opened.
         self._connections: Final[dict[Connection, None]] = {}
         self.housekeeper: Final = Housekeeper(self._connections)
-        """Keeps the deadlines."""
+        """The scheduler of all deadlines."""
         self._tls: Final = tls
         self._nursery: trio.Nursery | None = None
         self._stop: Final = trio.Event()
         self._one_ended = trio.Event()
-        # How many of the connections have nobody at the other end.
+        # Number of connections without a client whose applications still run.
         self._abandoned = 0
         self._warned_at = -math.inf
         self._date = b""
@@ -101,21 +101,21 @@ class Host:
 
     @property
     def connections(self) -> int:
-        """The connections that there are now."""
+        """Number of open connections."""
         return len(self._connections) - self._abandoned
 
     @property
     def is_full(self) -> bool:
-        """It has as many connections as it may, or as many calls again that go on without one."""
+        """Whether the limit of connections is reached, or as many applications still run without a client."""
         return max(self.connections, self._abandoned) >= self.limits.connections
 
     @property
     def stopping(self) -> bool:
-        """It takes no more requests."""
+        """Whether `stop` was called."""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """Takes no more connections and requests; `run` returns when those that run have been answered."""
+        """Stop accepting connections and requests. `run` returns after the running requests are complete."""
         self._stop.set()
         for connection in self._connections:
             connection.hurry()
@@ -126,13 +126,13 @@ class Host:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serves those who connect.
+        """Accept and serve connections.
 
         Args:
-            listeners: Where. They are closed here.
-            task_status: Told when it is ready.
+            listeners: The listening sockets. They are closed before this method returns.
+            task_status: Receives `started` when the host accepts connections.
 
-        *Closing.* Returns after `stop`, when the last connection has ended. Cancel it to break them off.
+        *Closing.* Returns after `stop`, when the last connection has ended. Cancel this method to abort connections.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -148,24 +148,33 @@ class Host:
             nursery.cancel_scope.cancel()
 
     async def serve_stream(self, stream: trio.abc.Stream, *, client: Address | None = None) -> None:
-        """Serves one connection over a stream of yours, while `run` runs. The stream is closed here."""
+        """Serve one connection over a stream, while `run` runs. The stream is closed at the end.
+
+        Args:
+            stream: The stream of the caller.
+            client: The address of the client for the ASGI scope.
+        """
         await self._run(self._connection(StreamPipe(stream, self.timeouts.linger), "http", client, None))
 
-    # --- for the connections ---------------------------------------------------------------------------------------
+    # --- called by connections -------------------------------------------------------------------------------------
 
     def start_soon(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *arguments: *Ts) -> None:
-        """Starts a task that ends with the host at the latest. Raises `RuntimeError` before `run`."""
+        """Start a task that is cancelled when the host stops.
+
+        Raises:
+            RuntimeError: `run` was not called.
+        """
         if self._nursery is None:
-            raise RuntimeError("the host does not run yet")
+            raise RuntimeError("cannot start a task: the host is not running; call run first")
         self._nursery.start_soon(function, *arguments)
 
     def start(self, connection: Connection) -> None:
-        """Serves a connection in a task of its own."""
+        """Serve a connection in a new task."""
         self._connections[connection] = None
         self.start_soon(self._run, connection)
 
     def has_room(self) -> None:
-        """There is nobody at the other end of a connection any more."""
+        """Count a connection whose client has disconnected or that another task serves, and wake the waiting tasks."""
         self._abandoned += 1
         self._tell()
 
@@ -174,14 +183,14 @@ class Host:
         self._one_ended = trio.Event()
 
     def date(self) -> bytes:
-        """The value of `Date` now."""
+        """Return the current value of the `Date` header."""
         now = int(time.time())
         if now != self._date_of:
             self._date_of = now
             self._date = formatdate(now, usegmt=True).encode("ascii")
         return self._date
 
-    # --- inside ----------------------------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------------------------
 
     def _connection(self, pipe: Pipe, scheme: str, client: Address | None, server: Address | None) -> Connection:
         return Connection(self, pipe, scheme=scheme, client=client, server=server, patience=self.timeouts.head)
@@ -190,8 +199,8 @@ class Host:
         self._connections[connection] = None
         try:
             await connection.run()
-        except Exception:  # noqa: BLE001  # one client must not end the others, whatever this is
-            _log.exception("a connection failed")
+        except Exception:  # noqa: BLE001  # an error in one connection must not end the others
+            _log.exception("connection failed")
         finally:
             del self._connections[connection]
             self._abandoned -= connection.abandoned
@@ -213,30 +222,30 @@ class Host:
 
     def _accept_failed(self, error: OSError) -> None:
         if error.errno not in _NO_DESCRIPTORS:
-            _log.debug("cannot accept a connection: %s", error)  # as a rule the client has gone already
+            _log.debug("accept failed: %s", error)  # usually the client has already disconnected
             return
-        # Other parts of the process, or of the system, have more files open than was foreseen.
+        # Other parts of the process, or other processes, have more open files than expected.
         self._evict()
         now = trio.current_time()
         if now - self._warned_at >= _WARN_PAUSE:
             self._warned_at = now
             _log.warning(
-                "cannot accept connections: %s; %d are open. Raise the limit on open files (ulimit -n) or lower"
+                "accept failed: %s; open connections: %d. Raise the limit on open files (ulimit -n) or lower"
                 " Limits.connections",
                 error,
                 self.connections,
             )
 
     async def _wait_for_room(self) -> None:
-        """Make room for a client that connects, at the cost of the connection that can best be spared."""
+        """Wait until the host can accept another connection, and evict a connection if possible."""
         while self.is_full:
             self._evict()
-            # Where no connection can be spared, one may become idle, which is not reported here.
+            # If no connection can be evicted, one may become idle. This is not reported, so check again.
             with trio.move_on_after(_ACCEPT_PAUSE):
                 await self._one_ended.wait()
 
     def _evict(self) -> None:
-        """Drop the connection that can best be spared, if there is one."""
+        """Drop the connection with the smallest eviction key, if there is a candidate."""
         now = trio.current_time()
         candidates = [(key, each) for each in self._connections if (key := each.evictable(now)) is not None]
         if candidates:
@@ -247,19 +256,19 @@ class Host:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             name = sock.getsockname()
         except OSError:
-            sock.close()  # it has gone already
+            sock.close()  # the client has already disconnected
             return
         server = (str(name[0]), int(name[1]))
         if self._tls is None:
             plain = socket.socket(fileno=sock.detach())
-            plain.setblocking(False)  # noqa: FBT003  # its only parameter
+            plain.setblocking(False)  # noqa: FBT003  # the only parameter
             self.start(self._connection(SocketPipe(plain), "http", client, server))
             return
-        # It shakes hands when it is first read from, within what a new connection has for its first request.
+        # The first read performs the TLS handshake, within the time that a new connection has for its first request.
         stream = trio.SSLStream(trio.SocketStream(sock), self._tls, server_side=True, https_compatible=True)
         pipe = StreamPipe(stream, self.timeouts.linger, refusal=partial(self._refuse_plain, client))
         self.start(self._connection(pipe, "https", client, server))
 
     def _refuse_plain(self, client: Address) -> bytes:
-        _log.debug("refused a request of %s: it is plain HTTP, and the port speaks HTTPS", client)
-        return plain_response(400, "this port speaks HTTPS: use https:// in the URL", date=self.date())
+        _log.debug("request rejected, plain HTTP on an HTTPS port: client=%s", client)
+        return plain_response(400, "this port expects HTTPS: use https:// in the URL", date=self.date())

@@ -1,8 +1,8 @@
-"""Reads the heads of requests. No I/O.
+"""Readers of request heads. No I/O.
 
-Nearly all requests have a common form: HTTP/1.1, a path, and a body of a known length. For them `read_common` does what
-h11 does, at a tenth of the cost, which is a quarter of all that a call costs. Whatever is not exactly of this form, right
-or wrong, is none of it: h11 reads it, and finds what is wrong.
+Nearly all requests have a common form: HTTP/1.1, a path, and a body of known length. `read_common` reads this form at a
+tenth of the cost of h11. This saves about a quarter of the total cost of a call. h11 reads all other requests, valid
+or not, and reports the errors.
 
 Spec: RFC 9112 sections 2 to 6
 """
@@ -21,29 +21,34 @@ if TYPE_CHECKING:
 __all__ = ["BodyReader", "Head", "HeadReader", "Refused", "SizedBody", "read_common", "refusal"]
 
 _QUOTED: Final = 200
-"""Characters of what was wrong with a request that are told: the whole may be as long as a head."""
+"""Length of the error text of h11 in a response, in characters. The whole text can be as long as a head."""
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-# Neither has two ways to match anything, so that nobody can make them try many.
+# Each pattern can match a text in only one way, so a client cannot cause backtracking.
 _START: Final = re.compile(rb"(%b) (/[!-~]*) HTTP/1\.1(?=\r\n)" % _TOKEN)
 _FIELD: Final = re.compile(rb"\r\n(%b):([ \t!-~\x80-\xff]*)(?=\r\n)" % _TOKEN)
 _QUOTATION: Final = re.compile(r""":?\s*(?:bytearray\(|\bb['"])""")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 
 _CLIENT_HELLO: Final = b"\x16\x03"
-"""The beginning of TLS (RFC 8446 section 5.1)."""
+"""The first bytes of a TLS ClientHello record (RFC 8446 section 5.1)."""
 
 _BARE: Final = re.compile(rb"(?<!\r)\n")
 _FOLD: Final = re.compile(rb"\r\n[ \t]")
 
 _UNCOMMON: Final = frozenset({b"transfer-encoding", b"upgrade", b"expect"})
-"""Headers by which the connection or the body become something else."""
+"""Headers that change the protocol of the connection or the framing of the body."""
 
 _END: Final = h11.EndOfMessage()
 
 
 class Refused(Exception):
-    """The request cannot be served at all: the status, and why."""
+    """The request is rejected.
+
+    Args:
+        status: The HTTP status of the response.
+        why: The reason, which is sent in the response.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -55,43 +60,47 @@ class Head:
     """The start line and the headers of a request."""
 
     method: bytes
-    """As it came."""
+    """The method, as received."""
     target: bytes
-    """As it came."""
+    """The request target, as received."""
     version: bytes
-    """`1.1` or `1.0`."""
+    """The HTTP version: `1.1` or `1.0`."""
     headers: Sequence[tuple[bytes, bytes]]
-    """The names in lower case."""
+    """Names in lower case, and values."""
 
 
 class BodyReader(Protocol):
-    """What reads the body of a request: a `SizedBody`, or the `h11.Connection` that read its head."""
+    """A reader of a request body: a `SizedBody`, or the `h11.Connection` that read the head."""
 
     @property
     def they_are_waiting_for_100_continue(self) -> bool:
-        """The client sends the body when it is told to."""
+        """Whether the client waits for `100 Continue` before it sends the body."""
 
     @property
     def their_state(self) -> object:
-        """`MUST_CLOSE` when the client wants no answer after this one."""
+        """`h11.MUST_CLOSE` if the client accepts no response after the current one."""
 
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
-        """What follows the body."""
+        """The bytes after the body, and whether the end of input was received."""
 
     def receive_data(self, data: bytes) -> None:
-        """Takes what was received; nothing at the end of input."""
+        """Append received bytes; empty bytes mean the end of input."""
 
     def next_event(self) -> object:
-        """The next part, or the end. Raises `h11.RemoteProtocolError`."""
+        """Return the next part of the body, its end, or `h11.NEED_DATA`.
+
+        Raises:
+            h11.RemoteProtocolError: The body is malformed or incomplete.
+        """
 
 
 class SizedBody:
-    """A body of a known length.
+    """A reader of a body of known length.
 
     Args:
-        size: Its bytes.
-        received: What was received of it, and behind it.
+        size: Length of the body, in bytes.
+        received: Bytes that were received after the head.
     """
 
     __slots__ = ("_left", "_received", "length")
@@ -101,21 +110,25 @@ class SizedBody:
 
     def __init__(self, size: int, received: bytes) -> None:
         self.length: Final = size
-        """The bytes that were declared."""
+        """Declared length of the body, in bytes."""
         self._left = size
         self._received: bytes | None = received
 
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
-        """See `BodyReader`."""
+        """The bytes after the body, and whether the end of input was received."""
         return self._received or b"", self._received is None
 
     def receive_data(self, data: bytes) -> None:
-        """See `BodyReader`."""
+        """Append received bytes; empty bytes mean the end of input."""
         self._received = (self._received or b"") + data if data else None
 
     def next_event(self) -> object:
-        """See `BodyReader`."""
+        """Return the next part of the body, its end, or `h11.NEED_DATA`.
+
+        Raises:
+            h11.RemoteProtocolError: The input ended before the declared length.
+        """
         data = self._received
         if not self._left:
             return _END
@@ -131,11 +144,14 @@ class SizedBody:
 
 
 def read_common(data: bytes, limit: int) -> tuple[Head, SizedBody] | None:
-    """Reads the head of a request, if all of it was received and it is of the common form.
+    """Read the head of a request that is complete and has the common form.
 
     Args:
-        data: What was received.
-        limit: The bytes that a head may have.
+        data: The received bytes.
+        limit: Largest length of a head, in bytes.
+
+    Returns:
+        The head and the reader of the body; `None` if the head is incomplete or not of the common form.
     """
     end = data.find(b"\r\n\r\n", 0, limit)
     if end < 0:
@@ -145,7 +161,7 @@ def read_common(data: bytes, limit: int) -> tuple[Head, SizedBody] | None:
         return None
     fields = _FIELD.findall(data, start.end(), end + 2)
     if len(fields) != data.count(b"\r\n", start.end(), end):
-        return None  # a line that is no header
+        return None  # a line that is not a header
     headers = [(name.lower(), value.strip(b" \t")) for name, value in fields]
     size = _size(headers)
     if size is None:
@@ -154,14 +170,14 @@ def read_common(data: bytes, limit: int) -> tuple[Head, SizedBody] | None:
 
 
 def _size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """The length of the body; `None` for a request that is not of the common form."""
+    """Return the length of the body in bytes, or `None` if the request does not have the common form."""
     first = dict(headers)
     if not _UNCOMMON.isdisjoint(first) or b"host" not in first:
         return None
     if first.get(b"connection", b"keep-alive").lower() != b"keep-alive":
         return None
     if len(first) != len(headers):
-        # One of these that comes twice is for h11 to judge.
+        # h11 checks duplicates of these headers.
         names = [name for name, _ in headers]
         if any(names.count(name) > 1 for name in (b"host", b"connection", b"content-length")):
             return None
@@ -170,10 +186,10 @@ def _size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
 
 
 class HeadReader:
-    """Reads the head of any request as it comes.
+    """A reader of the head of any request, by means of h11.
 
     Args:
-        limit: The bytes that a head may have.
+        limit: Largest length of a head, in bytes.
     """
 
     __slots__ = ("_limit", "_parser", "_received", "_tail")
@@ -182,67 +198,70 @@ class HeadReader:
         self._limit: Final = limit
         self._parser: Final = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
         self._received = 0
-        # What a line end may begin with that the next bytes complete.
+        # The end of the received bytes, which the next bytes can complete to a line break.
         self._tail = b""
 
     def receive_data(self, data: bytes) -> tuple[Head, BodyReader] | None:
-        """Takes more of the request. Returns its head, and what reads the body, once the head is whole.
+        """Append received bytes.
+
+        Returns:
+            The head and the reader of the body; `None` until the head is complete.
 
         Raises:
-            Refused: It is no request, or its head is too large.
+            Refused: The input is not an HTTP request, or its head is too large.
         """
         parser, limit = self._parser, self._limit
         if not self._received and data.startswith(_CLIENT_HELLO):
-            raise Refused(400, "this is TLS, and the port speaks plain HTTP: use http:// in the URL")
+            raise Refused(400, "this is TLS, and this port expects plain HTTP: use http:// in the URL")
         self._received += len(data)
         try:
             parser.receive_data(data)
             request = parser.next_event()
         except h11.RemoteProtocolError as error:
-            # What is quoted is what the client sent.
+            # h11 quotes what the client sent.
             raise refusal(error, limit) from error
         if not isinstance(request, h11.Request):
             self._check_lines(data)
-            return None  # nothing else comes before a request
+            return None  # no other event precedes a request
         behind = len(parser.trailing_data[0])
         if (size := self._received - behind) > limit:
-            raise Refused(431, f"the head has {size} bytes; the limit is {limit}, by Limits.header_bytes")
+            raise Refused(431, f"the head of the request has {size} bytes; Limits.header_bytes is {limit}")
         self._check_lines(data[: len(data) - behind])
         _check(request)
         headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
         return Head(request.method, request.target, request.http_version, headers), parser
 
     def _check_lines(self, data: bytes) -> None:
-        """Refuse line ends that the parser takes and another program may not (RFC 9112 sections 2.2 and 5.2)."""
+        """Reject line breaks that h11 accepts and other programs may not (RFC 9112 sections 2.2 and 5.2)."""
         behind = len(self._tail)
         seen = self._tail + data
         self._tail = seen[-2:]
         if _BARE.search(seen, behind):
-            raise Refused(400, "a line of the head ends with a line feed alone")
+            raise Refused(400, "a line of the head ends with a line feed without a carriage return")
         if _FOLD.search(seen):
-            raise Refused(400, "a header goes on in the next line")
+            raise Refused(400, "a header continues on the next line")
 
 
 def _check(request: h11.Request) -> None:
-    """Refuses what the parser lets pass."""
+    """Reject requests that h11 accepts and this server does not."""
     if not request.http_version.startswith(b"1."):
-        raise Refused(505, "this server speaks HTTP/1.1 and HTTP/1.0")
+        raise Refused(505, "this server supports HTTP/1.1 and HTTP/1.0")
     names = {name for name, _ in request.headers}
     if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
-        # RFC 9112 section 6.1: two programs in a row may not agree on where such a request ends.
-        raise Refused(400, "Transfer-Encoding does not go with Content-Length, nor with HTTP/1.0")
+        # RFC 9112 section 6.1: a proxy and the server may disagree on where such a request ends.
+        raise Refused(400, "Transfer-Encoding cannot be used with Content-Length or HTTP/1.0")
 
 
 def refusal(error: h11.RemoteProtocolError, limit: int) -> Refused:
-    """What to answer to what is no request.
+    """Return the rejection of input that h11 does not accept.
 
     Args:
-        error: What is wrong with it.
-        limit: The bytes that a head may have.
+        error: The error of h11.
+        limit: Largest length of a head, in bytes.
     """
     status = error.error_status_hint
     if status == 431:
-        return Refused(431, f"the head has more than {limit} bytes; the limit is Limits.header_bytes")
-    # What h11 quotes is what the client sent, which may be its credentials.
+        return Refused(431, f"the head of the request is too large; Limits.header_bytes is {limit}")
+    # Cut the text before the quotation: h11 quotes what the client sent, which can be its credentials.
     said = _QUOTATION.split(str(error), maxsplit=1)[0]
-    return Refused(status, f"this is no request of HTTP/1.1: {said[:_QUOTED]}")
+    return Refused(status, f"not a valid HTTP/1.1 request: {said[:_QUOTED]}")

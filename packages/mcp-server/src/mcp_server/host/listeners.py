@@ -1,4 +1,4 @@
-"""Where an HTTP server listens: from `HOST:PORT` to sockets."""
+"""Listening sockets of an HTTP server, from `HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -14,41 +14,44 @@ if TYPE_CHECKING:
 __all__ = ["BACKLOG", "are_loopback", "listen", "split_bind", "urls"]
 
 BACKLOG: Final = 1_024
-"""Connections that may wait to be accepted. With the usual hundred, several hundred clients that come at once wait for
-seconds until they try again."""
+"""Number of connections that can wait to be accepted. With the usual 100, several hundred clients that connect at the
+same time wait for seconds until they try again."""
 
 _ABSENT: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-"""The system does not have this kind of address: `localhost` often has one that cannot be used."""
+"""Errors for an address family that the system does not have: `localhost` often has an unusable address."""
 
 _ATTEMPTS: Final = 5
-"""Times that a free port is looked for which all addresses of a name have free."""
+"""Attempts to find a port that is free at all addresses of a host name."""
 
 
 def split_bind(bind: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 address stands in brackets.
+    """Return the host and the port of `HOST:PORT`. An IPv6 address is written in brackets.
 
     Raises:
-        ValueError: It is of another form.
+        ValueError: `bind` does not have this form.
     """
     host, colon, port = bind.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host or (":" in host and not bracketed):
-        raise ValueError(f"{bind!r} does not say where to listen: write HOST:PORT, as 127.0.0.1:8000 or [::1]:8000")
-    # int() would take blanks, signs and underscores too.
+        raise ValueError(f"{bind!r} is not an address to bind to: write HOST:PORT, as in 127.0.0.1:8000 or [::1]:8000")
+    # int() also accepts blanks, signs and underscores.
     if not (port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
-        raise ValueError(f"{port!r} is not a port: it has to be a number from 0 to 65535")
+        raise ValueError(f"{port!r} is not a port: write a number from 0 to 65535")
     return host[1:-1] if bracketed else host, int(port)
 
 
 async def listen(bind: str) -> list[trio.SocketListener]:
-    """Listens at all addresses of a host, at the same port.
+    """Listen on all addresses of a host, at the same port.
 
     Args:
-        bind: `HOST:PORT`; for port 0 the system chooses one.
+        bind: `HOST:PORT`. For port 0 the system chooses a port.
+
+    Returns:
+        The listening sockets, one for each address.
 
     Raises:
-        ValueError: It is of another form.
-        OSError: That is not possible; the error says why.
+        ValueError: `bind` is not of the form `HOST:PORT`.
+        OSError: An address cannot be used; the message names the cause.
     """
     host, port = split_bind(bind)
     try:
@@ -64,7 +67,7 @@ async def listen(bind: str) -> list[trio.SocketListener]:
 
 
 async def _listen_at(addresses: Iterable[str], port: int) -> list[trio.SocketListener] | None:
-    """`None` when the system chose a port that another address has not free."""
+    """Return `None` if the port that the system chose for one address is in use at another."""
     listeners: list[trio.SocketListener] = []
     chosen = port
     absent: OSError | None = None
@@ -88,18 +91,18 @@ async def _listen_at(addresses: Iterable[str], port: int) -> list[trio.SocketLis
 
 def _why(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "another program does already; choose another port, or 0 for any that is free"
+        return "the address is in use; choose another port, or 0 for any free port"
     if error.errno == errno.EACCES:
-        return "the system does not permit it; ports below 1024 are often reserved"
+        return "permission denied; ports below 1024 are often reserved"
     return error.strerror or str(error)
 
 
 def are_loopback(listeners: Sequence[trio.SocketListener]) -> bool:
-    """Only this machine can connect to them."""
+    """Return whether only programs on this machine can connect to the listeners."""
     return all(ipaddress.ip_address(listener.socket.getsockname()[0]).is_loopback for listener in listeners)
 
 
 def urls(listeners: Sequence[trio.SocketListener], scheme: str, path: str) -> tuple[str, ...]:
-    """The URLs that lead to `path` of them."""
+    """Return the URLs of `path` at the listeners."""
     names = [listener.socket.getsockname()[:2] for listener in listeners]
     return tuple(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}" for host, port in names)

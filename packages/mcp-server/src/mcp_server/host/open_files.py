@@ -1,7 +1,7 @@
-"""How many connections the limit on open files leaves room for.
+"""The number of connections that the limit on open files permits.
 
-A process that runs out of descriptors can accept no connection, open no file and start no process. So the limit is raised
-as far as the system allows, and the number of connections is bounded below it.
+A process that runs out of descriptors can accept no connection, open no file and start no process. Therefore the limit
+is raised as far as the system allows, and the number of connections is bounded below it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if sys.platform != "win32":
 __all__ = ["connections_allowed"]
 
 _log: Final = logging.getLogger("mcp_server")
-
+"""Descriptors that are reserved for other purposes: databases, files, outbound connections."""
 _RESERVE: Final = 64
 """Descriptors that are left for everything but connections from clients: databases, files, connections to others."""
 
@@ -25,13 +25,13 @@ _DESCRIPTORS: Final = Path("/dev/fd")
 
 
 def connections_allowed(wanted: int) -> int:
-    """Raise the soft limit on open files to the hard limit, and return how many connections there is room for.
+    """Raise the soft limit on open files to the hard limit, and return the number of connections that it permits.
 
     Args:
         wanted: `Limits.connections`.
 
     Returns:
-        `wanted`, or what the limit leaves beside the files that are open now and a reserve; at least 1.
+        `wanted`, or less if the limit minus the open files and a reserve is smaller; at least 1.
     """
     if sys.platform == "win32":
         return wanted
@@ -40,7 +40,7 @@ def connections_allowed(wanted: int) -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (ValueError, OSError) as error:
-            # macOS names a hard limit that it does not grant.
+            # macOS reports a hard limit that it does not grant.
             _log.debug("limit on open files not raised from %d to %d: %s", soft, hard, error)
         else:
             soft = hard

@@ -1,4 +1,4 @@
-"""One request of the embedded HTTP host, as its ASGI application sees it."""
+"""A request of the embedded HTTP host, as its ASGI application sees it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["PROMPT", "Exchange"]
 _log: Final = logging.getLogger("mcp_server")
 
 PROMPT: Final = 0.1
-"""Seconds that a request may run before it is worth a companion."""
+"""Time after which a running request counts as slow, in seconds. Its companion is started then."""
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 _AHEAD_BYTES: Final = 4 * 1024
-"""What is read of the requests to come while one runs: 16 MiB for 4,096 connections. With more the client's leaving is
-noticed by writing only."""
+"""Largest number of bytes of later requests that are read while a request runs: 16 MiB for 4,096 connections. If a
+client sends more, the host notices that it disconnects only when it writes."""
 
 _EVENTS_AT_ONCE: Final = 256
-"""Pieces of a body that are taken without letting others run: a body may come in chunks of one byte."""
+"""Parts of a body that are read without letting other tasks run. A body can consist of chunks of one byte."""
 
 
 class _Companion:
-    """A task beside a request."""
+    """A task of the application that runs beside a slow request."""
 
     __slots__ = ("_function", "ended", "scope")
 
@@ -50,20 +50,20 @@ class _Companion:
         try:
             with self.scope:
                 await self._function()
-        except Exception:  # noqa: BLE001  # whatever an application may raise
-            _log.exception("the companion of %s failed", of)
+        except Exception:  # noqa: BLE001  # an application can raise anything
+            _log.exception("companion failed: request=%s", of)
         finally:
             self.ended.set()
 
 
 class Exchange:
-    """One request and its response.
+    """A request and its response.
 
     Args:
-        connection: Whose.
-        head: What was read already.
-        body: Reads the rest.
-        now: The time, by trio's clock.
+        connection: The connection that received the request.
+        head: The head of the request.
+        body: The reader of the body.
+        now: The time at which the head arrived, by trio's clock.
     """
 
     __slots__ = (
@@ -96,46 +96,46 @@ class Exchange:
 
     def __init__(self, connection: Connection, head: Head, body: BodyReader, now: float) -> None:
         self._connection: Final = connection
-        # Needed up to the end of the body only.
+        # Used only until the end of the body.
         self._parser: BodyReader | None = body
         self._method: Final = head.method
         self._target: Final = head.target
         self.began: Final = now
-        """When the head had come."""
+        """The time at which the head arrived, by trio's clock."""
         self.response: Final = Response(head_only=head.method == b"HEAD", old=head.version < b"1.1")
-        """The answer."""
+        """The encoder of the response."""
         self.body_complete = False
-        """The body was read to its end."""
+        """Whether the body was read to its end."""
         self.broken: h11.RemoteProtocolError | None = None
-        """What was wrong with the body."""
+        """The error in the body, if there is one."""
         self.left = False
-        """The client has left, or sends nothing any more."""
+        """Whether the client has disconnected or ended its input."""
         self.finished = False
-        """The response is on its way in full; the client may send its next request."""
+        """Whether the complete response was sent. The client may send its next request."""
         self.looked = False
-        """The housekeeper has seen that it takes long."""
+        """Whether the request runs for longer than `PROMPT` seconds."""
         self.over = False
-        """The application has returned."""
+        """Whether the application has returned."""
         self.handed_over = False
-        """Another task serves the connection, since the application goes on without it."""
+        """Whether another task serves the connection, because the application continues after the response."""
         self._body_given = False
         self._parts: list[bytes] = []
         self._ahead = b""
-        # The client wants no answer after this one.
+        # The client accepts no response after this one.
         self._last = False
         self._asked_for_body = False
         self._received = 0
-        # Most bodies come with the head, and need no deadline.
+        # Most bodies arrive with the head and do not need a deadline.
         self._deadline: BodyDeadline | None = None
         self._counted = 0
         self._waited_until = 0.0
-        # What waits for the client's leaving: a scope, or else the connection's `read`.
+        # The wait for the client to disconnect: a scope, or `True` for the connection's `read`.
         self._watching: trio.CancelScope | bool = False
         self._wanted: Companion | None = None
         self._companion: _Companion | None = None
 
     def scope(self, head: Head) -> Scope:
-        """What the application is told of the request."""
+        """Return the ASGI scope of the request."""
         connection = self._connection
         extensions: dict[str, object] = {COMPANION: self.start_later}
         if connection.prompt:
@@ -158,10 +158,10 @@ class Exchange:
             "extensions": extensions,
         }
 
-    # --- what the application calls --------------------------------------------------------------------------------
+    # --- called by the application ---------------------------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """The next part of the body; after its end, waits until the client leaves or the response is complete."""
+        """Return the next part of the body, or after its end wait for the disconnect or the end of the response."""
         if not self._body_given and not self.finished:
             await self._wait_for_body()
             if not self.left:
@@ -170,39 +170,49 @@ class Exchange:
                 self._body_given = self.body_complete
                 return {"type": "http.request", "body": body, "more_body": not self.body_complete}
         await self._watch_client()
-        # What is wrong with a body is still to be answered.
+        # If the body is malformed, the connection still has to send an error response.
         if self.body_complete and not self.finished:
             await self._connection.abandon()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Takes a part of the response. When the client has left it goes nowhere."""
-        kind, status = message.get("type"), message.get("status")
-        if kind == "http.response.body":
-            await self._send_body(message.get("body", b""), more=bool(message.get("more_body")))  # type: ignore[arg-type]  # ASGI says so
-        elif kind == "http.response.start" and isinstance(status, int):
-            self.response.start(status, message.get("headers", ()))  # type: ignore[arg-type]  # ASGI says so
-        else:
-            raise ValueError(f"{kind!r} is not a message that this host takes")
-
-    def write_now(self, data: bytes) -> bool:
-        """See `mcp_server.asgi.WriteNow`.
+        """Send a part of the response. It is discarded if the client has disconnected.
 
         Raises:
-            RuntimeError: The response has not begun, or is complete.
+            ValueError: The message is not one of a response, or the response is invalid.
+            RuntimeError: The message is out of order.
+            trio.BusyResourceError: Another task is sending a part of the response.
+        """
+        kind, status = message.get("type"), message.get("status")
+        if kind == "http.response.body":
+            await self._send_body(message.get("body", b""), more=bool(message.get("more_body")))  # type: ignore[arg-type]  # as ASGI specifies
+        elif kind == "http.response.start" and isinstance(status, int):
+            self.response.start(status, message.get("headers", ()))  # type: ignore[arg-type]  # as ASGI specifies
+        else:
+            raise ValueError(f"unexpected ASGI message {kind!r}: send http.response.start or http.response.body")
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a part of the body without waiting (`mcp_server.asgi.WriteNow`).
+
+        Returns:
+            Whether all bytes were written, or the connection is lost.
+
+        Raises:
+            RuntimeError: The response has not started, or is complete.
+            trio.BusyResourceError: Another task is writing, or bytes of an earlier call were not written yet.
         """
         if not self.response.begun:
-            raise RuntimeError("nothing of the response was sent yet")
+            raise RuntimeError("the response has not started: send http.response.start and a body first")
         return self._connection.write_now(self.response.body(data, more=True, date=b""))
 
     def start_later(self, companion: Companion) -> None:
-        """See `mcp_server.asgi.StartLater`.
+        """Start a companion task if the request becomes slow (`mcp_server.asgi.StartLater`).
 
         Raises:
-            RuntimeError: The request has one.
+            RuntimeError: The request already has a companion.
         """
         if self._wanted is not None:
-            raise RuntimeError("a request has one companion")
+            raise RuntimeError("the request already has a companion")
         self._wanted = companion
         if self.looked:
             self._start_companion()
@@ -210,9 +220,9 @@ class Exchange:
     # --- the body --------------------------------------------------------------------------------------------------
 
     async def _wait_for_body(self) -> None:
-        """Waits until there is some of the body, its end or the end of the client."""
+        """Wait until a part or the end of the body arrives, or the client disconnects."""
         if self._received:
-            # A body that comes in many small parts must not keep others from running.
+            # A body of many small parts must not prevent other tasks from running.
             await trio.lowlevel.checkpoint()
         while True:
             self._take_body()
@@ -225,7 +235,7 @@ class Exchange:
             await self._read_body(parser)
 
     def _take_body(self) -> None:
-        """Takes what was received of the body already."""
+        """Collect the parts of the body that were already received."""
         parser = self._parser
         if parser is None:
             return
@@ -244,7 +254,7 @@ class Exchange:
                 else:
                     return
         except h11.RemoteProtocolError as error:
-            # Its traceback would refer to this exchange, and both would have to be found and collected.
+            # The traceback refers to this exchange, and both would stay in memory until garbage collection.
             self.broken = error.with_traceback(None)
             self.left = True
 
@@ -252,7 +262,7 @@ class Exchange:
         connection = self._connection
         now = trio.current_time()
         if self._deadline is None:
-            # What was received with the head is not counted: data that is sent early buys no time.
+            # Bytes that were received with the head are not counted: sending data early does not extend the deadline.
             timeouts = connection.host.timeouts
             self._deadline = BodyDeadline(
                 now=now,
@@ -269,17 +279,17 @@ class Exchange:
         if data is None:
             self.left = True
             return
-        # At the end of input the parser finds that something is missing.
+        # At the end of input, the parser reports that the body is incomplete.
         parser.receive_data(data)
 
-    # --- the client's leaving --------------------------------------------------------------------------------------
+    # --- disconnection of the client -------------------------------------------------------------------------------
 
     async def _watch_client(self) -> None:
         connection = self._connection
         if self._settled:
             await trio.lowlevel.checkpoint()
             return
-        # No scope around the read: it would be there for as long as the response is, which may be days.
+        # No cancel scope around the read: it would exist for as long as the response, which can be days.
         self._watching = True
         try:
             while not self._settled:
@@ -295,11 +305,11 @@ class Exchange:
 
     @property
     def _settled(self) -> bool:
-        """The client has left, or it no longer matters."""
+        """Whether the client has disconnected, or the response is complete."""
         return self.left or self.finished or self._connection.lost
 
     def wake(self) -> None:
-        """Ends the waiting for the client's leaving: it has, or it no longer matters."""
+        """Stop waiting for the client to disconnect."""
         if isinstance(self._watching, trio.CancelScope):
             self._watching.cancel()
         elif self._watching:
@@ -309,7 +319,7 @@ class Exchange:
 
     async def _send_body(self, data: bytes, *, more: bool) -> None:
         response, connection = self.response, self._connection
-        # What ends this has to do so now: what was made but not sent would be missing.
+        # Check before anything is encoded: bytes that were encoded but not sent would be missing from the response.
         if connection.writing:
             raise trio.BusyResourceError("another task is sending a part of this response")
         if more:
@@ -317,13 +327,13 @@ class Exchange:
         if not response.begun and not response.close:
             response.close = connection.host.stopping or not self._may_go_on()
         out = response.body(data, more=more, date=connection.host.date())
-        # The last part gives nobody his turn: the read of the next request does.
+        # No checkpoint after the last part: the read of the next request is one.
         await connection.write(out, pause=more)
         if not more:
             self._finish()
 
     def _may_go_on(self) -> bool:
-        """The connection can carry another request, so far as is known."""
+        """Return whether the connection can carry another request, as far as is known."""
         self._take_body()
         return self.body_complete and not self._last
 
@@ -333,20 +343,23 @@ class Exchange:
             self._companion.scope.cancel()
         self.wake()
         if self.looked:
-            # Let it see soon whether the application goes on without its client.
+            # Check soon whether the application continues without its client.
             self._connection.look_by(trio.current_time() + PROMPT)
 
-    # --- what the host calls ---------------------------------------------------------------------------------------
+    # --- called by the host ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """It has taken long. Called by the housekeeper, once or more."""
+        """Handle a slow request: start its companion, or let another task serve the connection after the response.
+
+        The timeout scheduler calls this method, once or more.
+        """
         if self.over or self.handed_over:
             return
         self.looked = True
         if not self.finished:
             self._start_companion()
         elif self._watching is not False or (self._companion is not None and not self._companion.ended.is_set()):
-            # What still reads may have been woken by the next request, and is about to take it from the connection.
+            # A read may have been woken by the next request, and is about to take its bytes from the connection.
             self._connection.look_by(trio.current_time() + PROMPT)
         else:
             self.handed_over = True
@@ -358,7 +371,7 @@ class Exchange:
             self._connection.host.start_soon(self._companion.run, self)
 
     async def end(self) -> None:
-        """The application has returned: ends what belongs to it."""
+        """Cancel the companion after the application has returned."""
         self.over = True
         companion = self._companion
         self.forget()
@@ -367,12 +380,12 @@ class Exchange:
             await companion.ended.wait()
 
     def forget(self) -> None:
-        """Drop what refers to the application's side of the request, which refers to this exchange."""
+        """Drop the references to the application's side of the request, which refers to this exchange."""
         self._wanted = self._companion = None
 
     @property
     def remaining(self) -> bytes:
-        """What was received behind the request."""
+        """The bytes that were received after the request."""
         return self._ahead if self._parser is None else self._parser.trailing_data[0]
 
     def __str__(self) -> str:

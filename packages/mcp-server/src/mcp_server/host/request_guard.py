@@ -1,8 +1,8 @@
-"""What an ASGI host other than the embedded one lets pass: requests of doubtful length, and bodies that never end.
+"""A guard for ASGI hosts other than the embedded one: rejects requests of ambiguous length, and slow bodies.
 
-`RequestGuard` stands in front of an application and sees what the host passes on: the scope and the body. It refuses what
-two programs in a row may read differently, and gives up on slow bodies by the same `BodyDeadline` as the embedded host. What a
-host does before there is a scope, such as reading heads, is out of its sight.
+`RequestGuard` wraps an application and sees what the host forwards: the scope and the body. It rejects requests that a
+proxy and the server may read differently, and ends slow bodies by the same `BodyDeadline` as the embedded host. It does
+not see what a host does before there is a scope, such as reading heads.
 
 Spec: RFC 9112 sections 2.3, 6.1 and 6.3
 """
@@ -35,16 +35,16 @@ _TEXT: Final = (
 _CLOSE: Final = (b"connection", b"close")
 
 _HTTP_2: Final = "2"
-"""The version that frames requests without headers; `2.0` is what a parser of HTTP/1.1 makes of `GET / HTTP/2.0`."""
+"""The version that frames requests without headers. A parser of HTTP/1.1 reports `GET / HTTP/2.0` as `2.0`."""
 
 
 class RequestGuard:
-    """An ASGI application that passes on the requests that are safe to serve.
+    """An ASGI application that forwards the requests that are safe to serve.
 
     Args:
         app: The application that serves them.
-        limits: `message_bytes` is the length of bodies that declare none.
-        timeouts: `body` and `body_rate` count here.
+        limits: The limits. `message_bytes` is the assumed length of bodies of undeclared length.
+        timeouts: The timeouts. The guard uses `body` and `body_rate`.
     """
 
     def __init__(self, app: Application, *, limits: Limits, timeouts: HostTimeouts) -> None:
@@ -53,11 +53,11 @@ class RequestGuard:
         self._timeouts: Final = timeouts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
+        """Serve one request, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(cast("Iterable[tuple[bytes, bytes]]", scope["headers"]))  # ASGI says so
+        headers = dict(cast("Iterable[tuple[bytes, bytes]]", scope["headers"]))  # as ASGI specifies
         version = str(scope.get("http_version"))
         length = headers.get(b"content-length", b"")
         request = _TimedRequest(
@@ -71,30 +71,30 @@ class RequestGuard:
         if refused is None:
             await self._app(scope, request.receive, request.send)
             return
-        _log.debug("refused a request of %s: %s", scope.get("client"), refused[1])
+        _log.debug("request rejected: client=%s error=%s", scope.get("client"), refused[1])
         await request.refuse(*refused, limit=self._limits.message_bytes)
 
 
 def _refusal(version: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-    """Return the status and the reason to refuse a request, or `None`."""
+    """Return the status and the reason to reject a request, or `None`."""
     if version == _HTTP_2:
         return None
     if not version.startswith("1."):
-        return 505, "this server speaks HTTP/2, HTTP/1.1 and HTTP/1.0"
+        return 505, "this server supports HTTP/2, HTTP/1.1 and HTTP/1.0"
     if b"transfer-encoding" in headers and (b"content-length" in headers or version == "1.0"):
-        return 400, "Transfer-Encoding does not go with Content-Length, nor with HTTP/1.0"
+        return 400, "Transfer-Encoding cannot be used with Content-Length or HTTP/1.0"
     return None
 
 
 class _TimedRequest:
-    """One request whose body has a deadline.
+    """A request whose body has a deadline.
 
     Args:
-        receive: The host's.
-        send: The host's.
-        version: That of HTTP.
-        length: Bytes of the body, or the most that it may have.
-        timeouts: The settings.
+        receive: The `receive` of the host.
+        send: The `send` of the host.
+        version: The HTTP version.
+        length: Length of the body in bytes, or the limit if the length is unknown.
+        timeouts: The timeouts.
     """
 
     __slots__ = ("_answered", "_complete", "_deadline", "_expired", "_receive", "_send", "_version", "_waited_until")
@@ -112,7 +112,7 @@ class _TimedRequest:
         self._answered = False
 
     async def receive(self) -> Message:
-        """Wait for the next part of the body until its deadline, and once it is complete for the client to leave."""
+        """Wait for the next part of the body until its deadline, or after the end of the body for the disconnect."""
         if self._complete:
             return await self._receive()
         if self._expired:
@@ -138,11 +138,11 @@ class _TimedRequest:
         self._expired = True
         if not self._answered:
             settings = "HostTimeouts.body and HostTimeouts.body_rate"
-            await self._answer(408, f"the body of the request took too long, by {settings}")
+            await self._answer(408, f"the body of the request took too long; the settings are {settings}")
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response, unless the request was given up."""
+        """Send a part of the response, unless the deadline of the body has passed."""
         if self._expired:
             await trio.lowlevel.checkpoint()
             return
@@ -150,10 +150,10 @@ class _TimedRequest:
         await self._send(message)
 
     async def refuse(self, status: int, text: str, *, limit: int) -> None:
-        """Read the body, `limit` bytes at most, without keeping it; then send a whole response in plain text.
+        """Read and discard the body, at most `limit` bytes, then send a complete response in plain text.
 
-        A client that is still sending sees the answer only if what it sends is read. And hypercorn drops an answer with
-        `Connection: close` that comes before the end of the request, if another request follows.
+        A client that is still sending sees the response only if its data is read. In addition, hypercorn drops a
+        response with `Connection: close` that is sent before the end of the request, if another request follows.
         """
         while limit > 0 and (message := await self.receive()).get("more_body"):
             body = message.get("body", b"")
@@ -162,7 +162,7 @@ class _TimedRequest:
             await self._answer(status, text)
 
     async def _answer(self, status: int, text: str) -> None:
-        # Over HTTP/1 the end of the connection is also the end of what follows the request.
+        # Over HTTP/1, close the connection, so that bytes after the request are not read as another one.
         headers = _TEXT if self._version == _HTTP_2 else (*_TEXT, _CLOSE)
         await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
         await self._send({"type": "http.response.body", "body": text.encode() + b"\n", "more_body": False})

@@ -1,7 +1,7 @@
-"""The bytes of one HTTP/1.1 response, from the messages of an ASGI application. No I/O.
+"""An encoder of HTTP/1.1 responses, from the messages of an ASGI application. No I/O.
 
-h11 reads the requests. What is written here it could write as well, at three times the cost: it checks each header by
-two regular expressions and keeps a state machine of what the other side may do, of which a server needs nothing.
+h11 reads the requests. It could also write the responses, at three times the cost: it checks each header with two
+regular expressions and keeps a state machine of the peer, which a server does not need.
 
 Spec: RFC 9112 sections 4, 6 and 7; ASGI HTTP 2.3.
 """
@@ -35,7 +35,7 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class _Framing(enum.Enum):
-    """How the client knows where the body ends."""
+    """The way in which the client finds the end of the body."""
 
     NONE = enum.auto()
     LENGTH = enum.auto()
@@ -49,59 +49,59 @@ def _is_name(name: bytes) -> bool:
 
 
 class Response:
-    """One response, while it is made: `start` once, then `body` until there is no more.
+    """An encoder of one response: call `start` once, then `body` for each part.
 
     Args:
-        head_only: The request was HEAD: the body is not sent.
-        old: The client speaks HTTP/1.0: it does not know chunks.
+        head_only: Whether the method is HEAD. The body is then not sent.
+        old: Whether the client uses HTTP/1.0 and does not support chunks.
     """
 
     __slots__ = ("_block", "_dated", "_framing", "_left", "_old", "close", "complete", "head_only", "status")
 
     def __init__(self, *, head_only: bool, old: bool) -> None:
         self.head_only: Final = head_only
-        """The body is not sent."""
+        """Whether the method is HEAD and the body is not sent."""
         self.status: int = 0
         """The status; 0 before `start`."""
         self.close = old
-        """The connection ends with this response. May be set until the first call of `body`."""
+        """Whether the connection closes after this response. Can be set until the first call of `body`."""
         self.complete = False
-        """All of it was made."""
+        """Whether the last part was encoded."""
         self._old: Final = old
         self._framing: _Framing | None = None
         self._block = b""
         self._dated = False
-        # What the application's Content-Length leaves to be sent.
+        # The bytes that remain of the application's Content-Length.
         self._left: int | None = None
 
     @property
     def begun(self) -> bool:
-        """Some of it was made, so that it cannot become another one."""
+        """Whether a part was encoded, so that the status and the headers cannot change."""
         return self._framing is not None
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Notes status and headers. Nothing is sent before there is a body, be it empty.
+        """Record the status and the headers. They are sent with the first part of the body, which can be empty.
 
         Args:
             status: From 200 to 999.
-            headers: Names and values. How the body is framed, and whether the connection is kept, is not for the
-                application to say, save that it may end it.
+            headers: Names and values. The encoder decides how the body is framed and whether the connection stays open.
+                The application can only close the connection with `Connection: close`.
 
         Raises:
-            ValueError: A header or the status cannot be sent.
-            RuntimeError: The response was started already.
+            ValueError: The status or a header is invalid.
+            RuntimeError: The response was already started.
         """
         if self.status:
             raise RuntimeError("http.response.start was sent twice")
         if not 200 <= status <= 999:
-            raise ValueError(f"{status!r} is not the status of a response")
+            raise ValueError(f"invalid status {status!r} of a response: it must be from 200 to 999")
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         for name, value in headers:
             if not _is_name(name):
-                raise ValueError(f"{name!r} is not the name of a header")
+                raise ValueError(f"invalid header name {name!r}")
             lower = name.lower()
             if lower == b"content-length":
-                # Written when the body begins; a response to HEAD keeps it without having a body.
+                # Written when the body starts. A response to HEAD has this header without a body.
                 self._left = _length(value)
                 continue
             if lower == b"connection":
@@ -112,22 +112,22 @@ class Response:
             self._dated = self._dated or lower == b"date"
             lines.append(b"%b: %b\r\n" % (name, value))
         block = b"".join(lines)
-        # One look at all values: an end of line within one would be the header of somebody else's choice.
+        # One check of all values: a line break in a value would let its author add headers.
         if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
-            raise ValueError("a header has a line end or a null byte in its value")
+            raise ValueError("the value of a header contains a line break or a null byte")
         self._block = block
         self.status = status
 
     def body(self, data: bytes, *, more: bool, date: bytes) -> bytes:
-        """The bytes to send for a part of the body; those of the head come with the first part.
+        """Return the bytes to send for a part of the body. The first part includes the head of the response.
 
         Args:
             data: The part.
-            more: Whether another one follows.
-            date: The value of `Date`.
+            more: Whether another part follows.
+            date: The value of the `Date` header.
 
         Raises:
-            ValueError: The body is longer or shorter than the Content-Length that the application gave.
+            ValueError: The body is longer or shorter than the Content-Length of the application.
             RuntimeError: The response was not started, or is complete.
         """
         if not self.status:
@@ -153,7 +153,7 @@ class Response:
         extra = b""
         if self.head_only or self.status in _BODILESS:
             self._framing = _Framing.NONE
-            # RFC 9110 section 8.6: 204 must not have one; 304 and HEAD may, and tell nothing about what follows.
+            # RFC 9110 section 8.6: 204 must not have this header. With 304 and HEAD it does not describe a body.
             if length and self.status != 204:
                 extra = b"content-length: %d\r\n" % length
         elif length is not None:
@@ -178,12 +178,12 @@ class Response:
 
 def _length(value: bytes) -> int:
     if not value.isdigit():
-        raise ValueError(f"{value!r} is not a Content-Length")
+        raise ValueError(f"invalid Content-Length {value!r}")
     return int(value)
 
 
 def plain_response(status: int, text: str, *, date: bytes) -> bytes:
-    """A whole response of the host itself, in plain text, that ends the connection."""
+    """Return a complete response of the host itself, in plain text, that closes the connection."""
     body = text.encode() + b"\n"
     response = Response(head_only=False, old=False)
     response.close = True

@@ -1,7 +1,7 @@
-"""The bytes of one connection of the embedded HTTP host: a plain socket, or any stream of trio's.
+"""Byte streams of connections of the embedded HTTP host: a plain socket, or any trio stream.
 
-Both can be interrupted from another task without a cancel scope of whoever waits for them: `interrupt` is what the
-housekeeper does when a deadline has passed.
+Another task can interrupt both without a cancel scope in the waiting task. The timeout scheduler calls `interrupt` when
+a deadline has passed.
 """
 
 from __future__ import annotations
@@ -20,48 +20,52 @@ if TYPE_CHECKING:
 __all__ = ["Pipe", "SocketPipe", "StreamPipe"]
 
 _PIECE: Final = 64 * 1024
-"""Bytes that are read or written at once."""
+"""Largest number of bytes in one read or write."""
 
-# l_onoff and l_linger: closing drops what was not sent, and tells the peer so.
+# l_onoff and l_linger: closing discards unsent bytes and resets the connection.
 _RESET: Final = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else "ii", 1, 0)
 
 
 class Pipe(Protocol):
-    """Bytes in both directions. What breaks is `trio.BrokenResourceError`, what is interrupted `ClosedResourceError`."""
+    """A bidirectional byte stream that other tasks can interrupt.
+
+    Operations raise `trio.BrokenResourceError` if the connection breaks, and `trio.ClosedResourceError` if they are
+    interrupted.
+    """
 
     prompt: bool
-    """Most of what is sent can be sent without waiting."""
+    """Whether most writes complete without waiting."""
 
     async def receive_some(self, most: int = _PIECE) -> bytes:
-        """Waits for bytes, `most` at most; empty at the end."""
+        """Wait for bytes and return at most `most`; empty at the end of input."""
 
     def send_now(self, data: bytes) -> int:
-        """Writes what can be written without waiting, and says how much."""
+        """Write what can be written without waiting, and return the number of bytes written."""
 
     async def send_some(self, data: memoryview) -> int:
-        """Waits until some of it can be written, and says how much was."""
+        """Wait until bytes can be written, and return the number of bytes written."""
 
     def interrupt(self) -> None:
-        """Ends the waiting of whoever waits now, and of nobody else."""
+        """Interrupt the tasks that wait now. Later operations are not affected."""
 
     def finish(self) -> None:
-        """Tells the peer that no more follows, where the transport can say that."""
+        """Close the outbound direction, if the transport supports it."""
 
     def abort(self) -> None:
-        """Drops the connection and all that was not sent yet."""
+        """Drop the connection and all bytes that were not sent."""
 
     async def aclose(self) -> None:
-        """Frees it; what was sent still arrives."""
+        """Close the stream. Bytes that were written still arrive."""
 
 
 class SocketPipe:
-    """A connected socket, without the layers between.
+    """A connected socket, without intermediate layers.
 
-    A write that needs no waiting costs one system call and no trip through the scheduler; the reads, which always wait,
-    give the other tasks their turn.
+    A write that can be done without waiting costs one system call and no scheduling. Reads always wait, so they let
+    other tasks run.
 
     Args:
-        sock: Connected, non-blocking. It is closed here.
+        sock: A connected, non-blocking socket. The stream closes it.
     """
 
     __slots__ = ("_sock", "prompt")
@@ -71,19 +75,19 @@ class SocketPipe:
         self._sock: Final = sock
 
     async def receive_some(self, most: int = _PIECE) -> bytes:
-        """See `Pipe`."""
+        """Wait for bytes and return at most `most`; empty at the end of input."""
         while True:
             self._check_open()
             await trio.lowlevel.wait_readable(self._sock)
             try:
                 return self._sock.recv(most)
-            except BlockingIOError:  # the system was wrong, as it may be
+            except BlockingIOError:  # spurious readiness
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(str(error)) from error
 
     def send_now(self, data: bytes | memoryview) -> int:
-        """See `Pipe`."""
+        """Write what can be written without waiting, and return the number of bytes written."""
         try:
             return self._sock.send(data)
         except BlockingIOError:
@@ -92,30 +96,30 @@ class SocketPipe:
             raise trio.BrokenResourceError(str(error)) from error
 
     async def send_some(self, data: memoryview) -> int:
-        """See `Pipe`."""
+        """Wait until bytes can be written, and return the number of bytes written."""
         self._check_open()
         await trio.lowlevel.wait_writable(self._sock)
         return self.send_now(data)
 
     def interrupt(self) -> None:
-        """See `Pipe`."""
+        """Interrupt the tasks that wait now."""
         trio.lowlevel.notify_closing(self._sock)
 
     def finish(self) -> None:
-        """See `Pipe`."""
+        """Shut down the outbound direction."""
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
-            return  # it is gone
+            return  # already disconnected
 
     def abort(self) -> None:
-        """See `Pipe`."""
+        """Reset the connection."""
         if self._sock.fileno() != -1:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._close()
 
     async def aclose(self) -> None:
-        """See `Pipe`."""
+        """Close the socket. Bytes that were written still arrive."""
         if self._sock.fileno() != -1:
             self._close()
 
@@ -129,12 +133,12 @@ class SocketPipe:
 
 
 class StreamPipe:
-    """Any stream of trio's: TLS, or a pair in memory.
+    """Any trio stream: TLS, or a pair in memory.
 
     Args:
-        stream: The stream. It is closed here.
-        patience: Seconds that closing may take.
-        refusal: Makes the answer to a client that speaks plain HTTP where TLS is expected.
+        stream: The stream. It is closed by `aclose`.
+        patience: Time that closing may take, in seconds.
+        refusal: Returns the response to a client that sends plain HTTP if TLS is expected.
     """
 
     __slots__ = ("_aborted", "_patience", "_refusal", "_stream", "_waits", "prompt")
@@ -157,7 +161,7 @@ class StreamPipe:
                 self._waits.discard(scope)
 
     async def receive_some(self, most: int = _PIECE) -> bytes:
-        """See `Pipe`."""
+        """Wait for bytes and return at most `most`; empty at the end of input."""
         if not self._aborted:
             with self._interruptible():
                 try:
@@ -168,17 +172,17 @@ class StreamPipe:
         raise trio.ClosedResourceError("interrupted")
 
     async def _refuse_plain(self, cause: BaseException | None) -> None:
-        """Answer a client that speaks plain HTTP: else it would see a connection that ends without a word."""
+        """Respond to a client that sends plain HTTP. Otherwise the connection would close without an explanation."""
         is_plain = isinstance(cause, ssl.SSLError) and cause.reason == "HTTP_REQUEST"
         if is_plain and self._refusal is not None and isinstance(self._stream, trio.SSLStream):
             await self._stream.transport_stream.send_all(self._refusal())
 
-    def send_now(self, data: bytes) -> int:  # noqa: ARG002  # a stream cannot say how much
-        """See `Pipe`."""
+    def send_now(self, data: bytes) -> int:  # noqa: ARG002  # trio streams cannot report partial writes
+        """Write nothing: a trio stream cannot write without waiting."""
         return 0
 
     async def send_some(self, data: memoryview) -> int:
-        """See `Pipe`."""
+        """Wait until bytes can be written, and return the number of bytes written."""
         piece = data[:_PIECE]
         if not self._aborted:
             with self._interruptible():
@@ -187,20 +191,20 @@ class StreamPipe:
         raise trio.ClosedResourceError("interrupted")
 
     def interrupt(self) -> None:
-        """See `Pipe`."""
+        """Interrupt the tasks that wait now."""
         for scope in self._waits:
             scope.cancel()
 
     def finish(self) -> None:
-        """See `Pipe`. TLS cannot end one direction."""
+        """Do nothing: TLS cannot close one direction."""
 
     def abort(self) -> None:
-        """See `Pipe`."""
+        """Drop the connection: interrupt all operations, and close forcefully in `aclose`."""
         self._aborted = True
         self.interrupt()
 
     async def aclose(self) -> None:
-        """See `Pipe`."""
+        """Close the stream, within the time limit for closing."""
         if self._aborted:
             await trio.aclose_forcefully(self._stream)
             return

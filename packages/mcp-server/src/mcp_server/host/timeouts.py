@@ -1,8 +1,8 @@
-"""How long the embedded HTTP host waits for a client, and the one task that keeps all these deadlines.
+"""Timeouts of the embedded HTTP host, and one task that enforces all deadlines.
 
-A cancel scope around each read and each write costs more than the reads and writes themselves. So a connection only
-notes when it wants to be looked at, and one housekeeper looks at those that are due. It sleeps until the earliest of
-these times; nothing runs while no connection waits for anything.
+A cancel scope around each read and each write costs more than the reads and writes themselves. Therefore a connection
+only records when its deadlines must be checked, and one scheduler checks the connections that are due. It sleeps until
+the earliest deadline, and does not run while no connection waits.
 """
 
 from __future__ import annotations
@@ -19,59 +19,59 @@ if TYPE_CHECKING:
 __all__ = ["HostTimeouts", "Housekeeper", "Watched"]
 
 _LEAST_PAUSE: Final = 0.1
-"""Seconds between two looks. Deadlines are whole seconds, so a tenth of one is near enough; with thousands of
-connections a look costs less than a millisecond."""
+"""Least time between two checks, in seconds. Deadlines are whole seconds, so a tenth of a second is accurate enough.
+With thousands of connections a check takes less than a millisecond."""
 
 
 def _seconds(_: HostTimeouts, attribute: attrs.Attribute[float], value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"HostTimeouts.{attribute.name} must be a number, not {value!r}")
+        raise TypeError(f"HostTimeouts.{attribute.name} must be a number of seconds, not {value!r}")
     if math.isnan(value) or value <= 0:
-        raise ValueError(f"HostTimeouts.{attribute.name} must be more than 0, not {value!r}")
+        raise ValueError(f"HostTimeouts.{attribute.name} must be more than 0 seconds, not {value!r}")
 
 
 @attrs.frozen(kw_only=True)
 class HostTimeouts:
-    """How long the host waits for a client, in seconds; `math.inf` for ever.
+    """Times that the host waits for a client, in seconds; `math.inf` for no limit.
 
-    How long a request may take to be answered is not bounded here.
+    These settings do not limit the time that the application takes to respond.
 
     Raises:
-        TypeError: A value is no number.
+        TypeError: A value is not a number.
         ValueError: A value is not positive.
     """
 
     head: float = attrs.field(default=10.0, validator=_seconds)
-    """For the start line and the headers, from their first byte. A new connection has as long for that byte to come, and
-    for the TLS handshake before it."""
+    """For the start line and the headers, from their first byte. A new connection has the same time for its first byte,
+    including the TLS handshake."""
     body: float = attrs.field(default=10.0, validator=_seconds)
-    """For the body, beside the time that its bytes take at `body_rate`. So many seconds without a byte end the wait."""
+    """For the body, in addition to its length divided by `body_rate`. This time without a byte also ends the wait."""
     body_rate: float = attrs.field(default=512.0, validator=_seconds)
-    """Bytes per second that a client has to reach while it sends a body. Data that is sent early buys no time."""
+    """Lowest accepted rate of a body, in bytes per second. Sending data early does not extend the deadline."""
     idle: float = attrs.field(default=75.0, validator=_seconds)
-    """For the next request on a connection that is kept."""
+    """For the next request on a persistent connection."""
     stall: float = attrs.field(default=30.0, validator=_seconds)
-    """For a client that takes nothing of what is sent to it."""
+    """For a client that does not read what is sent to it."""
     linger: float = attrs.field(default=2.0, validator=_seconds)
-    """For a client that is still sending a body which was refused: what it sends is dropped, so that it gets to see the
-    answer."""
+    """For a client that is still sending the body of a rejected request. The host discards the data, so that the client
+    can read the response."""
 
 
 class Watched(Protocol):
-    """What has deadlines."""
+    """An object with deadlines."""
 
     look_at: float
-    """When it wants to be looked at next, by trio's clock; `math.inf` for never. Too early is harmless."""
+    """The time of the next check, by trio's clock; `math.inf` for no check. An early check is harmless."""
 
     def look(self, now: float) -> None:
-        """Does what is due, and sets `look_at` anew."""
+        """Handle the deadlines that have passed, and set `look_at`."""
 
 
 class Housekeeper:
-    """Looks at all connections when one is due.
+    """A scheduler that checks the deadlines of all objects when one is due.
 
     Args:
-        watched: Them; the collection may change at any time.
+        watched: The objects with deadlines. The collection can change at any time.
     """
 
     def __init__(self, watched: Iterable[Watched]) -> None:
@@ -80,13 +80,13 @@ class Housekeeper:
         self._sleep = trio.CancelScope()
 
     def at_latest(self, when: float) -> None:
-        """Makes sure that it looks no later than `when`, by trio's clock. Cheap when it does anyway."""
+        """Check deadlines no later than at `when`, by trio's clock. Cheap if an earlier check is scheduled."""
         if when < self._wakes_at:
             self._wakes_at = when
             self._sleep.deadline = when
 
     async def run(self) -> None:
-        """Looks, for ever. *Closing.* Cancel it."""
+        """Check deadlines until cancelled."""
         while True:
             with trio.CancelScope(deadline=self._wakes_at) as self._sleep:
                 await trio.sleep_forever()

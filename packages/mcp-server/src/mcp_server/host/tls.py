@@ -1,10 +1,11 @@
-"""The certificate of an HTTPS server: read from files, and read again when they change.
+"""The certificate of an HTTPS server: read from files, and reloaded when they change.
 
-Certificates are renewed every few weeks, by programs that replace the files. So the files are looked at in each handshake, which
-costs far less than the handshake, and a new pair is used from the next connection on. Connections that are open keep theirs.
+Certificates are renewed every few weeks by programs that replace the files. Therefore each handshake checks whether
+the files have changed, which costs far less than the handshake itself. New connections use the new certificate and key.
+Open connections keep theirs.
 
-A changed pair goes into a context of its own, and only once it is whole: between the writing of the certificate and that
-of the key, the two do not belong together, and the pair before stays in use.
+A changed pair is loaded into a new context and used only if certificate and key match. After the certificate is written
+and before the key is written, they do not match, and the previous pair stays in use.
 """
 
 from __future__ import annotations
@@ -30,21 +31,24 @@ def tls_context(
     alpn: Sequence[str] = ("http/1.1",),
     ciphers: str | None = None,
 ) -> ssl.SSLContext | None:
-    """Return a context for HTTPS whose new connections get the certificate that the files hold; `None` without one.
+    """Return a context for HTTPS whose new connections use the current content of the files.
 
     Args:
-        cert: The file with the certificate.
-        key: The file with its key; `None`: it is in the same file.
-        alpn: The protocols to offer.
-        ciphers: Those of TLS 1.2; `None`: the defaults.
+        cert: The file with the certificate. `None`: no HTTPS.
+        key: The file with the private key. `None`: the key is in the file of the certificate.
+        alpn: The protocols to offer by ALPN.
+        ciphers: The ciphers of TLS 1.2, in OpenSSL format. `None`: the defaults.
+
+    Returns:
+        The context; `None` if `cert` is `None`.
 
     Raises:
-        ValueError: There is a key, but no certificate.
-        OSError: A file cannot be read, or is not what it should be.
+        ValueError: `key` is given without `cert`.
+        OSError: A file cannot be read, or is not a valid certificate or key.
     """
     if cert is None:
         if key is not None:
-            raise ValueError("tls_key needs tls_cert: a key is for a certificate")
+            raise ValueError("tls_key needs tls_cert: set tls_cert to the certificate of the key")
         return None
     files = _CertificateFiles(cert, key, alpn=alpn, ciphers=ciphers)
     context = files.load()
@@ -53,13 +57,13 @@ def tls_context(
 
 
 class _CertificateFiles:
-    """A certificate and its key, as they are in files now.
+    """A certificate and its key in files.
 
     Args:
         cert: The file with the certificate.
-        key: The file with its key; `None`: it is in the same file.
-        alpn: The protocols to offer.
-        ciphers: Those of TLS 1.2; `None`: the defaults.
+        key: The file with the private key. `None`: the key is in the file of the certificate.
+        alpn: The protocols to offer by ALPN.
+        ciphers: The ciphers of TLS 1.2, in OpenSSL format. `None`: the defaults.
     """
 
     def __init__(self, cert: str | Path, key: str | Path | None, *, alpn: Sequence[str], ciphers: str | None) -> None:
@@ -73,13 +77,13 @@ class _CertificateFiles:
         self._failure = ""
 
     def load(self, password: Callable[[], str] | None = None) -> ssl.SSLContext:
-        """Read the files.
+        """Read the files into a new context.
 
         Args:
-            password: Gives the password of the key; `None`: OpenSSL asks for it on the terminal.
+            password: Returns the password of the key. `None`: OpenSSL prompts for it on the terminal.
 
         Raises:
-            OSError: One of them cannot be read, or is not what it should be.
+            OSError: A file cannot be read, or is not a valid certificate or key.
         """
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(self._alpn)
@@ -89,34 +93,34 @@ class _CertificateFiles:
             self._read = self._state()
             context.load_cert_chain(self._cert, self._key, password)
         except OSError as error:
-            # What the system says of it names no file.
+            # The error of the system does not name the file.
             raise OSError(
-                error.errno, f"the certificate cannot be used, from {self._names}: {error.strerror or error}"
+                error.errno, f"cannot load the certificate from {self._names}: {error.strerror or error}"
             ) from error
         self._context = context
         return context
 
-    def choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002  # as ssl calls it
-        """Give a handshake the certificate that the files hold now. OpenSSL calls it, also where the client names no host."""
+    def choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002  # signature of sni_callback
+        """Use the current certificate for a handshake. OpenSSL also calls this method for clients that send no name."""
         try:
             if self._state() != self._read:
                 self.load(_no_password)
                 self._failure = ""
-                _log.info("the certificate was read again, from %s", self._names)
+                _log.info("certificate reloaded: files=%s", self._names)
         except (OSError, ValueError) as error:
-            # Once, not in each handshake.
+            # Log each failure once, not in each handshake.
             if str(error) != self._failure:
                 self._failure = str(error)
-                _log.error("the certificate before stays in use: %s", error)
+                _log.error("certificate not reloaded, the previous one stays in use: error=%s", error)
         if self._context is not None:
             connection.context = self._context
 
     def _state(self) -> object:
-        """What changes when the files do. Raises `OSError`."""
+        """Return a value that changes when the files change. Raises `OSError` if a file does not exist."""
         states = [os.stat(each) for each in (self._cert, self._key) if each is not None]
         return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in states]
 
 
 def _no_password() -> str:
-    # A prompt would stop the server.
-    raise ValueError("the key is encrypted, and its password cannot be asked for while the server runs")
+    # A prompt would block the server.
+    raise ValueError("the key is encrypted: restart the server to enter its password")
