@@ -89,7 +89,7 @@ async def test_what_json_cannot_say_is_told_to_nobody(caplog: pytest.LogCaptureF
         gate.server.resource_updated("memo://x")
         assert await told(reply) == CHANGED
         assert as_object(json.loads(reply.chunks[1].split(b"data: ")[1])["params"])["uri"] == "memo://x"
-    assert "not published" in caplog.text
+    assert "notification not sent" in caplog.text
 
 
 async def test_many_subscriptions_are_told_some_at_a_time() -> None:
@@ -116,7 +116,7 @@ async def test_a_host_that_fails_to_write_harms_no_other_subscription(caplog: py
         gate.server.resource_updated("memo://x")
         assert await told(good) == CHANGED
         bad.complete = False
-    assert "cannot be told of a change" in caplog.text
+    assert "subscription not notified of a change" in caplog.text
 
 
 async def test_a_subscription_that_cannot_be_acknowledged_is_none() -> None:

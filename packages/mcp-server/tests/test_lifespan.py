@@ -174,7 +174,7 @@ async def test_a_host_is_told_that_it_failed_and_not_why(phase: str, caplog: pyt
 
     sent: list[Message] = []
     await _live(Server("dead", version="1", lifespan=lifespan), sent)
-    assert sent[-1] == {"type": f"lifespan.{phase}.failed", "message": "why is in the log"}
+    assert sent[-1] == {"type": f"lifespan.{phase}.failed", "message": "see the log of the server for the cause"}
     assert "hunter2" in caplog.text
 
 

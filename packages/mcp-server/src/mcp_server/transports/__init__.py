@@ -1,1 +1,1 @@
-"""The transports: stdio, byte streams, and HTTP."""
+"""The transports of a server: stdio, byte streams, and HTTP."""

@@ -1,7 +1,7 @@
-"""Bytes over two file descriptors, without threads where the system can say when they are ready.
+"""A byte stream of two file descriptors, without threads if the system can wait for them.
 
-Pipes, terminals and sockets are non-blocking and waited for; regular files (`server < requests.txt`), `/dev/null` and
-the pipes of Windows cannot be waited for, so a thread reads and writes those.
+Pipes, terminals and sockets are set to non-blocking mode. Regular files (`server < requests.txt`), `/dev/null` and the
+pipes of Windows do not support waiting, so a thread reads and writes them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["DescriptorStream"]
 
 _CHUNK: Final = 256 * 1024
-"""Bytes of one read: four times what a pipe of Linux holds, so that one read takes all there is."""
+"""Largest read, in bytes: four times the capacity of a Linux pipe, so that one read empties it."""
 
 
 class DescriptorStream:
-    """A byte stream of one descriptor to read from and one to write to. It owns both.
+    """A byte stream that reads from one file descriptor and writes to another. It owns both.
 
     Args:
-        source: Is read from.
-        sink: Is written to.
+        source: The descriptor to read from.
+        sink: The descriptor to write to.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -38,21 +38,29 @@ class DescriptorStream:
         self._closed = False
 
     async def receive_some(self) -> bytes:
-        """The next bytes; empty at the end of input. Raises `trio.BrokenResourceError` when they cannot be read."""
+        """Wait for bytes and return them; empty at the end of input.
+
+        Raises:
+            trio.BrokenResourceError: The source cannot be read.
+        """
         while True:
             try:
                 if not self._source_waits:
                     return await trio.to_thread.run_sync(os.read, self._source, _CHUNK, abandon_on_cancel=True)
-                # Waiting first costs no more than trying first: a request rarely lies ready when the last was served.
+                # Waiting first costs nothing: when a request completes, the next one has rarely arrived.
                 await trio.lowlevel.wait_readable(self._source)
                 return os.read(self._source, _CHUNK)
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise trio.BrokenResourceError("the input broke") from error
+                raise trio.BrokenResourceError("cannot read from the input stream") from error
 
     async def send_all(self, data: bytes | memoryview) -> None:
-        """Writes all of `data`. Raises `trio.BrokenResourceError` when the reader is gone."""
+        """Write all of `data`.
+
+        Raises:
+            trio.BrokenResourceError: The reader has closed the stream, or it cannot be written.
+        """
         rest = memoryview(data)
         try:
             while rest:
@@ -66,23 +74,28 @@ class DescriptorStream:
                         continue
                 rest = rest[written:]
         except OSError as error:
-            raise trio.BrokenResourceError("the output broke") from error
+            raise trio.BrokenResourceError("cannot write to the output stream") from error
         await trio.lowlevel.checkpoint()
 
     def write_now(self, data: bytes) -> int:
-        """Writes what the reader takes at once. Raises `BlockingIOError` when that is nothing."""
+        """Write without waiting, and return the number of bytes written.
+
+        Raises:
+            BlockingIOError: Nothing can be written without waiting.
+            OSError: The reader has closed the stream, or it cannot be written.
+        """
         if not self._sink_waits:
             raise BlockingIOError
         return os.write(self._sink, data)
 
     def close(self) -> None:
-        """Closes both descriptors, as they were found."""
+        """Restore the blocking mode of both descriptors and close them."""
         if self._closed:
             return
         self._closed = True
         for descriptor, waits in ((self._source, self._source_waits), (self._sink, self._sink_waits)):
             if waits:
-                # The state belongs to the open file, which a terminal shares with the shell that started us.
+                # The mode belongs to the open file, which a terminal shares with the shell that started this process.
                 os.set_blocking(descriptor, True)
             os.close(descriptor)
 
@@ -96,7 +109,7 @@ class DescriptorStream:
 
 
 def _make_ready(descriptor: int) -> bool:
-    """Makes a descriptor non-blocking if it can be waited for. False if a thread is needed."""
+    """Make a descriptor non-blocking if the system can wait for it. Return `False` if a thread is required."""
     if sys.platform == "win32":
         return False
     mode = os.fstat(descriptor).st_mode

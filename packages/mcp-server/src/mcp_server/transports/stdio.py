@@ -1,7 +1,7 @@
-"""Serving the process that started us, over stdin and stdout.
+"""The stdio transport: serves the parent process over stdin and stdout.
 
-The wire is moved to private descriptors first. What stays at stdin is empty, and what stays at stdout leads to stderr:
-a stray `print`, a chatty library or a child process can no longer write into the middle of a message.
+First, stdin and stdout are moved to private descriptors. After that, stdin is empty and stdout is redirected to stderr.
+A stray `print`, a library that writes to stdout, or a child process can therefore not corrupt a message.
 
 Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
 """
@@ -28,17 +28,29 @@ __all__ = ["serve_over_stdio"]
 async def serve_over_stdio(
     service: Service, connection: ServerConnection, on_link: Callable[[Link], None] | None = None
 ) -> Exception | None:
-    """Serves until the end of input, or until stdout breaks. See `serve_stream`."""
+    """Serve until the end of input, or until stdout fails.
+
+    Args:
+        service: Responds to requests.
+        connection: A new engine.
+        on_link: Receives the channel when it is open.
+
+    Returns:
+        The error of the write that failed, or `None`.
+
+    Raises:
+        OSError: stdin or stdout is closed.
+    """
     with _private_descriptors() as stream:
         return await serve_stream(service, connection, stream, write_now=stream.write_now, on_link=on_link)
 
 
 def _private_descriptors() -> DescriptorStream:
-    # Python has no object for a descriptor that was closed when it started. Its number may be anybody's by now.
+    # Python has no object for a descriptor that was closed at startup. Another file may have its number by now.
     for name, file in (("stdin", sys.__stdin__), ("stdout", sys.__stdout__)):
         if file is None:
-            raise OSError(errno.EBADF, f"{name} is closed, but the messages of a stdio server go over stdin and stdout")
-    # Whatever Python has buffered for stdout was meant for it before the wire began; it goes where prints go from now.
+            raise OSError(errno.EBADF, f"{name} is closed: a stdio server requires open stdin and stdout")
+    # Output that Python has buffered for stdout is redirected to stderr, too, as are all later prints.
     source = os.dup(0)
     sink = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -51,7 +63,7 @@ def _private_descriptors() -> DescriptorStream:
         os.dup2(nowhere, 1)
         os.close(nowhere)
     if sys.stdout is not None:
-        # Prints appear at once, in their order with what is written to stderr.
+        # Prints appear immediately, and in order with other output to stderr.
         _line_buffered()
     return DescriptorStream(source, sink)
 

@@ -1,4 +1,4 @@
-"""Serving one client over a byte stream of newline-delimited messages.
+"""Serving of one client over a byte stream of newline-delimited messages.
 
 Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
 """
@@ -29,31 +29,31 @@ __all__ = ["ByteStream", "serve_stream"]
 _log: Final = logging.getLogger("mcp_server")
 
 _AT_ONCE: Final = 64
-"""Messages of one read that are taken without letting other tasks run. A read of 64 KiB may hold 20,000 of them."""
+"""Messages of one read that are handled without letting other tasks run. A read of 64 KiB can contain 20,000."""
 
 _END_GRACE: Final = 1.0
-"""Seconds that running handlers have to finish after the end of input: `printf ... | server` gets its answers, and a
-client that closes stdin to end the server does not wait long (the usual patience before SIGTERM is two seconds)."""
+"""Time for running handlers after the end of input, in seconds. `printf ... | server` receives its responses, and a
+client that closes stdin does not wait long (clients usually send SIGTERM after two seconds)."""
 
 
 class ByteStream(Protocol):
-    """Bytes in both directions, as trio's streams have them."""
+    """A bidirectional byte stream, with methods as of trio streams."""
 
     async def receive_some(self) -> bytes | bytearray:
-        """The next bytes; empty at the end."""
+        """Wait for bytes and return them; empty at the end of input."""
 
     async def send_all(self, data: bytes | memoryview) -> None:
-        """Writes all of `data`."""
+        """Write all of `data`."""
 
 
 class _StreamOutlet:
-    """One pipe for all messages of a connection."""
+    """A sink that writes all messages of a connection to one stream."""
 
     def __init__(self, connection: ServerConnection, writer: JoiningWriter) -> None:
         self._connection: Final = connection
         self._writer: Final = writer
 
-    # One pipe for all: it does not matter which request a message belongs to.
+    # There is only one stream: the request of a message does not matter.
     async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002
         await self._writer.put(self._line(message), more=more)
 
@@ -72,20 +72,20 @@ async def serve_stream(
     write_now: Callable[[bytes], int] | None = None,
     on_link: Callable[[Link], None] | None = None,
 ) -> Exception | None:
-    """Serves one client until it ends its output, or a write fails.
+    """Serve one client until it ends its output, or a write fails.
 
-    The first write that fails ends everything at once: what the client can no longer be answered must not be done. Its
-    handlers are cancelled, and no further one begins.
+    The first write that fails ends everything immediately, because work whose response cannot be delivered must not be
+    done. Running handlers are cancelled, and no further one starts.
 
     Args:
-        service: Answers the requests.
+        service: Responds to requests.
         connection: A new engine.
-        stream: The bytes. It is not closed here.
-        write_now: See `JoiningWriter`.
-        on_link: Is given the link once it is alive.
+        stream: The byte stream. It is not closed here.
+        write_now: Writes without waiting, as in `JoiningWriter`.
+        on_link: Receives the channel when it is open.
 
     Returns:
-        Why the write failed; `None` when none did.
+        The error of the write that failed, or `None`.
     """
     async with trio.open_nursery() as nursery:
 
@@ -105,7 +105,7 @@ async def serve_stream(
         finally:
             link.end()
         writer.close()
-        # A reader that does not read on must not keep us alive.
+        # A client that does not read must not delay the exit.
         nursery.cancel_scope.deadline = trio.current_time() + _END_GRACE
     return writer.failure
 
@@ -123,7 +123,7 @@ async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             if isinstance(line, LimitExceeded):
-                _log.warning("skipped: %s", line)
+                _log.warning("message skipped: %s", line)
                 link.refuse(_too_long(line))
                 continue
             try:
@@ -141,6 +141,6 @@ async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
 
 
 def _too_long(limit: LimitExceeded) -> MalformedMessage:
-    # The code that the codec gives for the same limit: it was not read, so nobody knows what it is.
+    # The code that the codec uses for the same limit. The message was not parsed, so its id is unknown.
     error = ErrorObject(int(ErrorCode.PARSE_ERROR), limit.message)
     return MalformedMessage(limit.message, reply=ErrorResponse(None, error))

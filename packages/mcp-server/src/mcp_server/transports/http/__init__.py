@@ -1,1 +1,1 @@
-"""The MCP endpoint over HTTP: Streamable HTTP in both eras, and HTTP+SSE."""
+"""The MCP endpoint over HTTP: Streamable HTTP in all revisions, and HTTP+SSE of 2024-11-05."""

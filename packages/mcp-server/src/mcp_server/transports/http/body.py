@@ -1,7 +1,7 @@
-"""The body of one HTTP request, charged to the memory budget while it is received.
+"""The body of an HTTP request, charged to the memory budget while it is received.
 
-A body that comes in one piece is not charged here: the host holds it already, and the request that it becomes is charged
-as soon as the body is complete.
+A body that arrives in one part is not charged here: the host already holds it, and the request in it is charged when
+the body is complete.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["memory_owner", "receive_body"]
 
 _OVERHEAD: Final = 4
-"""The pieces of a body take up to a quarter more memory than the body: the system gives them in blocks."""
+"""Divisor for the overhead: the parts of a body use up to 1/4 more memory than its bytes, because of block sizes."""
 
 
 def memory_owner(principal: str | None, session: str | None, scope: Scope) -> Hashable:
-    """Return who is charged for a request: the principal, else the session that it names, else the connection.
+    """Return the owner of the memory of a request: the principal, else its session, else the connection.
 
-    A session id that does not exist does no harm: it is an owner of its own, as another connection would be.
+    A session id that does not exist is harmless: it is a separate owner, as another connection would be.
 
     Args:
         principal: The authenticated principal, by `Principal.key`.
-        session: The session id that the request names.
+        session: The session id in the request.
         scope: The ASGI scope of the request.
     """
     if principal is not None:
@@ -41,7 +41,7 @@ def memory_owner(principal: str | None, session: str | None, scope: Scope) -> Ha
     if session:
         return "session", session
     client = scope.get("client")
-    # A host that knows no addresses makes each request an owner of its own.
+    # If the host reports no addresses, each request is a separate owner.
     return tuple(client) if isinstance(client, (tuple, list)) else id(scope)
 
 
@@ -51,14 +51,14 @@ async def receive_body(
     """Receive the body of a request.
 
     Args:
-        receive: The request, as ASGI has it.
+        receive: The ASGI `receive` of the request.
         charge: A droppable charge. It grows with the body.
-        responses: Makes the refusals.
-        limits: `message_bytes` and `total_bytes` hold here.
+        responses: Creates the rejections.
+        limits: The limits. This function uses `message_bytes`.
 
     Returns:
-        The body; a refusal when it is too large, or when the memory budget is exhausted; `None` when the client left
-        before the end of the body.
+        The body; a rejection if the body is too large or the memory budget is exhausted; `None` if the client
+        disconnected before the end of the body.
     """
     message = await receive()
     part = _part(message)
@@ -86,7 +86,7 @@ async def receive_body(
 
 
 def _part(message: Message) -> bytes | None:
-    """Return a part of the body; `None` when the client has left."""
+    """Return a part of the body; `None` if the client has disconnected."""
     if message["type"] == "http.disconnect":
         return None
     part = message.get("body", b"")

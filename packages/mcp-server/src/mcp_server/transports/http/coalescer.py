@@ -1,4 +1,4 @@
-"""What several tasks put down is handed on by one of them at a time, all that has come at once, in its order."""
+"""Coalescing of writes: several tasks queue items, and one task at a time writes all queued items in order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Joiner(Generic[T]):
-    """Hands on what several tasks put down.
+    """A writer that combines the items of several tasks.
 
-    Whoever puts something down returns when it was handed on, so a slow receiver slows those who send to it, and nobody
-    else. A task that is cancelled while another one is at it leaves its item behind, which goes with the next.
+    A task that queues an item waits until it is written. A slow receiver therefore delays only the tasks that send to
+    it. If a task is cancelled while another task writes, its item stays in the queue and is part of the next write.
 
     Args:
-        hand_on: Takes items in their order. It is not to be stopped halfway, and has to be bounded by itself.
-        shielded: Whether to shield it from cancellation, which it does not do itself.
+        hand_on: Writes items in order. It must not be interrupted, and must end within a bounded time.
+        shielded: Whether to shield `hand_on` from cancellation, because it does not shield itself.
     """
 
     __slots__ = ("_hand_on", "_items", "_lock", "_put", "_shielded", "_taken")
@@ -37,7 +37,7 @@ class Joiner(Generic[T]):
         self._lock: Final = trio.Lock()
 
     async def put(self, *items: T) -> None:
-        """Puts items down, and returns when they were handed on."""
+        """Queue items and wait until they are written."""
         self._items.extend(items)
         self._put += 1
         mine = self._put
@@ -49,18 +49,18 @@ class Joiner(Generic[T]):
             self._lock.release()
 
     def leave(self, item: T) -> None:
-        """Puts an item down for whoever hands on next. Never waits."""
+        """Queue an item for the next write. Does not block."""
         self._items.append(item)
         self._put += 1
 
     @property
     def waiting(self) -> bool:
-        """Whether something was left that nobody hands on."""
+        """Whether the queue contains items that no task writes."""
         return bool(self._items)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Nothing is handed on within the block, but what was put down before. It is shielded from cancellation."""
+        """Write the queued items, then prevent other writes in the block, which is shielded from cancellation."""
         await self._acquire()
         try:
             await self._take()
@@ -79,7 +79,7 @@ class Joiner(Generic[T]):
                 await self._hand_on(items)
 
     async def _acquire(self) -> None:
-        # The lock's own way is a checkpoint each time.
+        # `Lock.acquire` is always a checkpoint.
         try:
             self._lock.acquire_nowait()
         except trio.WouldBlock:

@@ -1,7 +1,7 @@
-"""What runs beside a request: it notices that the client leaves, and keeps a stream that is silent alive.
+"""A task beside a request: it detects that the client disconnects, and keeps a silent stream alive.
 
-A quick call needs none, so a host that can starts it only when a request takes long (`mcp_server.asgi`). Where
-nothing else is to be done, as for a subscription, the request's own task does this, and no other one is needed.
+A short call does not need this task, so a host that supports it starts the task only for slow requests
+(`mcp_server.asgi`). For a subscription, the task of the request does this work itself.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["Attendance", "accompanied"]
 
 
 class Attendance:
-    """Looks after one response.
+    """A watcher of one response: detects the disconnect, starts the stream, and writes keep-alive comments.
 
     Args:
-        stream: What is written to it.
+        stream: The event stream of the response.
         response: The response.
-        receive: The application's `receive`, from which nothing but the client's leaving is to be expected any more.
-        policy: `stream_after` and `keep_alive` are applied.
-        gone: Is called when the client has left, if that means more than that nothing is written to it.
-        flush: Writes what waits to be written, if there is such a thing.
-        until: When the stream ends by itself, by trio's clock.
+        receive: The application's `receive`. The body is complete, so it returns only `http.disconnect`.
+        policy: The settings of the endpoint. The watcher uses `stream_after`, `keep_alive` and `retry`.
+        gone: Called when the client has disconnected, or `None`.
+        flush: Queues or writes pending messages before each wait, or `None`.
+        until: The time at which the stream ends, by trio's clock.
     """
 
     __slots__ = ("_flush", "_gone", "_patience", "_pause", "_policy", "_receive", "_response", "_stream", "_until")
@@ -54,7 +54,7 @@ class Attendance:
         self._response: Final = response
         self._receive: Final = receive
         self._policy: Final = policy
-        # What becomes a stream in any case begins at once, if it takes long enough to have a companion at all.
+        # If the response is a stream in any case, start it as soon as the request is slow enough for this task to run.
         self._patience: Final = 0.0 if policy.answer == "stream" else policy.stream_after
         self._gone: Final = gone
         self._flush: Final = flush
@@ -62,7 +62,7 @@ class Attendance:
         self._pause: trio.CancelScope | None = None
 
     async def run(self) -> None:
-        """Returns when the client has left, or nothing more is written to this response."""
+        """Watch until the client disconnects, or the response is complete."""
         stream, response = self._stream, self._response
         began = trio.current_time()
         stream.wake = self.wake
@@ -86,11 +86,12 @@ class Attendance:
                 elif trio.current_time() >= response.written_at + self._policy.keep_alive:
                     await stream.keep_alive(response)
         except trio.Cancelled:
-            # The request is over, or the host stops. A write that waits for a client must not keep it from that.
+            # The request is complete, or the host stops. A write that waits for a client must not delay this.
             response.abort()
             raise
         finally:
-            # Each refers to the other, and the request with its arguments would stay until both are found and collected.
+            # The stream and this object refer to each other: until garbage collection, the arguments of the request
+            # would stay.
             if stream.wake == self.wake:
                 stream.wake = None
         stream.left(response)
@@ -98,7 +99,7 @@ class Attendance:
             self._gone()
 
     def wake(self) -> None:
-        """There is something to be flushed. Never waits."""
+        """Flush pending messages soon. Does not block."""
         if self._pause is not None:
             self._pause.cancel()
 
@@ -106,11 +107,11 @@ class Attendance:
 async def accompanied(
     scope: Scope, companion: Callable[[], Awaitable[None]], serve: Callable[[], Awaitable[None]]
 ) -> None:
-    """Serves a request, with a companion if it takes long.
+    """Serve a request, with a companion task if the request is slow.
 
     Args:
-        scope: The request's scope, which tells whether the host starts companions.
-        companion: Runs beside the request. It is cancelled at its end.
+        scope: The ASGI scope of the request. It states whether the host starts companions.
+        companion: Runs beside the request and is cancelled at its end.
         serve: Serves the request.
     """
     extensions = scope.get("extensions")

@@ -1,9 +1,10 @@
 """The MCP endpoint as an ASGI application: Streamable HTTP, in all revisions.
 
-What one request may do, and what is answered, is decided by `mcp_core.http.server`; a modern request is an `Exchange`, a
-legacy one belongs to a `Session`. Here they are told apart, and whoever asks is identified.
+`mcp_core.http.server` decides what a request may do and how it is rejected. A modern request is an `Exchange`, a legacy
+request belongs to a `Session`. This module authenticates the principal and distinguishes modern and legacy requests.
 
-Nothing is needed of the host but the requests: no task that runs beside them, no start-up. It can be mounted anywhere.
+The endpoint requires only requests from its host: no background task and no startup. It can be mounted in any ASGI
+application.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28); ASGI 3.0
 """
@@ -60,44 +61,44 @@ __all__ = ["HttpEndpoint", "Template"]
 _log: Final = logging.getLogger("mcp_server")
 
 _Route: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[Subscription | None]]"
-"""Answers a request, but for what is returned, which goes on."""
+"""A handler of requests to one path. If it returns a subscription, the endpoint runs the subscription."""
 
 _TOTAL: Final = "Limits.total_bytes"
 
 _TURNS: Final = 3
-"""Turns of the event loop in which a cancelled request ends: its handler, its stream, its connection."""
+"""Iterations of the event loop until a cancelled request has ended: its handler, its stream, its connection."""
 
 _GRACE: Final = 10.0
-"""Seconds that calls have to finish when a host ends that does not say how long."""
+"""Time for running calls if a host stops and specifies no grace period, in seconds."""
 
 _LAST: Final = 1.0
-"""Seconds that cancelled handlers have to end."""
+"""Time for cancelled handlers to end, in seconds."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Template:
-    """What the engines of one server have in common."""
+    """The common parts of all engines of one server."""
 
     connection: ServerConnection
-    """Others are made from it; see `ServerConnection.exchange`."""
+    """An engine from which the engines of connections are created with `ServerConnection.exchange`."""
     names: Mapping[str, str]
-    """The member of the params that `Mcp-Name` repeats, by the method."""
+    """The parameter that the header `Mcp-Name` repeats, by method."""
 
 
 class HttpEndpoint:
-    """An ASGI application that serves a server: made by `Server.asgi`.
+    """An ASGI application that serves a server, created by `Server.asgi`.
 
     Args:
-        service: Answers requests.
-        template: What engines are made from; another one after something was registered.
-        revisions: What the server speaks.
-        path: Where the endpoint is, relative to where the application is mounted.
-        policy: What it allows and prefers.
-        limits: The bounds that hold.
-        store: Keeps the sessions of legacy clients.
-        gate: Says who sends a request, and what he may; `None`: nobody is told apart.
-        healthz: A path that answers 200 while the server takes requests, and 503 when it stops; `None`: there is none.
-        pair: The two endpoints of 2024-11-05; `None`: they are not there.
+        service: Responds to requests.
+        template: Returns the template of engines. It returns a new one after a registration.
+        revisions: The revisions that the server supports.
+        path: The path of the endpoint, relative to the mount point of the application.
+        policy: The settings of the endpoint.
+        limits: The limits.
+        store: Stores the sessions of legacy clients.
+        gate: Authenticates requests; `None`: all clients are anonymous.
+        healthz: A path that returns 200 while the server accepts requests, and 503 while it stops; `None`: no such
+        path. pair: The two endpoints of HTTP+SSE (2024-11-05); `None`: not served.
     """
 
     def __init__(
@@ -115,9 +116,9 @@ class HttpEndpoint:
         pair: SsePair | None = None,
     ) -> None:
         self.policy: Final = policy
-        """What it allows and prefers."""
+        """The settings of the endpoint."""
         self.budget: Final = service.budget
-        """The memory that clients occupy."""
+        """The memory budget of the server."""
         self._service: Final = service
         self._template: Final = template
         self._revisions: Final = frozenset(revisions)
@@ -152,27 +153,28 @@ class HttpEndpoint:
 
     @property
     def sessions(self) -> int:
-        """How many sessions of legacy clients are in use."""
+        """Number of sessions of legacy clients in use."""
         return len(self._sessions) + (0 if self._pair is None else len(self._pair))
 
     @property
     def running(self) -> int:
-        """How many requests are being answered."""
+        """Number of requests in progress."""
         return self._running
 
     def bound_streams(self, connections: int) -> None:
-        """Set how many streams may be open that only wait for notifications: three of four connections.
+        """Limit the number of open streams that only wait for notifications to 3/4 of all connections.
 
-        The others are left for requests, which end. Otherwise the clients that wait could lock out those that ask.
+        The other connections are reserved for requests, which end. Without this limit, waiting clients could prevent
+        other clients from sending requests.
 
         Args:
-            connections: How many connections the host allows.
+            connections: Number of connections that the host allows.
         """
         self._streams_allowed = max(1, connections * 3 // 4)
 
     @contextmanager
     def _streaming(self) -> Iterator[None]:
-        """Count a stream that only waits for notifications. Raises `LimitExceeded` when there are as many as may be."""
+        """Count a stream that only waits for notifications. Raises `LimitExceeded` if the limit is reached."""
         if self._streams >= self._streams_allowed:
             raise LimitExceeded(
                 "streams that wait for notifications",
@@ -187,18 +189,22 @@ class HttpEndpoint:
             self._streams -= 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request. See ASGI 3.0."""
+        """Serve one request, as an ASGI 3.0 application.
+
+        Raises:
+            ValueError: The type of the scope is not `http` or `lifespan`.
+        """
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
         if scope["type"] != "http":
-            raise ValueError(f"an MCP endpoint serves http, not {scope['type']}")
+            raise ValueError(f"an MCP endpoint serves ASGI scopes of type http and lifespan, not {scope['type']}")
         route = self._route(scope)
         self._running += 1
         try:
             subscription = await route(scope, receive, send)
             if subscription is not None:
-                # It may go on for days: nothing is held on to but what it needs.
+                # A subscription can last for days: keep only what it needs.
                 del scope, receive, send, route
                 try:
                     await subscription.run()
@@ -215,12 +221,12 @@ class HttpEndpoint:
     def _route(self, scope: Scope) -> _Route:
         path = str(scope["path"])
         if not path.startswith("/"):
-            # RFC 9112 section 3.2.2: a server takes a whole URL too. That its host is the one of `Host` is seen to later.
+            # RFC 9112 section 3.2.2: a server accepts an absolute URL. The host is compared with `Host` later.
             path = f"/{path.partition('://')[2].partition('/')[2]}"
         route = self._routes.get(path) or self._routes.get(normal(path))
         if route is not None:
             return route
-        # Some hosts take the place where an application is mounted off its path, and others do not.
+        # Some hosts remove the mount point from the path, and others do not.
         root = str(scope.get("root_path") or "").rstrip("/")
         if root and path.startswith(root):
             route = self._routes.get(normal(path[len(root) :]))
@@ -229,7 +235,7 @@ class HttpEndpoint:
     # --- one request -----------------------------------------------------------------------------------------------
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Subscription | None:
-        """Answers a request. What is returned goes on."""
+        """Respond to a request. Return the subscription that it opened, if any."""
         http = request_of(scope)
         exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
         response = Response(send)
@@ -245,7 +251,7 @@ class HttpEndpoint:
             charge = self.budget.droppable(memory_owner(identity.key, exchange.session_id, scope))
             exchanged = Exchanged(exchange, without_credentials(http), response, receive, scope, charge, identity)
             try:
-                # Nothing else is admitted.
+                # `admit` rejects all other methods.
                 if http.method == "POST":
                     outcome = await self._post(exchanged)
                     if isinstance(outcome, Subscription):
@@ -259,34 +265,34 @@ class HttpEndpoint:
             except LimitExceeded as excess:
                 refusal = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
             except StoreError as error:
-                self._sessions.failures.failed(f"{http.method} {shown(http.path)} is refused", error)
-                refusal = exchange.refuse(503, "sessions are not to be had at present", code=ErrorCode.INTERNAL_ERROR)
+                self._sessions.failures.failed(f"request rejected: {http.method} {shown(http.path)}", error)
+                refusal = exchange.refuse(503, "session store unavailable", code=ErrorCode.INTERNAL_ERROR)
         if refusal is not None and not (response.begun or response.lost):
-            _log.debug("refused %s %s: %s", shown(http.method), shown(http.path), refusal.reason)
+            _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), refusal.reason)
             await response.refuse(refusal)
         return None
 
     def _not_running(self, responses: Responses) -> Refusal:
-        _log.error("refused: %s", NotRunning(self._service.name))
-        return responses.refuse(503, "the server has not been started", code=ErrorCode.INTERNAL_ERROR)
+        _log.error("request rejected: %s", NotRunning(self._service.name))
+        return responses.refuse(503, "the server is not started", code=ErrorCode.INTERNAL_ERROR)
 
     async def _admitted(self, http: HttpRequest, responses: Responses) -> Identity | Refusal:
-        """Who sends a request, if he is let in."""
+        """Return the identity of the sender of a request, or the rejection of the request."""
         if self._gate is None:
             return NOBODY
         identity = await self._gate.identify(http)
         return identity if isinstance(identity, Identity) else refused(identity, responses)
 
     def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Refusal | None:
-        """Refuses a message that must not be sent by whom sent it."""
+        """Return the rejection of a message that the sender is not authorized to send, or `None`."""
         if self._gate is not None and (excess := self._too_many_named(message)) is not None:
-            # The engine would refuse it too, but only after the gate has looked at each of them.
+            # The engine would reject the message, too, but only after the authenticator has checked each resource.
             return responses.refuse(400, excess.message, id=id_of(message))
         denial = None if self._gate is None else self._gate.check(identity, message, self._service.standing_for)
         return None if denial is None else refused(denial, responses, message)
 
     def _too_many_named(self, message: Message | Batch) -> LimitExceeded | None:
-        """The excess of a subscription that names more resources than may be watched."""
+        """Return the excess of a subscription to more resources than the limit, or `None`."""
         if not isinstance(message, Request) or message.method != SUBSCRIPTIONS_LISTEN.name:
             return None
         wanted = (message.params or {}).get("notifications")
@@ -295,14 +301,14 @@ class HttpEndpoint:
         if not isinstance(named, list) or len(named) <= allowed:
             return None
         return LimitExceeded(
-            "watched resources of a connection",
+            "subscribed resources of a connection",
             observed=len(named),
             allowed=allowed,
             setting="Limits.watched_resources",
         )
 
     async def _post(self, exchanged: Exchanged) -> Refusal | Subscription | None:
-        """Receive a message, and answer it. Whatever it makes this server keep is charged until it was answered."""
+        """Receive a message and respond to it. Its memory stays charged until the response is complete."""
         outcome: Refusal | Subscription | None = None
         try:
             outcome = await self._receive(exchanged)
@@ -323,11 +329,11 @@ class HttpEndpoint:
         if self._draining:
             return _stopping(exchange)
         if charge.keep(parsed_size(body)):
-            # What was dropped for it is freed by its own tasks, before this message is parsed.
+            # Let the tasks of dropped requests free their memory before this message is parsed.
             for _ in range(_TURNS):
                 await trio.lowlevel.checkpoint()
         post = exchange.read(body, self._service.designated, names=self._template().names)
-        # Most of the memory of a large message is in its objects.
+        # Most of the memory of a large message is in the parsed objects.
         del body
         if isinstance(post, Refusal):
             if post.answers is not None:
@@ -337,7 +343,7 @@ class HttpEndpoint:
         if forbidden is not None:
             return forbidden
         for note in post.notes:
-            _log.debug("survived: %s", note)
+            _log.debug("tolerated deviation: %s", note)
         message = post.message
         if post.era is Era.LEGACY:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
@@ -352,7 +358,7 @@ class HttpEndpoint:
             self._service, self._engine(), exchanged, policy=self.policy, herald=self._herald, places=places
         )
         if not isinstance(message, Request):
-            line.notify(cast("Notification", message))  # nothing else is modern
+            line.notify(cast("Notification", message))  # modern messages are requests or notifications
             await exchanged.response.complete(exchanged.exchange.empty_head())
             return None
         self._exchanges.add(line)
@@ -360,7 +366,7 @@ class HttpEndpoint:
             with self._streaming() if message.method == SUBSCRIPTIONS_LISTEN.name else nullcontext():
                 subscription = await line.serve(message, size)
                 if subscription is not None:
-                    # Until its end.
+                    # Counted until the subscription ends.
                     self._streams += 1
         finally:
             self._exchanges.discard(line)
@@ -395,26 +401,27 @@ class HttpEndpoint:
     async def _who(self, http: HttpRequest) -> Identity | Refusal:
         if self._gate is None:
             return NOBODY
-        # What is refused whoever sends it must not make the gate work, and a preflight has no credentials.
+        # Check first what does not depend on the sender: it needs no authentication, and a preflight has no
+        # credentials.
         refusal = admit(http, self.policy, self._limits)
         return refusal or await self._admitted(http, Responses(http, self.policy, self._limits))
 
-    async def _serve_document(self, document: bytes, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as all routes
+    async def _serve_document(self, document: bytes, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # a route
         await serve_document(document, self.policy, self._limits, scope, send)
 
-    async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # all say the same
-        # Whoever asks comes by an address, so that `Host` says nothing; and nothing is told.
+    async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # a route
+        # Health checks use an address, so `Host` is not checked. The response reveals nothing.
         status, text = (503, b"stopping\n") if self._draining else (200, b"ok\n")
         headers = Headers((("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")))
         await Response(send).complete(HttpHead(status=status, headers=headers), text)
 
-    # --- the end ---------------------------------------------------------------------------------------------------
+    # --- shutdown --------------------------------------------------------------------------------------------------
 
     async def drain(self, grace: float) -> None:
-        """Stops serving: new requests are refused with 503, streams that only listen end, calls may finish.
+        """Stop serving: reject new requests with 503, end notification streams, and let running calls finish.
 
         Args:
-            grace: Seconds that running calls have. What runs longer is cancelled.
+            grace: Time for running calls, in seconds. Calls that run longer are cancelled.
         """
         self._draining = True
         async with trio.open_nursery() as nursery:
@@ -438,7 +445,7 @@ class HttpEndpoint:
                 await self._idle.wait()
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """The life of the host's application is that of the server; at its end calls may finish."""
+        """Run the lifespan of the server within the lifespan of the host's application, then let calls finish."""
         await receive()  # lifespan.startup
         phase = "startup"
         try:
@@ -447,14 +454,14 @@ class HttpEndpoint:
                 phase = "shutdown"
                 await receive()  # lifespan.shutdown
                 await self.drain(_GRACE)
-        except Exception:  # noqa: BLE001 -- whatever the author's function raises: logged, and told in general
-            _log.exception("the %s of the server failed", phase)
-            await send({"type": f"lifespan.{phase}.failed", "message": "why is in the log"})
+        except Exception:  # noqa: BLE001 -- the author's function can raise anything; the host gets no details
+            _log.exception("server lifespan failed: phase=%s", phase)
+            await send({"type": f"lifespan.{phase}.failed", "message": "see the log of the server for the cause"})
         else:
             await send({"type": "lifespan.shutdown.complete"})
 
 
 def _stopping(responses: Responses) -> Refusal:
     return responses.refuse(
-        503, "the server is being stopped", code=ErrorCode.INTERNAL_ERROR, headers=(("retry-after", "5"),)
+        503, "the server is stopping", code=ErrorCode.INTERNAL_ERROR, headers=(("retry-after", "5"),)
     )

@@ -1,14 +1,13 @@
-"""The answer to one POST, and any other stream of events: JSON as long as it can be, then a stream.
+"""The response to one POST, or another stream of events: JSON as long as possible, then an SSE stream.
 
-A call that only returns is answered by plain JSON. The first notification makes a stream of the response, or a deadline,
-so that proxies see life; from then on all goes out as events.
+The response to a call without notifications is plain JSON. The first notification turns the response into a stream.
+A timeout does so, too, so that proxies see activity. After that, all messages are sent as events.
 
-The events of a legacy stream are put down in the session's log before they are written, and have ids. So the connection
-may break, or be let go on purpose, while the handler goes on: a client that comes back has the rest from there, and
-nothing twice.
+The events of a legacy stream are recorded in the log of the session before they are written, and have ids. The
+connection may break, or be closed on purpose, while the handler continues. A client that reconnects receives the rest
+from its last event, and nothing twice.
 
-Everything is handed on by one task at a time. What decides the form of the answer, what is written and what is put down
-therefore never overlap.
+One task at a time writes. Decisions on the form of the response, writes and records therefore never overlap.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ __all__ = ["EventStream"]
 _log: Final = logging.getLogger("mcp_server")
 
 _PATIENCE: Final = 1.0
-"""Seconds that a stream which is to end waits for a client to take what was written before."""
+"""Time for a client to read pending output before its stream ends, in seconds."""
 
 _COMMENT: Final = encode_comment("still here")
 
 
 class EventStream:
-    """What goes to the client in response to one request, over one connection or several.
+    """The messages that respond to one request, over one connection or several.
 
     Args:
-        exchange: How the response may begin.
+        exchange: The HTTP exchange, which decides the head of the response.
         response: The response.
-        era: Under which rules it answers.
-        batch: The requests came in one array.
-        standing: It answers nothing, and ends only when somebody ends it.
-        log: Where its events are kept; `None`: nowhere, and it cannot be resumed.
-        session_id: The session that the answer opens.
+        era: The era whose rules apply.
+        batch: Whether the requests were sent in one array.
+        standing: Whether this is a standalone stream: it responds to no request, and ends only when `end` is called.
+        log: The log of its events; `None`: events are not stored, and the stream cannot be resumed.
+        session_id: The id of the session that the response opens.
     """
 
     __slots__ = (
@@ -79,13 +78,13 @@ class EventStream:
     )
 
     response: Response | None
-    """The connection that it goes over; `None` when there is none for now."""
+    """The response that carries the stream; `None` while the client is not connected."""
     committed: bool
-    """It is a stream."""
+    """Whether the response has become an SSE stream."""
     over: bool
-    """All was said."""
+    """Whether the response is complete."""
     wake: Callable[[], None] | None
-    """Has what was left flushed soon."""
+    """Called when a message is queued, so that it is flushed soon."""
 
     def __init__(
         self,
@@ -110,23 +109,23 @@ class EventStream:
         self._log = log
         self._session_id: Final = session_id
         self._answers: list[Item] = []
-        # Most answers are JSON, and need none.
+        # Most responses are JSON and do not need a coalescer.
         self._joiner: Joiner[Item] | None = None
         self._number = 0
         self._last = 0
 
     def owe(self, request: RequestId) -> None:
-        """A handler will answer a request. To be said before anything is answered."""
+        """Expect a response of a handler to this request. Call this method before any response is sent."""
         self._owed[request] = None
 
     @property
     def may_stream(self) -> bool:
-        """Whether it is a stream, or can become one."""
+        """Whether this is a stream, or can become one."""
         return not self.over and self._exchange.accepts_stream
 
     @property
     def reaches(self) -> bool:
-        """Whether what is sent now reaches the client, be it when it comes back."""
+        """Whether a message reaches the client if it is sent now, if necessary after a reconnection."""
         if not self.may_stream:
             return False
         if self.committed and self._log is not None:
@@ -135,59 +134,62 @@ class EventStream:
 
     def _joined(self) -> Joiner[Item]:
         if self._joiner is None:
-            # Without a log all there is to do is one write, which shields itself.
+            # Without a log there is only one write, which shields itself.
             self._joiner = Joiner(self._hand_on, shielded=self._log is not None)
         return self._joiner
 
-    # --- what the requests send ------------------------------------------------------------------------------------
+    # --- messages of requests --------------------------------------------------------------------------------------
 
     async def send(self, *messages: bytes) -> None:
-        """Sends messages that answer nothing. They go nowhere when the client takes no stream."""
+        """Send messages that are not responses. They are discarded if the client accepts no stream."""
         if self.reaches:
             await self._joined().put(*[(message, None, None) for message in messages])
 
     async def notify(self, notices: Sequence[tuple[bytes, PendingNotification | None]]) -> bool:
-        """Send notifications of changes, as `send` does.
+        """Send notifications of changes, in the same way as `send`.
+
+        Args:
+            notices: Encoded notifications, each with its record in the store.
 
         Returns:
-            Whether the log has them: they are not pending any more.
+            Whether the log contains them: the store does not list them as pending any more.
         """
         if self.reaches:
             await self._joined().put(*[(message, None, notification) for message, notification in notices])
         return self._log is not None
 
     def leave(self, message: bytes) -> None:
-        """Puts a message down that goes with the next one, or soon. Never waits."""
+        """Queue a message for the next write. Does not block."""
         self._joined().leave((message, None, None))
         if self.wake is not None:
             self.wake()
 
     async def flush(self) -> None:
-        """Writes what was left."""
+        """Write the queued messages."""
         if self._joiner is not None and self._joiner.waiting:
             async with self._joined().alone():
                 pass
 
     async def answer(self, answer: Answer) -> None:
-        """Sends the answer to a request that is owed one; with the last one the response is complete."""
+        """Send the response to an expected request. The last one completes the response."""
         answer, data = encoded(answer)
         if self.committed or self._exchange.prefers_stream:
             await self._joined().put((data, answer.id, None))
             return
-        self._owed.pop(cast("RequestId", answer.id), None)  # of a request
+        self._owed.pop(cast("RequestId", answer.id), None)  # the response to a request has its id
         self._answers.append((data, answer.id, None))
         if not self._owed:
             await self._complete(200 if self._batch else status_of(answer, self._era))
 
     async def give(self, answers: Sequence[Answer], *, refused: bool) -> None:
-        """Sends answers that no handler gives, before any other. If none is owed, the response is complete with them.
+        """Send responses that no handler gives, before all others. If no handler runs, they complete the response.
 
         Args:
-            answers: The answers.
-            refused: They refuse their requests.
+            answers: The responses.
+            refused: Whether they reject their requests.
         """
-        # They are not what the log holds on to: a client that asks for nonsense has them, or can do without.
-        # Only a batch has members without a readable id, and the revision that has batches has a null id for them.
+        # The log does not store these responses: a client that sends invalid requests does not need them again.
+        # Only a batch has members without a readable id. The revision that has batches uses a null id for them.
         self._answers = [(encoded(answer, null_id=self._batch)[1], None, None) for answer in answers]
         if self._owed:
             return
@@ -198,14 +200,14 @@ class EventStream:
                 await self._write(await self._commit(), last=True)
 
     async def drop(self, request: RequestId, refusal: Refusal | None = None) -> None:
-        """A request gets no answer: it was cancelled.
+        """Stop expecting a response to a request, because it was cancelled.
 
-        A response that has nothing else to say is a stream without events: that is what the requirement of no answer
-        looks like in this transport, and clients that cancelled survive it.
+        If there is nothing else to send, the response becomes a stream without events. This is how a request without a
+        response is expressed in this transport, and clients that cancelled tolerate it.
 
         Args:
-            request: Its id.
-            refusal: What to answer instead, where nothing was sent yet.
+            request: The id of the request.
+            refusal: The response to send instead, if nothing was sent yet.
         """
         self._owed.pop(request, None)
         if self._owed or self.over:
@@ -222,44 +224,44 @@ class EventStream:
                 self.over = True
                 await self.response.complete(self._exchange.empty_head())
             else:
-                # Without an id: there is nothing to come back for.
+                # Without an event id: the client has no reason to reconnect.
                 self._log = None
                 await self._write(await self._commit(), last=True)
 
     async def commit(self, replay: bytes = b"") -> None:
-        """Makes it a stream, if the client takes one and it is not answered yet.
+        """Turn the response into a stream, if the client accepts one and the response is not complete.
 
         Args:
-            replay: What is written before all else.
+            replay: Events to write first.
         """
         if self.may_stream and not self.committed:
             async with self._joined().alone():
                 await self._become_stream(replay)
 
     async def keep_alive(self, response: Response) -> None:
-        """Writes a comment to a silent stream."""
+        """Write a comment to a silent stream."""
         async with self._joined().alone():
             await response.write(_COMMENT)
 
-    # --- connections come and go -----------------------------------------------------------------------------------
+    # --- connections -----------------------------------------------------------------------------------------------
 
     @property
     def connected(self) -> bool:
-        """Whether there is a client at the other end, for all that is known."""
+        """Whether a client is connected, as far as is known."""
         return self.response is not None and not self.response.lost
 
     def left(self, response: Response) -> None:
-        """The client of a response has left."""
+        """Detach a response whose client has disconnected."""
         response.lost = True
         response.abort()
         if self.response is response and self.committed:
             self.response = None
 
     async def release(self, retry: float) -> None:
-        """Lets the connection go, where the client knows how to come back for the rest.
+        """Close the connection if the client knows how to reconnect for the rest.
 
         Args:
-            retry: Seconds after which it is told to come.
+            retry: Time after which the client is to reconnect, in seconds.
         """
         if self._log is None or not self._log.priming or not self.may_stream:
             return
@@ -268,22 +270,22 @@ class EventStream:
             await self._let_go(retry)
 
     async def resume(self, exchange: ServerExchange, response: Response, after: int) -> bool:
-        """Goes on over another connection.
+        """Continue over another connection.
 
         Args:
-            exchange: Of the request that came for it.
+            exchange: The HTTP exchange of the GET that resumes the stream.
             response: The new connection.
-            after: The number of the last event that the client had.
+            after: The number of the last event that the client received.
 
         Returns:
-            False when there is no such event. Then nothing was sent.
+            Whether the event exists. If not, nothing was sent.
 
         Raises:
-            StoreError: What is to be sent again cannot be read.
+            StoreError: The events to send again cannot be read.
         """
         before = self.response
         if before is not None:
-            # It may wait for a client that is here, by another connection.
+            # It may wait for a client that has already reconnected.
             before.abort()
         async with self._joined().alone():
             if self._log is None or not 0 <= after <= self._last:
@@ -299,10 +301,10 @@ class EventStream:
         return True
 
     async def end(self, retry: float | None = None) -> None:
-        """Ends a stream that owes nothing, or whose answers nobody will give any more.
+        """End a stream that expects no response, or whose handlers have been cancelled.
 
         Args:
-            retry: Seconds after which the client is told to come again; `None`: nothing is said.
+            retry: Time after which the client is to reconnect, in seconds; `None`: not specified.
         """
         with trio.move_on_after(_PATIENCE) as patience:
             await self._end_alone(retry)
@@ -317,7 +319,7 @@ class EventStream:
                 primed = self._log is not None and self._log.priming
                 await self._end(b"" if retry is None or not primed else self._farewell(retry))
 
-    # --- one task at a time ----------------------------------------------------------------------------------------
+    # --- called by one task at a time ------------------------------------------------------------------------------
 
     async def _hand_on(self, items: Sequence[Item]) -> None:
         if self.over:
@@ -340,7 +342,7 @@ class EventStream:
             await response.end(self._farewell(retry))
 
     async def _complete(self, status: int) -> None:
-        """Answers in JSON."""
+        """Send the response as JSON."""
         self.over = True
         members = [data for data, _, _ in self._answers]
         self._answers = []
@@ -349,11 +351,11 @@ class EventStream:
             await self.response.complete(self._exchange.json_head(status, session_id=self._session_id), body)
 
     async def _commit(self) -> bytes:
-        """Makes it a stream. Gives what is to be written first, with the answers that are there already."""
+        """Start the stream. Return the bytes to write first, including the responses that are complete."""
         self.committed = True
         answered, self._answers = self._answers, []
         if self.response is None or self.response.lost:
-            # Nobody knows an id to come back with.
+            # The client has no event id with which it could resume the stream.
             self._log = self.response = None
         if self._log is not None:
             owed = [*self._owed, *(answers for _, answers, _ in answered if answers is not None)]
@@ -367,7 +369,7 @@ class EventStream:
         return first + await self._put_down(answered) if answered else first
 
     async def _put_down(self, items: Sequence[Item]) -> bytes:
-        """Gives the events to be written, which the log has from now on."""
+        """Record items in the log, and return the encoded events."""
         first = self._last + 1
         if self._log is not None and not await self._log.append(self._number, self._last, items):
             del self._log.live[self._number]
@@ -385,7 +387,7 @@ class EventStream:
         if response is not None and not response.begun:
             head = self._exchange.stream_head(session_id=self._session_id)
             if last and data:
-                # All of it is there: one write, and its length is known.
+                # The response is complete: send it in one write, with its length.
                 await response.complete(head, data)
             else:
                 await response.begin(head, data or _COMMENT)

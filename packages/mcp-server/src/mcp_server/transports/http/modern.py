@@ -1,7 +1,7 @@
-"""One exchange of modern HTTP: one request of the client, and all that is said in response.
+"""One modern request over HTTP, and all messages in response to it.
 
-Its handler runs in the task of the HTTP request. The end of the connection is the cancellation of the request; nothing
-outlives it.
+The handler runs in the task of the HTTP request. The disconnect of the client cancels the request. Nothing continues
+after the connection.
 
 Spec: basic/transports/streamable-http (2026-07-28)
 """
@@ -39,15 +39,15 @@ __all__ = ["Exchange"]
 
 
 class Exchange(Line):
-    """The trio side of one modern request.
+    """The channel of one modern request.
 
     Args:
-        service: Answers requests.
+        service: Responds to requests.
         connection: A new engine.
         exchanged: The HTTP request.
         policy: The settings of the endpoint.
-        herald: Tells subscriptions of changes.
-        places: The places of the principal; `None` where nobody is told apart.
+        herald: Notifies subscriptions of changes.
+        places: The request queue of the principal; `None` for an anonymous client.
     """
 
     __slots__ = ("_exchanged", "_herald", "_places", "_policy", "_scope", "_stream", "_subscription")
@@ -72,25 +72,25 @@ class Exchange(Line):
         self._subscription: Subscription | None = None
 
     async def serve(self, message: Request, size: int = 0) -> Subscription | None:
-        """Answers the request.
+        """Respond to the request.
 
         Args:
             message: The request.
-            size: Its bytes.
+            size: Its size, in bytes.
 
         Returns:
-            What goes on; `None` when all was said.
+            The subscription that the request opened; `None` if the response is complete.
         """
         reaction = self.connection.receive(message)
         event = reaction.event
         exchanged = self._exchanged
         self._stream = EventStream(exchanged.exchange, exchanged.response, Era.MODERN)
         if not isinstance(event, RequestReceived):
-            # The engine answers what it does not hand on.
+            # The engine responds to messages that it does not forward.
             answer = cast("Answer", cast("Outgoing", reaction.reply).message)
             await self._stream.give((answer,), refused=isinstance(event, Ignored))
             return None
-        # A subscription holds no place: it does nothing but wait, and there may be many.
+        # A subscription is not queued: it only waits, and there can be many of them.
         if self._places is not None and event.row is not SUBSCRIPTIONS_LISTEN:
             full = self._places.claim(size)
             if full is not None:
@@ -100,13 +100,13 @@ class Exchange(Line):
         call = Call(event, self, self._scope, http=exchanged.http, size=size, identity=exchanged.identity)
         try:
             if event.row is SUBSCRIPTIONS_LISTEN:
-                # It is acknowledged at once, and looks after its response by itself from then on.
+                # It is acknowledged immediately, and then manages its response itself.
                 await self._answer(call)
                 return self._subscription
             await accompanied(exchanged.scope, self._attend, lambda: self._answer(call))
             return None
         finally:
-            # What refers to itself would have to be found and collected, and there are many of these.
+            # Break the reference cycle: with many requests, waiting for garbage collection would cost memory.
             call.asking = None
 
     async def _attend(self) -> None:
@@ -114,7 +114,7 @@ class Exchange(Line):
         await Attendance(self._stream, exchanged.response, exchanged.receive, self._policy, gone=self._gone).run()
 
     def notify(self, message: Notification) -> None:
-        """Takes a notification, which came by itself."""
+        """Handle a notification that was posted alone."""
         event = self.connection.receive(message).event
         if isinstance(event, NotificationReceived):
             self._service.notified(self, event)
@@ -122,9 +122,9 @@ class Exchange(Line):
     async def _answer(self, call: Call) -> None:
         outgoing = await self._run(call)
         if outgoing is not None:
-            await self._stream.answer(cast("Answer", outgoing.message))  # the engine gives an answer
+            await self._stream.answer(cast("Answer", outgoing.message))  # the engine returns a response
         elif self._subscription is None:
-            stopping = self._exchanged.exchange.refuse(503, "the server is being stopped", id=call.request.id)
+            stopping = self._exchanged.exchange.refuse(503, "the server is stopping", id=call.request.id)
             await self._stream.drop(call.request.id, stopping)
 
     async def _outcome(self, call: Call) -> object:
@@ -137,32 +137,32 @@ class Exchange(Line):
             self._places.leave()
 
     def _gone(self) -> None:
-        """The client has left, which cancels the request."""
+        """Cancel the request, because the client has disconnected."""
         self._scope.cancel()
 
     def finish(self) -> None:
-        """The server stops: a subscription ends properly, a call goes on."""
+        """End a subscription because the server stops. A call continues."""
         if self.connection.subscriptions:
             self._scope.cancel()
 
     def stop(self) -> None:
-        """The server stops: nothing goes on."""
+        """Cancel the request because the server stops."""
         self._exchanged.response.abort()
         self._scope.cancel()
 
     # --- for handlers ----------------------------------------------------------------------------------------------
 
     async def send(self, outgoing: Outgoing | None) -> None:
-        """See `Line.send`."""
+        """Send a notification on the response stream."""
         if outgoing is not None:
             await self._stream.send(encode(outgoing.message, null_id=False))
 
     async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
-        """There are no requests of the server in this era: raises `LocalProtocolError`."""
-        raise LocalProtocolError(f"a server may not send {row.name} in revision {call.request.peer.revision}")
+        """Raise `LocalProtocolError`: in this era a server sends no requests."""
+        raise LocalProtocolError(f"a server must not send {row.name} in revision {call.request.peer.revision}")
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
-        """See `Line.listen`. It goes on by itself."""
+        """Acknowledge a subscription and create it. It continues after this method returns."""
         subscription = Subscription(
             self._service,
             self.connection,
@@ -178,5 +178,5 @@ class Exchange(Line):
             raise
         self._subscription = subscription
         if self._scope.cancel_called:
-            # The server was stopped while the acknowledgement was sent.
+            # The server stopped while the acknowledgment was sent.
             subscription.finish()

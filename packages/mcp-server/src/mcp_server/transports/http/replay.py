@@ -1,9 +1,9 @@
-"""Where the streams of one legacy session keep their events, so that a client whose connection broke can have them again.
+"""The log of the events of one legacy session, which a client reads after its connection broke.
 
-The numbers of streams tell what they are: odd ones answer a POST, even ones are standalone. So a client that resumes a
-stream is told the truth about it even by a process that did not begin it.
+The numbers of streams encode their kind: odd numbers respond to a POST, even numbers are standalone. A client that
+resumes a stream is therefore served correctly, even by a process that did not open the stream.
 
-A store that fails must not fail the requests: they go on, and cannot be resumed.
+A failure of the store must not fail requests: they continue, but their streams cannot be resumed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ __all__ = ["RECORDED", "Item", "Log", "is_standing", "pending_notification", "wr
 
 _log: Final = logging.getLogger("mcp_server")
 
-_RESTARTED: Final = ErrorObject(
-    int(ErrorCode.INTERNAL_ERROR), "the server was restarted while it worked on this request, which it did not finish"
-)
+_RESTARTED: Final = ErrorObject(int(ErrorCode.INTERNAL_ERROR), "the server restarted before this request was complete")
 
 Item = tuple[bytes, "RequestId | None", "PendingNotification | None"]
-"""One JSON message, the request that it answers, and the pending change that it notifies of."""
+"""One JSON message, the request that it responds to, and the pending change that it notifies of."""
 
 RECORDED: Final[Mapping[str, NotificationRow[object]]] = {
     row.name: row
@@ -54,43 +52,44 @@ RECORDED: Final[Mapping[str, NotificationRow[object]]] = {
         NOTIFICATIONS_RESOURCES_UPDATED,
     )
 }
-"""The notifications that are recorded until the client of a session has had them, by their methods."""
+"""The notifications that are recorded until the client of a session has received them, by method."""
 
 
 def pending_notification(row: NotificationRow[object], params: object) -> PendingNotification | None:
-    """Return what a store records of a notification; `None` for one that is not recorded."""
+    """Return the record of a notification for a store; `None` if notifications of this method are not recorded."""
     if row.name not in RECORDED:
         return None
     return PendingNotification(row.name, params.uri if isinstance(params, ResourceUpdatedNotificationParams) else "")
 
 
 def is_standing(stream: int) -> bool:
-    """Whether a stream is a standalone one, which answers no POST."""
+    """Return whether a stream is standalone, so that it does not respond to a POST."""
     return stream % 2 == 0
 
 
 def written(stream: int, number: int, data: bytes) -> bytes:
-    """An event, as it goes over the wire."""
-    # Some readers ask for the name, although it is what an event without one has.
+    """Encode an event for the wire."""
+    # Some clients require the event name, although `message` is the default.
     return encode_event(data, event="message", id=event_id(stream, number))
 
 
 class Log:
-    """The streams of one session.
+    """The log of the streams of one session.
 
     Args:
-        store: Keeps the events.
-        failures: Logs that it fails.
+        store: Stores the events.
+        failures: Logs failures of the store.
         session: The session id.
-        priming: Whether streams begin with an event that has only an id, and may be let go before they are over.
+        priming: Whether streams start with an event that has only an id, and may be disconnected before they are
+            complete.
     """
 
     __slots__ = ("_failures", "_last", "_session", "_store", "is_stored", "live", "priming")
 
     is_stored: bool
-    """Whether the store has the session: a store takes no streams of a session that it does not have, and does not say so."""
+    """Whether the store has the session. Without the session, it silently discards streams."""
     live: dict[int, EventStream]
-    """The streams that are not over, by their numbers."""
+    """The streams that are not complete, by number."""
 
     def __init__(self, store: SessionStore, failures: StoreFailures, session: str, *, priming: bool) -> None:
         self._store: Final = store
@@ -102,78 +101,83 @@ class Log:
         self._last = 0
 
     def number(self, *, standing: bool) -> int:
-        """A number for a new stream."""
+        """Return the number of a new stream."""
         self._last += 1
         return 2 * self._last if standing else 2 * self._last - 1
 
     def knows(self, stream: int) -> bool:
-        """Whether there may have been a stream of this number."""
+        """Return whether a stream with this number may exist."""
         return 0 < stream <= 2 * self._last
 
     async def recover(self) -> None:
-        """Takes up what an earlier process left: its numbers are not used again, and what it owed is answered by an error.
+        """Continue the log of an earlier process: reserve its numbers, and end its pending requests with an error.
 
         Raises:
-            StoreError: The store cannot say.
+            StoreError: The store cannot be read.
         """
         streams = await self._store.streams(self._session)
         for each in streams:
             self._last = max(self._last, (each.stream + 1) // 2)
             if each.owed:
-                _log.warning(
-                    "%d requests of a session were not answered before the server was started anew", len(each.owed)
-                )
+                _log.warning("server restarted before requests of a session were complete: requests=%d", len(each.owed))
                 answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in each.owed]
                 await self.append(each.stream, each.last, answers)
 
     async def begin(self, stream: int, owed: Collection[RequestId]) -> bool:
-        """Begin a stream.
+        """Open a stream.
+
+        Args:
+            stream: The number of the stream.
+            owed: The requests that the stream responds to.
 
         Returns:
-            False when it cannot be resumed: the store has no room for it, does not have the session, or fails.
+            Whether the stream can be resumed. It cannot if the store is full, does not have the session, or fails.
         """
         if not self.is_stored:
             return False
         try:
             await self._store.begin(self._session, stream, tuple(owed))
         except LimitExceeded as excess:
-            _log.warning("a stream of a session cannot be resumed: %s", excess)
+            _log.warning("stream cannot be resumed: %s", excess)
             return False
         except StoreError as error:
-            self._failures.failed("a stream cannot be resumed", error)
+            self._failures.failed("stream cannot be resumed", error)
             return False
         if self._failures.count:
             self._failures.worked()
         return True
 
     async def append(self, stream: int, last: int, items: Sequence[Item]) -> bool:
-        """Puts events down. False when that failed: then the stream cannot be resumed from here on.
+        """Record events.
 
         Args:
-            stream: The stream.
+            stream: The number of the stream.
             last: The number of its last event.
-            items: What follows.
+            items: The messages that follow.
+
+        Returns:
+            Whether the events were recorded. If not, the stream cannot be resumed from here on.
         """
         events = [StoredEvent(stream, number, *item) for number, item in enumerate(items, last + 1)]
         try:
             await self._store.append(self._session, events)
         except LimitExceeded as excess:
-            _log.warning("a stream of a session cannot be resumed: %s", excess)
+            _log.warning("stream cannot be resumed: %s", excess)
             return False
         except (StoreError, LocalProtocolError) as error:
-            self._failures.failed("events of a stream are not kept", error)
+            self._failures.failed("events of a stream not stored", error)
             return False
         if self._failures.count:
             self._failures.worked()
         return True
 
     async def delivered(self, stream: int) -> None:
-        """A stream is over, and its client had all of it."""
+        """Record that a stream is complete and its client received all of it."""
         try:
             await self._store.delivered(self._session, stream)
         except StoreError as error:
-            self._failures.failed("the end of a stream is not kept", error)
+            self._failures.failed("end of a stream not stored", error)
 
     async def events(self, stream: int, after: int) -> Sequence[StoredEvent]:
-        """What followed an event. Raises `StoreError`."""
+        """Return the events of a stream after the event with this number. Raises `StoreError`."""
         return await self._store.events(self._session, stream, after)

@@ -1,10 +1,10 @@
-"""One HTTP response, as an ASGI application sends it.
+"""An HTTP response, as an ASGI application sends it.
 
-Writing does not stop in the middle: what a handler sends may be cancelled at any time, and a part of an event would
-spoil all that follows on the connection. So a write is shielded, and given up only when the client takes nothing for a
-long time, or is known to have left; then the connection is lost.
+A write is not interrupted: a handler may be cancelled at any time, and a part of an event would corrupt all that
+follows on the connection. Therefore writes are shielded. A write ends early only if the client does not read for a long
+time or is known to have disconnected. The connection is then lost.
 
-A client that is gone is no error here: what is written for it goes nowhere.
+A disconnected client is not an error here: data for it is discarded.
 
 Spec: ASGI 3.0, HTTP 2.3
 """
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
 __all__ = ["Exchanged", "Response"]
 
 _STALL: Final = 60.0
-"""Seconds that one write may take. A host that watches over its writes ends them earlier; others do not at all."""
+"""Time limit of one write, in seconds. Hosts that time writes have a shorter limit. Other hosts have no limit."""
 
 _GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What hosts raise when the client is gone."""
+"""Exceptions that hosts raise if the client has disconnected."""
 
 
 @lru_cache(maxsize=16)
 def _raw(headers: Headers) -> Sequence[tuple[bytes, bytes]]:
-    """Responses begin alike, most of them."""
+    """Return the headers as ASGI expects them. Cached, because most responses have the same headers."""
     return headers.raw()
 
 
 class Response:
-    """One response. It is written by one task at a time.
+    """An HTTP response. Only one task at a time may write.
 
     Args:
-        send: The application's `send`.
+        send: The ASGI `send` of the request.
     """
 
     __slots__ = ("_attendance", "_send", "_writing", "begun", "ended", "lost", "written_at")
 
     begun: bool
-    """Its head was sent, so it cannot become another one."""
+    """Whether the head was sent, so that the status and the headers cannot change."""
     ended: bool
-    """It is complete."""
+    """Whether the response is complete."""
     lost: bool
-    """The client has left, or takes nothing: nothing more is sent."""
+    """Whether the client has disconnected or does not read. Nothing more is sent."""
     written_at: float
-    """When the last part of a stream was written, by trio's clock."""
+    """The time of the last write to a stream, by trio's clock."""
 
     def __init__(self, send: Send) -> None:
         self._send: Final = send
@@ -75,7 +75,7 @@ class Response:
         return self.begun and not (self.ended or self.lost)
 
     async def complete(self, head: HttpHead, body: bytes = b"") -> None:
-        """The whole response. `content-length` is added where there is a body."""
+        """Send a complete response. Add `content-length` if there is a body."""
         if self.lost:
             return
         self.begun = self.ended = True
@@ -89,7 +89,7 @@ class Response:
             self.lost = True
 
     async def refuse(self, refusal: Refusal) -> None:
-        """The response to a request that goes no further."""
+        """Send the response to a rejected request."""
         if self.lost:
             return
         head = refusal.head()
@@ -101,11 +101,11 @@ class Response:
             self.lost = True
 
     async def begin(self, head: HttpHead, data: bytes) -> None:
-        """The beginning of a stream.
+        """Start a stream.
 
         Args:
-            head: The head.
-            data: The first bytes. Not empty: hosts keep the head back until there are some.
+            head: The head of the response.
+            data: The first bytes. Must not be empty: hosts hold back the head until the first bytes.
         """
         self.begun = True
         await self._write(
@@ -114,12 +114,12 @@ class Response:
         )
 
     async def write(self, data: bytes) -> None:
-        """More of a stream."""
+        """Write to a stream."""
         if self.open:
             await self._write({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
-        """The end of a stream, with its last bytes."""
+        """Complete a stream with its last bytes."""
         if self.open:
             self.ended = True
             await self._write({"type": "http.response.body", "body": data})
@@ -138,37 +138,37 @@ class Response:
         self._writing = None
 
     def abort(self) -> None:
-        """The client is known to have left, or has another connection by now: a write that waits for it is given up."""
+        """Interrupt a write that waits for the client, because it has disconnected or has another connection."""
         if self._writing is not None:
             self._writing.cancel()
 
-    # --- who looks after it ----------------------------------------------------------------------------------------
+    # --- the watcher -----------------------------------------------------------------------------------------------
 
     def attended(self, scope: trio.CancelScope) -> None:
-        """A task looks after this response alone. `scope` is cancelled when it is no longer needed."""
+        """Set the scope of the task that watches this response. `scope` is cancelled when the response is complete."""
         self._attendance = scope
 
     def leave(self) -> None:
-        """Nobody has to look after it any more."""
+        """Cancel the task that watches this response."""
         if self._attendance is not None:
             self._attendance.cancel()
 
 
 @attrs.frozen(eq=False)
 class Exchanged:
-    """One HTTP request, as those who answer it have it."""
+    """An HTTP request with its response, memory charge and identity."""
 
     exchange: ServerExchange
-    """What is decided about it."""
+    """The HTTP exchange, which decides how to respond."""
     http: HttpRequest
-    """Its head, as handlers see it."""
+    """The head of the request, as handlers see it."""
     response: Response
-    """Its response."""
+    """The response."""
     receive: Receive
-    """Tells that the client has left; the body was read."""
+    """The ASGI `receive`. The body was read, so it returns only `http.disconnect`."""
     scope: Scope
-    """What the host said of it."""
+    """The ASGI scope of the request."""
     charge: MemoryCharge
-    """Its memory."""
+    """The memory charge of the request."""
     identity: Identity = NOBODY
-    """Who sent it."""
+    """The identity of the sender."""

@@ -1,4 +1,4 @@
-"""What the ASGI scope of a request says: its path, its head."""
+"""The request in an ASGI scope: its path and its head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["normal", "not_found", "request_of", "serve_document"]
 
 _DOCUMENT_HEADERS: Final = (
-    # It is for everybody, web pages included: what is in it is meant to be found by strangers.
+    # Public metadata: any client and any web page may read the document.
     ("access-control-allow-origin", "*"),
     ("cache-control", "public, max-age=300"),
     ("content-type", "application/json"),
@@ -37,12 +37,12 @@ _OF_PAGES: Final = frozenset({"origin", "sec-fetch-site"})
 
 
 def normal(path: str) -> str:
-    """A path without the slash at its end, which makes no difference."""
+    """Remove the slash at the end of a path, which is not significant."""
     return path.rstrip("/") or "/"
 
 
 def request_of(scope: Scope) -> HttpRequest:
-    """The request of a scope. ASGI says of what types its members are."""
+    """Return the request of a scope. The ASGI specification defines the types of its members."""
     raw, query = scope.get("raw_path"), scope.get("query_string")
     target = raw.decode("latin-1") if isinstance(raw, bytes) else str(scope["path"])
     if isinstance(query, bytes) and query:
@@ -51,21 +51,21 @@ def request_of(scope: Scope) -> HttpRequest:
     return HttpRequest(
         method=str(scope["method"]),
         target=target,
-        headers=Headers.from_raw(cast("Iterable[tuple[bytes, bytes]]", scope["headers"])),  # ASGI says so
+        headers=Headers.from_raw(cast("Iterable[tuple[bytes, bytes]]", scope["headers"])),  # as ASGI specifies
         scheme=str(scope.get("scheme") or "http"),
         client=str(client[0]) if isinstance(client, (tuple, list)) and client else None,
     )
 
 
 async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits, scope: Scope, send: Send) -> None:
-    """Answers a request for a JSON document that anybody may read.
+    """Respond to a request for a public JSON document.
 
     Args:
         document: The document.
-        policy: By what names the host may be called.
-        limits: The bounds that hold.
-        scope: The request.
-        send: The response.
+        policy: The settings of the endpoint; `allowed_hosts` is used.
+        limits: The limits.
+        scope: The ASGI scope of the request.
+        send: The ASGI `send` of the request.
     """
     http, response = request_of(scope), Response(send)
     responses = Responses(http, policy, limits)
@@ -82,10 +82,12 @@ async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits
         await response.complete(HttpHead(status=204, headers=Headers(_PREFLIGHT)))
     else:
         only = (("allow", "GET, HEAD, OPTIONS"),)
-        await response.refuse(responses.refuse(405, f"{http.method[:20]!a} is not allowed here, but GET", headers=only))
+        await response.refuse(
+            responses.refuse(405, f"method {http.method[:20]!a} is not allowed; use GET", headers=only)
+        )
 
 
-async def not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  # as all routes
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  # a route
     """Respond with 404 to a request for a path that is not served."""
     headers = Headers((("content-type", "text/plain; charset=utf-8"),))
-    await Response(send).complete(HttpHead(status=404, headers=headers), b"there is no MCP endpoint here\n")
+    await Response(send).complete(HttpHead(status=404, headers=headers), b"no MCP endpoint at this path\n")

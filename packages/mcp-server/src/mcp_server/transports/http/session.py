@@ -1,8 +1,8 @@
-"""One session of legacy HTTP: what its requests share, whatever connections they come by.
+"""A session of legacy HTTP: the common state of its requests, which may arrive on different connections.
 
-There is no task of the session. A handler runs in the task of the HTTP request that brought its call, also when the
-client has left it meanwhile, which is no cancellation: what it sends is put down, and a client that comes back has it.
-The answers to its questions come by other requests.
+A session has no task. A handler runs in the task of the HTTP request that contained its call. It continues if the
+client disconnects, because a disconnect is not a cancellation: its messages are recorded, and a client that reconnects
+receives them. Responses to client requests arrive in other HTTP requests.
 
 Spec: basic/transports#streamable-http (2025-03-26 to 2025-11-25)
 """
@@ -75,62 +75,62 @@ __all__ = ["Keeper", "Session"]
 _log: Final = logging.getLogger("mcp_server")
 
 _SUBSCRIBING: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
-"""The methods that change what a session watches, when they succeed."""
+"""The methods that change the subscribed resources of a session if they succeed."""
 
 _FLEETING: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
-"""What is told of tasks: it does not wait for a stream, since clients ask by themselves."""
+"""Notifications about tasks. They do not wait for a stream, because clients poll."""
 
 
 _SESSION_BYTES: Final = 4 * 1024
-"""Memory of a session beside what its client sent: engine, tables, record and standalone stream, in bytes."""
+"""Memory of a session without the data of its client, in bytes: engine, tables, record and standalone stream."""
 
 
 def session_bytes(connection: ServerConnection) -> int:
-    """Return the memory of a session that is open on an engine, in bytes, as estimated."""
+    """Return the estimated memory of a session that is open on an engine, in bytes."""
     return _SESSION_BYTES + parsed_size(write(connection.handshake)) + connection.watched_bytes
 
 
 @attrs.define(eq=False)
 class _Begun:
-    """What one POST has begun."""
+    """The result of reading one POST."""
 
     stream: EventStream
-    """Where its answers go."""
+    """The stream for its responses."""
     answers: list[Answer] = attrs.field(factory=list)
-    """What is answered at once."""
+    """Responses that are sent immediately."""
     refused: bool = False
-    """The engine refused it."""
+    """Whether the engine rejected the message."""
     calls: list[Call] = attrs.field(factory=list)
-    """What handlers have to answer."""
+    """Requests that handlers respond to."""
     refusal: Refusal | None = None
-    """Why one of its requests has no room."""
+    """The rejection of a request because the queue or the memory budget is full."""
 
 
 class Keeper(Protocol):
-    """What keeps a session for another process. None of it fails: what cannot be kept is logged."""
+    """A service that stores sessions for other processes. Its methods do not fail: errors of the store are logged."""
 
     async def save(self, session: Session) -> None:
-        """Keep what is to be known of a session."""
+        """Store the record of a session."""
 
     async def keep_subscription(self, session: Session, uri: str) -> None:
-        """Keep whether a session watches a resource."""
+        """Store whether a session is subscribed to a resource."""
 
     async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
-        """Remove pending changes of the session `id`, of which its client was notified, or never has to be."""
+        """Remove pending changes of the session `id` that its client has received, or does not need to receive."""
 
 
 class Session(Line):
-    """The trio side of one session.
+    """The channel of one session.
 
     Args:
-        service: Answers requests.
+        service: Responds to requests.
         connection: Its engine, on which the session is open.
-        principal: Whom it belongs to; `None` where nobody is told apart.
+        principal: The principal that owns the session; `None` for an anonymous client.
         id: The session id.
-        log: Where its streams keep their events; `None` where the revision has no resumption.
+        log: The log of its streams; `None` if the revision does not support resumption.
         policy: The settings of the endpoint.
-        keeper: Keeps it for another process.
-        charge: Its memory; see `session_bytes`. It is released at the end of the session.
+        keeper: Stores the session for other processes.
+        charge: Its memory charge of `session_bytes`, which is released at the end of the session.
     """
 
     __slots__ = (
@@ -149,11 +149,11 @@ class Session(Line):
     )
 
     changed: bool
-    """Something that its record says is not so any more."""
+    """Whether the record of the session is out of date."""
     ended: bool
-    """It is over."""
+    """Whether the session has ended."""
     save_due: float
-    """When its record has to be kept anew, by trio's clock."""
+    """The time at which its record must be stored again, by trio's clock."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Session(Line):
         self.id: Final = id
         """The session id."""
         self.charge: Final = charge
-        """Its memory."""
+        """Its memory charge."""
         self.changed = False
         self.ended = False
         self._log: Final = log
@@ -182,43 +182,47 @@ class Session(Line):
         self.save_due = math.inf
         self._calls: dict[RequestId, tuple[Call, EventStream]] = {}
         self._places: Final = Places(connection.limits)
-        # Most sessions never ask.
+        # Most sessions send no client requests.
         self._questions: Questions | None = None
 
     @property
     def peer(self) -> ClientPeer:
-        """The client, with what was agreed."""
+        """The client, with the negotiated revision and capabilities."""
         return cast("ClientPeer", self.connection.session)  # it is open
 
     @property
     def revision(self) -> Revision:
-        """What was agreed."""
+        """The negotiated revision."""
         return self.peer.revision
 
     async def recover(self) -> None:
-        """Takes up what an earlier process left. Raises `StoreError`."""
+        """Continue the log of an earlier process. Raises `StoreError`."""
         if self._log is not None:
             await self._log.recover()
 
     @property
     def is_stored(self) -> bool:
-        """Whether the store has all that another process has to know of it."""
+        """Whether the store has all data of the session that another process needs."""
         return self.save_due != -math.inf
 
     def stored(self, until: float) -> None:
-        """Note that the store has it. `until`: when it has to be kept anew, by trio's clock."""
+        """Record that the store has the session.
+
+        Args:
+            until: The time at which it must be stored again, by trio's clock.
+        """
         self.save_due = until
         if self._log is not None:
             self._log.is_stored = self.is_stored
 
     def not_stored(self) -> None:
-        """Note that something of it could not be kept. It is tried again with the next request."""
+        """Record that the store does not have all data of the session. The next request stores it again."""
         self.stored(-math.inf)
 
     # --- POST ------------------------------------------------------------------------------------------------------
 
     async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
-        """Takes what was posted, and answers it. Gives the refusal of a request for which there is no room."""
+        """Respond to a POST. Return the rejection of a request for which there is no capacity, or `None`."""
         begun = self._begin(post, exchanged)
         if self.changed:
             await self._remember()
@@ -238,7 +242,7 @@ class Session(Line):
         return None
 
     def _begin(self, post: Post, exchanged: Exchanged) -> _Begun:
-        """Reads what came."""
+        """Read the messages of a POST."""
         message, size = post.message, post.size
         batch = isinstance(message, Batch)
         begun = _Begun(EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, batch=batch, log=self._log))
@@ -261,7 +265,7 @@ class Session(Line):
         return begun
 
     def _start(self, call: Call, begun: _Begun, exchanged: Exchanged) -> None:
-        """A handler will answer a request, unless too many others wait."""
+        """Register a request for its handler, or record its rejection if there is no capacity."""
         id = call.request.id
         try:
             self._reserve(call)
@@ -269,14 +273,14 @@ class Session(Line):
             self.connection.withdraw(id)
             own = full.setting != "Limits.total_bytes" or self.principal is not None
             begun.refusal = exchanged.exchange.busy(full, id=id, own=own)
-            begun.answers.append(cast("Answer", begun.refusal.error))  # it has one
+            begun.answers.append(cast("Answer", begun.refusal.error))  # `busy` always has an error
         else:
             begun.calls.append(call)
             begun.stream.owe(id)
             self._calls[id] = (call, begun.stream)
 
     def _reserve(self, call: Call) -> None:
-        """Reserve the place in the queue that a call needs, and the memory of what it adds. Raises `LimitExceeded`."""
+        """Reserve queue capacity for a call, and memory for the subscription that it adds. Raises `LimitExceeded`."""
         params = call.request.params
         if isinstance(params, SubscribeRequestParams):
             self.charge.resize(self.charge.size + subscription_bytes(params.uri))
@@ -286,22 +290,22 @@ class Session(Line):
             raise full
 
     def _settle_memory(self, call: Call) -> None:
-        """Charge what the session watches now that a call has ended, whether it added a subscription or not."""
+        """Charge the current subscriptions of the session, after a call that may have changed them has ended."""
         if call.request.row in _SUBSCRIBING and not self.ended:
             others = [each for each, _ in self._calls.values() if each.request.row is RESOURCES_SUBSCRIBE]
             if not others:
                 self.charge.resize(session_bytes(self.connection))
 
     def refuse(self, unreadable: Answer) -> None:
-        """An answer came that cannot be read: takes what stands for it."""
+        """Handle a substitute for a response of the client that cannot be parsed."""
         self._take(unreadable)
 
     def _take(self, message: Message) -> tuple[object, Answer | None]:
-        """Takes one message. Gives the event, and what answers it at once."""
+        """Receive one message. Return the event, and the immediate response if there is one."""
         reaction = self.connection.receive(message)
         event = reaction.event
         if isinstance(event, (AnswerReceived, FailureReceived)):
-            cast("Questions", self._questions).settle(event)  # one was asked
+            cast("Questions", self._questions).settle(event)  # a client request was sent before
         elif isinstance(event, CancelReceived):
             self._cancel(event)
         elif isinstance(event, NotificationReceived):
@@ -313,14 +317,14 @@ class Session(Line):
         elif isinstance(event, Ignored):
             _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
-            _log.debug("survived: %s", note)
+            _log.debug("tolerated deviation: %s", note)
         reply = reaction.reply
-        return event, None if reply is None else cast("Answer", reply.message)  # nothing else replies to a message
+        return event, None if reply is None else cast("Answer", reply.message)  # all replies to messages are responses
 
     def _cancel(self, event: CancelReceived) -> None:
         entry = self._calls.get(event.id)
         if entry is not None:
-            _log.debug("request %r was cancelled: %s", event.id, shown(event.reason or "no reason was given"))
+            _log.debug("request cancelled: id=%r reason=%s", event.id, shown(event.reason or "not given"))
             entry[0].scope.cancel()
 
     async def _attend(self, stream: EventStream, calls: list[Call], exchanged: Exchanged) -> None:
@@ -331,7 +335,7 @@ class Session(Line):
                 call.dropped = charge.dropped
                 call.scope.cancel()
 
-        # The calls go on when the client leaves, until other clients need their memory.
+        # The calls continue after the client disconnects, until other clients need their memory.
         await Attendance(
             stream, exchanged.response, exchanged.receive, self._policy, gone=partial(charge.abandon, drop)
         ).run()
@@ -349,26 +353,26 @@ class Session(Line):
         try:
             outgoing = await self._run(call)
         finally:
-            # Before it is answered: a client may use the id again once it has the answer.
+            # Before the response is sent: the client may then use the id again.
             del self._calls[id]
             self.connection.withdraw(id)
             self._settle_memory(call)
-        # See `Exchange.serve`.
+        # Break the reference cycle, as in `Exchange.serve`.
         call.asking = None
         if outgoing is not None:
             if call.request.row is RESOURCES_UNSUBSCRIBE:
                 self.standing.unsubscribed(self.connection.watched)
             if call.request.row in _SUBSCRIBING:
-                # As the client wrote it, whatever middleware made of it: so the engine has it. And before the client gets
-                # its answer, so that it can rely on it.
+                # Use the URI that the client sent, before middleware changed it, because the engine has the same. Store
+                # it before the response, so that the client can rely on it.
                 await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
-            await stream.answer(cast("Answer", outgoing.message))  # the engine gives an answer
+            await stream.answer(cast("Answer", outgoing.message))  # the engine returns a response
         else:
             gone = exchanged.exchange.unknown_session() if self.ended else None
             await stream.drop(id, gone)
 
     async def _remember(self) -> None:
-        """Has the record kept anew, before the client is told that it has changed."""
+        """Store the record, before the response confirms the change to the client."""
         self.changed = False
         await self._keeper.save(self)
 
@@ -382,20 +386,20 @@ class Session(Line):
     # --- for handlers ----------------------------------------------------------------------------------------------
 
     async def send(self, outgoing: Outgoing | None) -> None:
-        """See `Line.send`."""
+        """Send a message on the stream of its request."""
         if outgoing is not None and outgoing.for_request is not None and outgoing.for_request in self._calls:
             await self._calls[outgoing.for_request][1].send(encode(outgoing.message, null_id=False))
 
     async def release_stream(self, call: Call) -> None:
-        """See `Line.release_stream`."""
+        """Close the connection of the stream of a call, so that the client reconnects later."""
         await self._calls[call.request.id][1].release(self._policy.retry)
         await trio.lowlevel.checkpoint()
 
     async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
-        """See `Line.ask`.
+        """Send a client request and wait for its response.
 
-        The question goes out on the stream of the call, or, where that cannot be, on the standalone one. The place of the
-        call is free meanwhile.
+        The request is sent on the stream of the call, or, if this is not possible, on the standalone stream. While the
+        call waits, another request can run.
         """
         if self._questions is None:
             self._questions = Questions(self.connection, self._give_up)
@@ -412,20 +416,20 @@ class Session(Line):
     async def _send_question(self, outgoing: Outgoing) -> None:
         stream = self._way_to(outgoing.for_request)
         if stream is None:
-            entry = self._calls.get(cast("RequestId", outgoing.for_request))  # it is about a call
+            entry = self._calls.get(cast("RequestId", outgoing.for_request))  # client requests belong to a call
             left = entry is None or not entry[1].connected
-            raise (ClientLeft if left else ConnectionEnded)("the client has no stream open on which it could be asked")
+            raise (ClientLeft if left else ConnectionEnded)("client request not sent: the client has no open stream")
         await stream.send(encode(outgoing.message, null_id=False))
 
     def _way_to(self, request: RequestId | None) -> EventStream | None:
-        """The stream by which the client is reached."""
+        """Return the stream on which a message reaches the client, or `None`."""
         entry = None if request is None else self._calls.get(request)
         if entry is not None and entry[1].reaches:
             return entry[1]
         return self.standing.stream
 
     async def _patience(self, answered: trio.Event, call: Call) -> None:
-        """Waits for an answer as long as there is somebody to give it, or may be again."""
+        """Wait for a response while the client is connected or may reconnect."""
         while True:
             with trio.move_on_after(self._policy.session_idle):
                 await answered.wait()
@@ -440,21 +444,21 @@ class Session(Line):
             stream.leave(encode(cancellation.message, null_id=False))
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
-        """There are no subscriptions by request in this era: raises `LocalProtocolError`."""
+        """Raise `LocalProtocolError`: this era has no `subscriptions/listen`."""
         raise LocalProtocolError(f"{call.request.method} does not exist in revision {self.revision}")
 
     @property
     def session_audience(self) -> Audience:
-        """See `Line.session_audience`."""
+        """The session itself: notifications of the session are sent on its standalone stream."""
         return self
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """See `Line.publish`. Notices wait until there is a standalone stream."""
+        """Queue a notification for the standalone stream. Does not block."""
         if row in _FLEETING and self.standing.stream is None:
             return
         waiting = self.standing.waiting
         if row.name in RECORDED and (row.name, key) in waiting:
-            # A notification says that something changed, not how often.
+            # A notification states that something changed, not how often.
             return
         params, key = bounded_change(self.connection, params, key, len(waiting))
         self._publish(row, params, key, pending_notification(row, params))
@@ -462,18 +466,18 @@ class Session(Line):
     def _publish(
         self, row: NotificationRow[object], params: object, key: str, pending: PendingNotification | None
     ) -> bool:
-        """Have the client notified, if it wants to know. Returns whether it does."""
+        """Queue a notification if the client is subscribed. Return whether it is."""
         try:
             outgoing = self.connection.publish(row, params)
         except LocalProtocolError as error:
-            _log.debug("not published: %s", error)
+            _log.debug("notification not sent: %s", error)
             return False
         for each in outgoing:
             self.standing.tell((row.name, key if pending is None else pending.uri), each.message, pending)
         return bool(outgoing)
 
     async def take_up(self, notifications: Sequence[PendingNotification]) -> None:
-        """Have the client notified of what was announced when no process had the session."""
+        """Queue the notifications that were recorded while no process served the session."""
         unwanted: list[PendingNotification] = []
         for each in notifications:
             row = RECORDED.get(each.method)
@@ -481,24 +485,24 @@ class Session(Line):
             if row is None or not self._publish(row, row.params() if params is None else params, each.uri, each):
                 unwanted.append(each)
         if unwanted:
-            # The server may not offer any more what changed.
+            # The server may no longer have the primitives that changed.
             await self._keeper.remove_notifications(self.id, unwanted)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
     async def release(self) -> None:
-        """The server stops: the client is told to come back later for what belongs to no request."""
+        """End the standalone stream because the server stops. The client is to reconnect later."""
         await self.standing.end(self._policy.retry)
 
     def stop(self) -> None:
-        """The server stops: no handler goes on."""
+        """Cancel all handlers because the server stops."""
         for call, stream in self._calls.values():
             call.scope.cancel()
             if stream.response is not None:
                 stream.response.abort()
 
     async def end(self) -> None:
-        """It is over: handlers are cancelled, with what they wait for, and streams end."""
+        """End the session: cancel its handlers and pending client requests, and end its streams."""
         self.ended = True
         self.charge.release()
         self._service.disconnected(self)

@@ -1,9 +1,9 @@
-"""The sessions of one HTTP endpoint: how they are opened, found, kept and ended.
+"""The sessions of one HTTP endpoint: how they are opened, found, stored and closed.
 
-Those that are in use are in a table; what is to be known of them by another process, in a store. A session that the table
-does not have may still be in the store, when the process is a new one; then it goes on as if nothing had happened.
+The table contains the sessions in use. The store contains the data that other processes need. If a session is not in
+the table, for example after a restart of the server, it is restored from the store and continues.
 
-Nobody watches the clock: sessions whose time is over go when another one is used.
+There is no timer: expired sessions are closed when another session is used.
 
 Spec: basic/transports#session-management (2025-03-26 to 2025-11-25)
 """
@@ -52,23 +52,23 @@ __all__ = ["Sessions"]
 _log: Final = logging.getLogger("mcp_server")
 
 _ID_BYTES: Final = 32
-"""Random bytes of a session id: 256 bits cannot be guessed, and are never drawn twice."""
+"""Random bytes of a session id. 256 bits cannot be guessed and do not repeat."""
 
 _SAVED_TIMES: Final = 8
-"""How often within `EndpointPolicy.session_idle` the record of a session in use is kept anew, so that another process
-knows that its time is not over."""
+"""Number of times that the record of a session in use is stored within `EndpointPolicy.session_idle`, so that other
+processes know that the session has not expired."""
 
 
 class Sessions:
     """The sessions of one endpoint.
 
     Args:
-        service: Answers their requests.
-        engine: Makes an engine.
-        store: Keeps what another process shall know of them.
+        service: Responds to their requests.
+        engine: Creates an engine.
+        store: Stores the data that other processes need.
         policy: The settings of the endpoint.
-        limits: The bounds: `sessions`.
-        budget: The memory that the sessions are charged to.
+        limits: The limits. The registry uses `sessions`.
+        budget: The memory budget that the sessions are charged to.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Sessions:
         self._purged_at = -math.inf
         self._clock: Final = StampClock()
         self.failures: Final = StoreFailures()
-        """Logs that the store fails."""
+        """Logs failures of the store."""
 
     def __len__(self) -> int:
-        """How many are in use here."""
+        """Return the number of sessions in use."""
         return len(self._table)
 
     def __iter__(self) -> Iterator[Session]:
@@ -103,11 +103,11 @@ class Sessions:
     # --- requests --------------------------------------------------------------------------------------------------
 
     async def open(self, message: Request, exchanged: Exchanged) -> Refusal | None:
-        """Answers `initialize`, which opens a session if nothing is wrong with it."""
+        """Respond to `initialize`, and open a session if the request is valid."""
         exchange, response = exchanged.exchange, exchanged.response
         connection = self._engine()
         reaction = connection.receive(message)
-        answer = cast("Answer", reaction.reply and reaction.reply.message)  # the engine answers `initialize` by itself
+        answer = cast("Answer", reaction.reply and reaction.reply.message)  # the engine responds to `initialize` itself
         id = None
         if connection.session is not None:
             id = secrets.token_urlsafe(_ID_BYTES)
@@ -127,7 +127,7 @@ class Sessions:
         return None
 
     async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
-        """Answers what was posted to a session."""
+        """Respond to a POST of a session."""
         exchange = exchanged.exchange
         session = await self._find(exchange.session_id or "", exchanged.identity.key)
         if session is None:
@@ -139,14 +139,14 @@ class Sessions:
         return refusal
 
     async def refuse(self, unreadable: Answer, exchanged: Exchanged) -> None:
-        """An answer was posted to a session that cannot be read: takes what stands for it, if there is such a session."""
+        """Handle a substitute for a posted response that cannot be parsed, if its session exists."""
         id = exchanged.exchange.session_id
         session = None if id is None else await self._find(id, exchanged.identity.key)
         if session is not None:
             session.refuse(unreadable)
 
     async def get(self, exchanged: Exchanged) -> Refusal | None:
-        """Serves a stream of a session: the standalone one, or the rest of one that broke."""
+        """Serve a stream of a session: the standalone stream, or a resumed one."""
         exchange = exchanged.exchange
         session = await self._find(exchange.session_id or "", exchanged.identity.key)
         if session is None:
@@ -158,7 +158,7 @@ class Sessions:
             return await session.standing.resume(exchange.last_event_id, exchanged)
 
     async def delete(self, exchanged: Exchanged) -> Refusal | None:
-        """Ends a session."""
+        """Close a session."""
         exchange = exchanged.exchange
         session = await self._find(exchange.session_id or "", exchanged.identity.key)
         if session is None:
@@ -170,7 +170,7 @@ class Sessions:
 
     @contextmanager
     def _busy(self, session: Session) -> Iterator[None]:
-        """Its time stands still in the block."""
+        """Prevent a session from expiring within the block."""
         self._table.busy(session.id)
         try:
             yield
@@ -180,7 +180,7 @@ class Sessions:
     # --- finding ---------------------------------------------------------------------------------------------------
 
     async def _find(self, id: str, principal: str | None) -> Session | None:
-        """The session of that id, if it is the principal's."""
+        """Return the session with this id if it belongs to the principal."""
         await self._sweep()
         session = self._table.find(id, principal, trio.current_time()) or await self._load(id, principal)
         if session is not None and trio.current_time() >= session.save_due:
@@ -188,8 +188,8 @@ class Sessions:
         return None if session is None or session.ended else session
 
     async def _load(self, id: str, principal: str | None) -> Session | None:
-        """Takes up a session that another process had."""
-        # Two requests of a client that comes back must not make two sessions.
+        """Restore a session that another process opened."""
+        # Two requests of a client that reconnects must not restore the session twice.
         while (loading := self._loading.get(id)) is not None:
             await loading.wait()
         session = self._table.find(id, principal, trio.current_time())
@@ -200,7 +200,7 @@ class Sessions:
             record = await self._store.load(id)
             if record is None or record.principal != principal:
                 return None
-            # It may have been used after its record was kept.
+            # The session may have been used after its record was stored.
             patience = self._policy.session_idle * (1 + 1 / _SAVED_TIMES)
             return None if self._clock.age(record.used_at) > patience else await self._reopen(record)
         finally:
@@ -213,29 +213,29 @@ class Sessions:
         level = next((level for level in LOGGING_LEVELS if level == record.log_level), None)
         try:
             if revision is None or revision not in connection.revisions:
-                raise InvalidValue(f"the server does not speak {record.revision} any more")
+                raise InvalidValue(f"the server no longer supports revision {record.revision}")
             connection.reopen(
                 record.client,
                 revision,
                 log_level=level,
                 subscriptions=await self._store.subscriptions(record.id),
-                # Any number that was not used: a process does not ask a client more than once in a microsecond.
+                # Unused ids: a process does not send more than one client request per microsecond.
                 last_id=time.time_ns() // 1000,
             )
             session = self._session(connection, record.principal, record.id)
             await self._take_up(session)
         except (InvalidValue, LimitExceeded) as bad:
-            _log.warning("a stored session cannot go on: %s", bad)
+            _log.warning("stored session cannot be restored: %s", bad)
             return None
-        # Its record is kept anew at once: by what the clock says now.
+        # Its record will be stored again with the first request, with the time of this clock.
         session.stored(trio.current_time())
-        _log.debug("a session goes on that another process had")
+        _log.debug("session of another process restored")
         return session
 
     async def _take_up(self, session: Session) -> None:
-        """Continue a session. Raises `StoreError` and `LimitExceeded`; nothing of it is left then."""
-        # First it is notified of changes, and then those are read that were announced before, so that none is missed. It
-        # is in the table only then, so that no request can be served in between and none is delivered twice.
+        """Restore a session. Raises `StoreError` and `LimitExceeded`, and then leaves no trace of the session."""
+        # First listen for new changes, then read the recorded ones, so that no change is lost. The session is added to
+        # the table only after both, so that no request runs in between and no change is delivered twice.
         self._service.connected(session)
         try:
             await session.recover()
@@ -249,21 +249,21 @@ class Sessions:
     # --- changes ---------------------------------------------------------------------------------------------------
 
     def record(self, row: NotificationRow[object], params: object) -> None:
-        """Record a change for the sessions that are not in use here, or have no stream. Never waits."""
+        """Record a change for the sessions that are not in use here or have no stream. Does not block."""
         notification = pending_notification(row, params)
         if notification is not None:
             self._store.record_notification(notification)
 
     async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
-        """See `Keeper.remove_notifications`."""
+        """Remove the records of changes. A failure is logged, and a change may then be notified twice."""
         with self._survived("a change may be notified twice"):
             await self._store.remove_notifications(id, notifications)
 
     # --- keeping ---------------------------------------------------------------------------------------------------
 
     def _session(self, connection: ServerConnection, principal: str | None, id: str) -> Session:
-        """Make a session of an engine on which one is open. Raises `LimitExceeded`."""
-        revision = cast("ClientPeer", connection.session).revision  # of a server; it is open
+        """Create a session for an engine with an open session. Raises `LimitExceeded`."""
+        revision = cast("ClientPeer", connection.session).revision  # the session is open
         log = Log(self._store, self.failures, id, priming=revision.priming_event) if revision.resumable else None
         return Session(
             self._service,
@@ -282,11 +282,11 @@ class Sessions:
         departed = self._table.add(session.id, session.principal, session, trio.current_time())
         self._service.connected(session)
         if departed is not None:
-            _log.info("a session was ended: %s", departed.reason.value)
+            _log.info("session ended: reason=%s", departed.reason.value)
             await self._end(departed.value)
 
     async def save(self, session: Session) -> None:
-        """See `Keeper.save`."""
+        """Store the record of a session and the subscriptions that are missing in the store."""
         peer = session.peer
         record = SessionRecord(
             id=session.id,
@@ -296,15 +296,15 @@ class Sessions:
             log_level=peer.log_level,
             used_at=time.time(),
         )
-        # Other requests need not keep it, too.
+        # Other requests do not need to store it, too.
         session.stored(trio.current_time() + self._policy.session_idle / _SAVED_TIMES)
         try:
             await self._store.save(record)
-            # What failed to be kept before, or what the store dropped with the session when it had too many.
+            # The store may lack subscriptions: an earlier call failed, or the store evicted the session.
             stored = await self._store.subscriptions(session.id)
         except StoreError as error:
             session.not_stored()
-            self.failures.failed("a session is not kept", error)
+            self.failures.failed("session not stored", error)
             return
         if self.failures.count:
             self.failures.worked()
@@ -312,35 +312,35 @@ class Sessions:
             await self.keep_subscription(session, uri)
 
     async def keep_subscription(self, session: Session, uri: str) -> None:
-        """See `Keeper.keep_subscription`."""
-        # Decided in the same step in which the store is called: of two calls the later one knows the latest state.
+        """Store whether a session is subscribed to a resource."""
+        # Decided in the same step in which the store is called: the later of two calls stores the latest state.
         keep = self._store.subscribe if uri in session.connection.watched else self._store.unsubscribe
         try:
             await keep(session.id, uri)
         except StoreError as error:
             session.not_stored()
-            self.failures.failed("a subscription is not kept", error)
+            self.failures.failed("subscription not stored", error)
 
     async def _sweep(self) -> None:
-        """Ends the sessions whose time is over."""
+        """Close the expired sessions."""
         for departed in self._table.expire(trio.current_time()):
-            _log.info("a session was ended: %s", departed.reason.value)
+            _log.info("session ended: reason=%s", departed.reason.value)
             await self._end(departed.value)
         idle = self._policy.session_idle
         now = trio.current_time()
         if now - self._purged_at > idle:
             self._purged_at = now
-            with self._survived("old sessions are not forgotten"):
+            with self._survived("expired sessions not deleted"):
                 await self._store.purge(self._clock.earliest() - 2 * idle, time.time())
 
     async def _end(self, session: Session) -> None:
         await session.end()
-        with self._survived("the end of a session is not kept"):
+        with self._survived("end of a session not stored"):
             await self._store.delete(session.id)
 
     @contextmanager
     def _survived(self, what: str) -> Iterator[None]:
-        """A store that fails must not fail the request."""
+        """Log a failure of the store within the block, without failing the request."""
         try:
             yield
         except StoreError as error:

@@ -1,11 +1,11 @@
-"""HTTP+SSE, the transport of 2024-11-05, for clients that know no other: two endpoints beside the main one.
+"""HTTP+SSE, the transport of 2024-11-05, for clients that support no other: two endpoints beside the main one.
 
-A GET of the first opens a stream, on which the server says all it has to say, and is the session: it ends with it, and
-so do the handlers that still run, for what they would answer could never be fetched. The stream begins by telling where
-to POST: to the second endpoint, which accepts a message with 202 and hands it to the session that the URI names.
+A GET of the first endpoint opens a stream, on which the server sends all its messages. The stream is the session: the
+session and its handlers end with it, because their responses could not be delivered. The first event of the stream
+names the second endpoint. This endpoint accepts a POST of a message with 202 and forwards it to the session in its URI.
 
-A client may agree on any legacy revision here. Modern requests need no session, and are refused by an engine that
-speaks none of their revisions.
+A client can negotiate any legacy revision. Modern requests need no session. They are rejected by the engine, which
+supports none of their revisions.
 
 Spec: basic/transports#http-with-sse (2024-11-05)
 """
@@ -49,26 +49,26 @@ __all__ = ["POST_PATH", "STREAM_PATH", "SsePair"]
 _log: Final = logging.getLogger("mcp_server")
 
 Check: TypeAlias = "Callable[[Identity, Responses, Message | Batch], Refusal | None]"
-"""Refuses a message that must not be sent by whom sent it."""
+"""Returns the rejection of a message that the sender is not authorized to send, or `None`."""
 
 STREAM_PATH: Final = "/sse"
-"""Where the stream is opened: what most servers of 2024 have, and so what clients are set to."""
+"""The default path of the stream, which most servers of 2024 have and most clients expect."""
 
 POST_PATH: Final = "/messages"
-"""Where messages are posted to; clients learn it from the stream."""
+"""The default path for messages. The stream sends it to clients."""
 
 _SESSION_BYTES: Final = 64 * 1024
-"""Memory of a session: five tasks, an engine and a queue, in bytes."""
+"""Memory of a session, in bytes: five tasks, an engine and a queue."""
 
 _UNREAD: Final = 64 * 1024
-"""Bytes of output up to which nothing is charged beside the session: a client that reads has less than that to read."""
+"""Largest unread output without a charge of its own, in bytes. A client that reads stays below this size."""
 
 _LAST_WRITE: Final = 1.0
-"""Seconds that a client has to take what was still to be written when the server stops."""
+"""Time for a client to read pending output when the server stops, in seconds."""
 
 
 class _Session:
-    """One client: its stream, and the link behind it. It is an `Outlet`."""
+    """The stream of one client, and the sink of its channel."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _Session:
         self._stop: Callable[[], None] | None = None
         self._posts: Final[set[trio.CancelScope]] = set()
 
-    # --- out -------------------------------------------------------------------------------------------------------
+    # --- outbound --------------------------------------------------------------------------------------------------
 
     async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002  # one stream for all
         event = self._event(message)
@@ -102,12 +102,12 @@ class _Session:
             self._writer.put_nowait(event)
 
     def _charge_output(self, size: int) -> bool:
-        """Charge what waits for the client to read. False ends the session: there is no memory for more."""
+        """Charge the unread output. End the session and return `False` if the memory budget is exhausted."""
         waiting = self._writer.waiting_bytes + size
         try:
             self.charge.resize(_SESSION_BYTES + self.connection.watched_bytes + (waiting if waiting > _UNREAD else 0))
         except LimitExceeded as excess:
-            _log.warning("HTTP+SSE session ended, since its client does not read: %s", excess)
+            _log.warning("HTTP+SSE session ended, client does not read: %s", excess)
             self.over.set()
             return False
         return True
@@ -120,12 +120,12 @@ class _Session:
         if self._response.lost:
             raise trio.BrokenResourceError
 
-    # --- in --------------------------------------------------------------------------------------------------------
+    # --- inbound ---------------------------------------------------------------------------------------------------
 
     async def deliver(
         self, link: Link, message: Message | Batch, size: int, http: HttpRequest, identity: Identity, *, memory: int
     ) -> bool:
-        """Takes a message, and waits while the client does not read. False when the session ends meanwhile."""
+        """Handle a message, and wait while the client does not read. Return `False` if the session ends meanwhile."""
         with trio.CancelScope() as scope:
             self._posts.add(scope)
             try:
@@ -135,10 +135,10 @@ class _Session:
                 self._posts.remove(scope)
         return not scope.cancelled_caught
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # --- lifetime --------------------------------------------------------------------------------------------------
 
     async def run(self, link: Link, nursery: trio.Nursery, receive: Receive) -> None:
-        """Serves until the client leaves, or until `over` is set."""
+        """Serve until the client disconnects, or `over` is set."""
 
         def stop() -> None:
             link.end()
@@ -166,18 +166,18 @@ class _Session:
         nursery.cancel_scope.cancel()
 
     def _end_now(self) -> None:
-        """Cancel the handlers and begin no further one: what they answer cannot be written."""
+        """Cancel the running handlers and start no further one, because their responses cannot be written."""
         self.over.set()
         if self._stop is not None:
             self._stop()
 
     def prolong(self, until: float) -> None:
-        """Its client has shown that it may use it for longer."""
+        """Extend the session to the expiration time of a newer token."""
         self._until = max(self._until, until)
 
     async def _expire(self) -> None:
-        # The stream is the session: without this it would outlive any token.
-        while trio.current_time() < self._until:  # noqa: ASYNC110  # the end moves with each newer token
+        # The stream is the session. Without this task, it would outlive the token.
+        while trio.current_time() < self._until:  # noqa: ASYNC110  # newer tokens extend the time
             await trio.sleep_until(self._until)
         self.grace = 0.0
         self.over.set()
@@ -186,7 +186,7 @@ class _Session:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._response.lost = True
-        # It may be waiting for the client to read.
+        # The stream may wait for the client to read.
         self._response.abort()
         self.over.set()
 
@@ -200,15 +200,15 @@ class _Session:
 
 
 class SsePair:
-    """The two endpoints of one server, and the sessions that are open there.
+    """The two endpoints of one server, and their open sessions.
 
     Args:
-        service: Answers the requests.
-        connection: Makes an engine for a session; of one that speaks legacy revisions only.
-        policy: What the endpoints allow.
-        limits: The bounds: `sessions` at a time, `message_bytes`, `outgoing_bytes`, and those of links.
-        stream_path: Where the stream is opened, relative to where the application is mounted.
-        post_path: Where messages are posted to.
+        service: Responds to requests.
+        connection: Creates an engine for a session. The engine supports only legacy revisions.
+        policy: The settings of the endpoints.
+        limits: The limits: `sessions`, `message_bytes`, `outgoing_bytes`, and the limits of channels.
+        stream_path: The path of the stream, relative to the mount point of the application.
+        post_path: The path for messages, relative to the mount point of the application.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class SsePair:
         self._draining: float | None = None
 
     def __len__(self) -> int:
-        """How many sessions are open."""
+        """Return the number of open sessions."""
         return len(self._sessions)
 
     # --- the endpoints ---------------------------------------------------------------------------------------------
@@ -241,16 +241,16 @@ class SsePair:
     async def serve_stream(
         self, request: HttpRequest, receive: Receive, send: Send, *, identity: Identity = NOBODY, root_path: str = ""
     ) -> None:
-        """Answers a request to `stream_path`; of a GET, returns when the session is over.
+        """Respond to a request to `stream_path`. For a GET, return when the session has ended.
 
         Args:
             request: The request.
-            receive: Its body, and then the client's leaving.
-            send: The response.
-            identity: Who sent it.
-            root_path: Where the application is mounted: what the client has to put before `post_path`.
+            receive: The ASGI `receive`, for the body and the disconnect.
+            send: The ASGI `send`.
+            identity: The identity of the sender.
+            root_path: The mount point of the application, which clients must prepend to `post_path`.
 
-        *Closing.* Cancelled, it ends the session at once.
+        *Closing.* If cancelled, it ends the session immediately.
         """
         responses = Responses(request, self._policy, self._limits)
         refusal = (
@@ -272,7 +272,7 @@ class SsePair:
         async with trio.open_nursery() as nursery:
             memory = CallMemory(self._budget, owner)
             link = Link(self._service, connection, session, nursery, identity.key, memory=memory)
-            # Before the client is told of it: it may post at once.
+            # Register the session before the client receives its id, because it may post immediately.
             self._sessions[id] = session, link
             self._service.connected(link)
             try:
@@ -293,14 +293,14 @@ class SsePair:
         identity: Identity = NOBODY,
         check: Check | None = None,
     ) -> None:
-        """Answers a request to `post_path`: hands the message of a POST to its session.
+        """Respond to a request to `post_path`: forward the message of a POST to its session.
 
         Args:
             request: The request.
-            receive: Its body.
-            send: The response.
-            identity: Who sent it: the session has to belong to the same.
-            check: Refuses a message that must not be sent by whom sent it.
+            receive: The ASGI `receive`, for the body.
+            send: The ASGI `send`.
+            identity: The identity of the sender, which must own the session.
+            check: Returns the rejection of a message that the sender is not authorized to send, or `None`.
         """
         responses = Responses(request, self._policy, self._limits)
         refusal = admit(request, self._policy, self._limits) or _only("POST", request, responses)
@@ -313,7 +313,11 @@ class SsePair:
             await response.complete(responses.empty_head())
 
     async def drain(self, seconds: float) -> None:
-        """Ends all sessions: requests that run may finish within `seconds`. No new session begins."""
+        """End all sessions and open no new one.
+
+        Args:
+            seconds: Time for running requests, in seconds.
+        """
         self._draining = seconds
         for session, _ in self._sessions.values():
             session.grace = seconds
@@ -322,16 +326,16 @@ class SsePair:
             self._ended = trio.Event()
             await self._ended.wait()
 
-    # --- details ---------------------------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------------------------
 
     def _full(self, responses: Responses) -> Refusal | None:
         if self._draining is not None:
-            return responses.refuse(503, "the server stops")
+            return responses.refuse(503, "the server is stopping")
         if len(self._sessions) < self._limits.sessions:
             return None
-        # Each of them has a client at the other end, so none can make room.
+        # Each session has a connected client, so none can be evicted.
         excess = LimitExceeded(
-            "sessions at a time",
+            "concurrent sessions",
             observed=len(self._sessions) + 1,
             allowed=self._limits.sessions,
             setting="Limits.sessions",
@@ -346,7 +350,7 @@ class SsePair:
         identity: Identity,
         check: Check | None,
     ) -> Refusal | None:
-        # A session of somebody else looks like none, and neither costs the reading of a body.
+        # A session of another principal looks like an unknown one. Neither reads the body.
         id = session_of(request)
         session, link = self._sessions.get(id or "", (None, None))
         if session is None or link is None or link.principal != identity.key:
@@ -355,7 +359,7 @@ class SsePair:
         try:
             body = await receive_body(receive, incoming, responses, self._limits)
             if body is None:
-                return responses.refuse(400, "the client left before the end of its message")
+                return responses.refuse(400, "the client disconnected before the end of the message")
             if isinstance(body, Refusal):
                 return body
             size = parsed_size(body)
@@ -363,7 +367,7 @@ class SsePair:
         except LimitExceeded as excess:
             return responses.busy(excess, own=identity.key is not None)
         finally:
-            # A request that it holds is charged to the session, by the link.
+            # The channel charges a queued request to the session.
             incoming.release()
         content = read_post(body, self._limits)
         if isinstance(content, Refusal):
@@ -383,10 +387,10 @@ def _only(method: str, request: HttpRequest, responses: Responses) -> Refusal | 
     if request.method == method:
         return None
     return responses.refuse(
-        405, f"{request.method[:20]!a} is not allowed here, but {method}", headers=(("allow", method),)
+        405, f"method {request.method[:20]!a} is not allowed; use {method}", headers=(("allow", method),)
     )
 
 
 async def _refuse(response: Response, request: HttpRequest, refusal: Refusal) -> None:
-    _log.debug("refused %s %s: %s", shown(request.method), shown(request.path), refusal.reason)
+    _log.debug("request rejected: %s %s: %s", shown(request.method), shown(request.path), refusal.reason)
     await response.refuse(refusal)

@@ -1,7 +1,8 @@
-"""The streams that the GETs of one legacy session ask for: the standalone one, and the rest of those that broke.
+"""The streams for GET requests of one legacy session: the standalone stream, and resumed streams.
 
-What belongs to no request goes by the standalone stream: notices of changes, which wait for it as long as there is none.
-A session has one at a time; the next replaces it, since it is most often the same client, whose connection broke.
+Messages that belong to no request are sent on the standalone stream. Change notifications wait until a client opens
+one. A session has one standalone stream at a time. A new stream replaces the previous one, because in most cases the
+same client reconnects.
 
 Spec: basic/transports#listening-for-messages-from-the-server, #resumability-and-redelivery (2025-03-26 to 2025-11-25)
 """
@@ -35,16 +36,16 @@ if TYPE_CHECKING:
 __all__ = ["Standing"]
 
 _AT_ONCE: Final = 64
-"""Notifications that are encoded without letting others run, which takes about two milliseconds."""
+"""Notifications that are encoded without letting other tasks run, which takes about 2 ms."""
 
 
 class Standing:
-    """The standalone stream of one session, and what waits for it.
+    """The standalone stream of one session, and its pending notifications.
 
     Args:
-        log: Where the session's streams keep their events; `None` where the revision has no resumption.
+        log: The log of the session; `None` if the revision does not support resumption.
         policy: The settings of the endpoint.
-        settle: Has pending changes removed, of which the client was notified by a stream that keeps no events.
+        settle: Removes the records of notifications that were sent on a stream without stored events.
     """
 
     __slots__ = ("_attendance", "_log", "_notices", "_policy", "_settle", "_stream")
@@ -70,11 +71,11 @@ class Standing:
     # --- GET -------------------------------------------------------------------------------------------------------
 
     async def serve(self, exchanged: Exchanged, replay: bytes = b"") -> None:
-        """Serves a standalone stream, which replaces the one before.
+        """Serve a standalone stream, which replaces the previous one.
 
         Args:
-            exchanged: The request for it.
-            replay: What is written before all else.
+            exchanged: The GET request.
+            replay: Events to write first.
         """
         stream = EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, standing=True, log=self._log)
         before, self._stream = self._stream, stream
@@ -84,14 +85,17 @@ class Standing:
         await self._attend(stream, exchanged)
 
     async def resume(self, last_event_id: str, exchanged: Exchanged) -> Refusal | None:
-        """Serves what followed an event of a stream that broke, and what is still to come on it.
+        """Resume a stream: send the events after the given one, and continue the stream.
 
         Args:
-            last_event_id: The id of the event.
-            exchanged: The request for it.
+            last_event_id: The id of the last event that the client received.
+            exchanged: The GET request.
+
+        Returns:
+            The rejection of the request, or `None`.
 
         Raises:
-            StoreError: What is to be sent again cannot be read.
+            StoreError: The events to send again cannot be read.
         """
         exchange, response, log = exchanged.exchange, exchanged.response, self._log
         stream, after = parse_event_id(last_event_id) or (0, 0)
@@ -100,17 +104,17 @@ class Standing:
             await self._attend(live, exchanged)
             return None
         if log is None or live is not None or not log.knows(stream):
-            return exchange.refuse(400, "Last-Event-ID names no event of this session")
+            return exchange.refuse(400, "Last-Event-ID does not name an event of this session")
         events = await log.events(stream, after)
         data = b"".join([written(stream, event.number, event.data) for event in events])
         if is_standing(stream):
-            # An earlier process had it, or another one took its place.
+            # Another process opened the stream, or another stream replaced it.
             await self.serve(exchanged, data)
             return None
         if not data:
-            # What this transport answers where no stream is to be had. A stream without events would be asked for again
-            # and again.
-            over = "the stream of Last-Event-ID is over, and all of it was sent"
+            # The status that this transport uses if no stream is available. After a stream without events, the client
+            # would request it repeatedly.
+            over = "the stream of Last-Event-ID is complete, and all events were sent"
             return exchange.refuse(405, over, headers=(("allow", "POST, DELETE"),))
         await response.begin(exchange.stream_head(), data)
         await response.end()
@@ -119,11 +123,11 @@ class Standing:
         return None
 
     async def _attend(self, stream: EventStream, exchanged: Exchanged) -> None:
-        """Looks after the response to a GET until it is over."""
+        """Watch the response to a GET until it is complete."""
         response = exchanged.response
         standing = stream is self._stream
         flush = self._flush if standing else None
-        # What answers a call that is under way may come to its end.
+        # A stream that responds to a running call may continue until the call is complete.
         until = exchanged.identity.until if standing else math.inf
         attendance = Attendance(stream, response, exchanged.receive, self._policy, flush=flush, until=until)
         if standing:
@@ -134,30 +138,30 @@ class Standing:
         if self._attendance is attendance:
             self._attendance = None
 
-    # --- notices ---------------------------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> Collection[tuple[str, str]]:
-        """The notifications that wait for a stream, by their keys."""
+        """The keys of the notifications that wait for a stream."""
         return self._notices.keys()
 
     def tell(self, key: tuple[str, str], notice: Message, pending: PendingNotification | None = None) -> None:
-        """A notice is to be sent, once there is a stream. Another one with the same key takes its place. Never waits.
+        """Queue a notification for the stream. A later notification with the same key replaces it. Does not block.
 
         Args:
-            key: Tells notices apart.
-            notice: The notice.
-            pending: What the store has recorded of it.
+            key: The key of the notification.
+            notice: The notification.
+            pending: Its record in the store, if there is one.
         """
         self._notices[key] = (notice, pending)
         if self._attendance is not None:
             self._attendance.wake()
 
     def unsubscribed(self, watched: Collection[str]) -> None:
-        """Drop the notices of resources that are not watched any more.
+        """Drop the notifications of resources without a subscription.
 
         Args:
-            watched: The resources that still are.
+            watched: The subscribed resources.
         """
         self._notices = {
             key: (notice, pending)
@@ -167,17 +171,17 @@ class Standing:
 
     async def _flush(self) -> None:
         while self._notices and (stream := self.stream) is not None:
-            # No more than can be encoded without keeping others from running for long.
+            # Limited, so that encoding does not delay other tasks.
             notices = [self._notices.pop(key) for key in tuple(islice(self._notices, _AT_ONCE))]
             if not await stream.notify([(encode(each, null_id=False), pending) for each, pending in notices]):
                 await self._settle([pending for _, pending in notices if pending is not None])
             await trio.lowlevel.checkpoint()
 
     async def end(self, retry: float | None = None) -> None:
-        """Ends the stream.
+        """End the stream.
 
         Args:
-            retry: Seconds after which the client is told to come again; `None`: nothing is said.
+            retry: Time after which the client is to reconnect, in seconds; `None`: not specified.
         """
         if self._stream is not None:
             await self._stream.end(retry)

@@ -1,13 +1,13 @@
-"""An open `subscriptions/listen` over modern HTTP: it tells its client of changes until that leaves, or the server stops.
+"""An open `subscriptions/listen` over modern HTTP. It notifies its client until the client or the server closes it.
 
-There may be thousands, and nearly all the time nothing happens on any of them. So what served the request is let go once
-it has been acknowledged: the task of the request waits here, not far below the endpoint's entrance, and what it holds on
-to is in this module.
+There can be thousands of subscriptions, and nearly all of them are idle. Therefore the objects that served the request
+are released after the acknowledgment. The task of the request waits in this module, close to the entry point of the
+endpoint, and only this module holds data of the subscription.
 
-A change concerns many of them at once. To wake all these tasks, each of which then writes and goes back to sleep, would
-cost several times what the writing does. So a `Herald` goes round and writes for them, where the host offers to write
-without waiting. The task is woken only where that is not so, or a client is slow: it writes what is left, and what
-came meanwhile.
+One change concerns many subscriptions. Waking all their tasks, each of which writes and sleeps again, would cost
+several times more than the writes. Therefore a `Herald` writes for all of them, if the host offers writes without
+waiting. It wakes the task only if the host does not, or if the client is slow. The task then writes the rest and what
+arrived since.
 
 Spec: basic/utilities/subscriptions, basic/transports/streamable-http (2026-07-28)
 """
@@ -43,13 +43,13 @@ __all__ = ["Herald", "Subscription"]
 _log: Final = logging.getLogger("mcp_server")
 
 _AT_ONCE: Final = 64
-"""Notifications that are written without letting others run, which takes about two milliseconds."""
+"""Notifications that are written without letting other tasks run, which takes about 2 ms."""
 
 _COMMENT: Final = encode_comment("still here")
 
 
 class Herald:
-    """Goes round the subscriptions that something waits for. It needs no task of its own."""
+    """A notifier that writes for all subscriptions with pending notifications. It does not need a task."""
 
     __slots__ = ("_due",)
 
@@ -57,13 +57,13 @@ class Herald:
         self._due: Final[deque[Subscription]] = deque()
 
     def call(self, subscription: Subscription) -> None:
-        """Something waits for a subscription. To be said once before it is told."""
+        """Schedule a subscription with pending notifications. Call this method once until its `tell` is called."""
         if not self._due:
             self._go_on()
         self._due.append(subscription)
 
     def forget(self, subscription: Subscription) -> None:
-        """A subscription that was called has ended."""
+        """Remove a scheduled subscription that has ended."""
         self._due.remove(subscription)
 
     def _go_on(self) -> None:
@@ -75,22 +75,22 @@ class Herald:
             subscription = self._due.popleft()
             try:
                 written += max(1, subscription.tell())
-            except Exception:  # noqa: BLE001  # whatever a host may raise: it would end the program here
-                _log.exception("%s cannot be told of a change", subscription)
+            except Exception:  # noqa: BLE001  # a host can raise anything, and here it would end the program
+                _log.exception("subscription not notified of a change: %s", subscription)
         if self._due:
             self._go_on()
 
 
 class Subscription:
-    """One of them.
+    """A subscription of one client.
 
     Args:
-        service: Is told of its beginning and its end.
+        service: Is informed when the subscription starts and ends.
         connection: The engine.
-        id: Of the request.
+        id: The id of the request.
         exchanged: The HTTP request.
-        keep_alive: Seconds between comments on a silent stream.
-        herald: Tells it of changes.
+        keep_alive: Time between comments on a silent stream, in seconds.
+        herald: Notifies the subscription of changes.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Subscription:
     )
 
     charge: MemoryCharge | None
-    """The memory of the request, which is kept as long as the subscription; released at its end."""
+    """The memory charge of the request, which is released when the subscription ends."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class Subscription:
         self._herald: Final = herald
         extensions = exchanged.scope.get("extensions")
         self._write_now: WriteNow | None = extensions.get(WRITE_NOW) if isinstance(extensions, dict) else None
-        # What waits to be told, and whether the herald knows.
+        # The pending notifications, and whether the subscription is scheduled.
         self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
         self._called = False
-        # What was written without waiting did not all go out.
+        # Whether a write without waiting was incomplete.
         self._rest = False
         self._finishing = False
-        # What the task waits in; `None` while it is busy, and looks by itself before it waits again.
+        # The scope in which the task waits; `None` while it runs, because it checks its state before it waits again.
         self._pause: trio.CancelScope | None = None
         self.charge = None
         service.connected(self)
@@ -148,10 +148,10 @@ class Subscription:
     def __repr__(self) -> str:
         return f"<Subscription {self._id!r}>"
 
-    # --- what is told ----------------------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------------------------
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """See `Audience.publish`."""
+        """Queue a notification. A later notification with the same key replaces it. Does not block."""
         notices = self._notices
         if len(notices) >= self._connection.limits.watched_resources and (row.name, key) not in notices:
             params, key = bounded_change(self._connection, params, key, len(notices))
@@ -161,7 +161,7 @@ class Subscription:
             self._called = True
 
     def tell(self) -> int:
-        """Writes what waits if that is possible without waiting, and else has the task do it. Returns how much that was."""
+        """Write pending notifications if possible without waiting, else wake the task. Return how many were written."""
         self._called = False
         if self._pause is None:
             return 0
@@ -180,22 +180,22 @@ class Subscription:
         return count
 
     def _events(self) -> bytes:
-        """Takes what waits, as it is written: as much as may be written without letting others run."""
+        """Encode and remove pending notifications, as many as may be written without letting other tasks run."""
         events: list[bytes] = []
         for key in tuple(islice(self._notices, _AT_ONCE)):
             row, params = self._notices.pop(key)
             try:
                 events += [_event(outgoing) for outgoing in self._connection.publish(row, params)]
             except LocalProtocolError as error:
-                _log.debug("not published: %s", error)
+                _log.debug("notification not sent: %s", error)
         return b"".join(events)
 
-    # --- its task --------------------------------------------------------------------------------------------------
+    # --- the task --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Returns when it is over: its client has left, its token has ended, or the server stops.
+        """Serve the subscription until the client disconnects, its token expires, or the server stops.
 
-        *Closing.* Cancel it. Nothing is written any more, but for a write that has begun; see `stop`.
+        *Closing.* Cancel this method. Nothing more is written, except for a write that has started (`stop` aborts it).
         """
         try:
             while not (self._finishing or self._response.lost):
@@ -209,7 +209,7 @@ class Subscription:
             self.close()
 
     def close(self) -> None:
-        """It is told nothing more."""
+        """Stop receiving notifications and release the memory charge."""
         self._service.disconnected(self)
         if self.charge is not None:
             self.charge.release()
@@ -218,7 +218,7 @@ class Subscription:
             self._herald.forget(self)
 
     async def _write(self) -> None:
-        """Writes what waits, and what is left; or a comment, when nothing was written for long."""
+        """Write the pending notifications, or a comment if nothing was written for the keep-alive time."""
         response = self._response
         while response.open and (self._notices or self._rest):
             data = self._events()
@@ -230,7 +230,7 @@ class Subscription:
             await response.write(_COMMENT)
 
     async def _wait(self) -> bool:
-        """Waits until something is to be done. Says whether the client has left."""
+        """Wait until there is something to do. Return whether the client has disconnected."""
         if self._notices or self._finishing or self._response.lost:
             return False
         left = False
@@ -244,16 +244,16 @@ class Subscription:
 
     async def _end(self) -> None:
         outgoing = self._connection.respond(self._id, SubscriptionsListenResult())
-        await self._response.end(_event(cast("Outgoing", outgoing)))  # no message of the client can have cancelled it
+        await self._response.end(_event(cast("Outgoing", outgoing)))  # the client cannot have cancelled it by a message
 
     def finish(self) -> None:
-        """The server stops: it ends properly."""
+        """End the subscription with its result because the server stops."""
         self._finishing = True
         if self._pause is not None:
             self._pause.cancel()
 
     def stop(self) -> None:
-        """The server stops: nothing goes on."""
+        """Abort the current write and end the subscription because the server stops."""
         self._response.abort()
         self.finish()
 
