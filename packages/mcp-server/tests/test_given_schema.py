@@ -72,10 +72,10 @@ def one(arguments: JsonObject) -> None: ...
 @pytest.mark.parametrize(
     ("function", "schema", "words"),
     [
-        (nothing, SCHEMA, "it has one parameter for them, not 0"),
-        (two, SCHEMA, "it has one parameter for them, not 2"),
-        (one, {}, "its type is 'object', not None"),
-        (one, {"type": "array"}, "its type is 'object', not 'array'"),
+        (nothing, SCHEMA, "must have one parameter, which receives the arguments as a dict, not 0"),
+        (two, SCHEMA, "must have one parameter, which receives the arguments as a dict, not 2"),
+        (one, {}, "must have the type 'object', not None"),
+        (one, {"type": "array"}, "must have the type 'object', not 'array'"),
         (one, {"type": "object", "properties": {"a": {"type": "text"}}}, "input_schema: #/properties/a/type"),
         (
             one,

@@ -104,7 +104,7 @@ def test_a_text_that_does_not_fit_is_refused(hint: object, text: str, message: s
 
 
 def test_what_is_no_text_missing_or_unknown_is_refused() -> None:
-    with pytest.raises(InvalidArguments, match="every argument of a prompt"):
+    with pytest.raises(InvalidArguments, match="for all arguments of a prompt"):
         taking(str).bind({"x": 1})  # type: ignore[dict-item]  # what a peer may send
     with pytest.raises(InvalidArguments, match="required"):
         taking(str).bind({})

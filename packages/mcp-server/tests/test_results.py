@@ -294,8 +294,8 @@ def test_media_need_either_data_or_a_path(kind: type[Image]) -> None:
         (int | None, "x", "an integer or null"),
         (Point | Forecast, Pair(1), "got a value of type Pair"),
         (Forecast | None, Forecast("R", "hot"), "degrees"),  # type: ignore[arg-type]  # the subject
-        (object, object(), "something that JSON can say"),
-        (object, [1j, 1j], "something that JSON can say"),
+        (object, object(), "a value that JSON can represent"),
+        (object, [1j, 1j], "a value that JSON can represent"),
         (decimal.Decimal, decimal.Decimal("NaN"), "a finite Decimal"),
         (dict, {"a": {1: 2}}, "a.1: expected a string"),
         (Annotated[int, Param(minimum=3)], 2, "at least 3"),

@@ -405,7 +405,7 @@ WRONG: list[tuple[object, JsonValue, str]] = [
     (None, 0, "x: expected null, got 0"),
     (bytes, "a", "x: expected bytes in base64"),
     (bytes, "ä", "x: expected bytes in base64"),
-    (datetime.date, "yesterday", "x: expected a date, as 2026-07-28, got the string"),
+    (datetime.date, "yesterday", "x: expected a date such as 2026-07-28, got the string"),
     (datetime.date, 3, "x: expected a date"),
     (datetime.timedelta, "P1Y", "x: expected a duration"),
     (datetime.timedelta, "P", "x: expected a duration"),
@@ -417,7 +417,7 @@ WRONG: list[tuple[object, JsonValue, str]] = [
     (Literal[1, 2], True, "x: expected one of 1, 2, got true"),
     (int | None, "x", "x: expected an integer or null"),
     (int | bool | list[int], "x", "x: expected an integer or true or false or an array, got the string"),
-    (datetime.date | uuid.UUID, "x", "x: expected a date, as 2026-07-28 or a UUID, got"),
+    (datetime.date | uuid.UUID, "x", "x: expected a date such as 2026-07-28 or a UUID, got"),
     (Point | None, {"x": "a"}, 'x.x: expected an integer, got the string "a"'),
     (Point | Options, {"x": "a"}, "x.x: expected an integer"),
     (list[int], {"a": 1, "b": 2}, "x: expected an array, got an object with the members a, b"),
@@ -425,7 +425,7 @@ WRONG: list[tuple[object, JsonValue, str]] = [
     (tuple[int, str], [1], "x: expected an array of 2 items, got an array of 1 items"),
     (tuple[int, str], [1, 2], "x[1]: expected a string"),
     (set[int], [1, 1], "x: expected an array without duplicates"),
-    (set, [[1]], "x: expected an array of single values"),
+    (set, [[1]], "x: expected an array of hashable values"),
     (dict[str, int], [], "x: expected an object, got an array of 0 items"),
     (dict[str, int], {"a": "b"}, "x.a: expected an integer"),
     (dict[Color, int], {"green": 1}, "x.green: expected one of"),
@@ -699,7 +699,7 @@ class Refused:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (refused_star, ["'args'", "*args", "name each parameter"]),
+        (refused_star, ["'args'", "*args", "write a parameter for each argument"]),
         (refused_stars, ["'kwargs'", "**kwargs"]),
         (refused_slash, ["'x'", "remove the '/'"]),
         (Refused.method, ["'self'", "instance.method"]),
@@ -714,26 +714,26 @@ class Refused:
         (taking(dict[int, str]), ["dict[str, ...]", "an integer"]),
         (taking(set[list[int]]), ["use a list", "an array"]),
         (taking(set[Tree]), ["Tree"]),
-        (taking(Odd), ["Odd", "texts or numbers"]),
+        (taking(Odd), ["Odd", "strings or numbers"]),
         (taking(Literal[b"x"]), ["b'x'"]),
         (taking(Annotated[str, Param(minimum=1)]), ["minimum", "a string"]),
-        (taking(Annotated[int, Param(minimum="1")]), ["minimum is a number, not '1'"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[int, Param(maximum=True)]), ["maximum is a number, not True"]),
-        (taking(Annotated[float, Param(minimum=math.nan)]), ["minimum is a number, not nan"]),
-        (taking(Annotated[float, Param(maximum=math.inf)]), ["maximum is a number, not inf"]),
+        (taking(Annotated[int, Param(minimum="1")]), ["minimum must be a finite number, not '1'"]),  # type: ignore[arg-type]  # wrong, which is the point
+        (taking(Annotated[int, Param(maximum=True)]), ["maximum must be a finite number, not True"]),
+        (taking(Annotated[float, Param(minimum=math.nan)]), ["minimum must be a finite number, not nan"]),
+        (taking(Annotated[float, Param(maximum=math.inf)]), ["maximum must be a finite number, not inf"]),
         (
             taking(Annotated[int, Param(minimum=5, maximum=4)]),
-            ["no value is at least 5 (minimum) and at most 4 (maximum)"],
+            ["no value can be at least 5 (minimum) and at most 4 (maximum)"],
         ),
-        (taking(Annotated[Annotated[int, Param(minimum=5)], Param(maximum=4)]), ["no value is at least 5"]),
+        (taking(Annotated[Annotated[int, Param(minimum=5)], Param(maximum=4)]), ["no value can be at least 5"]),
         (taking(Annotated[str, Param(min_length=5, max_length=4)]), ["5 (min_length) and at most 4 (max_length)"]),
         (
             taking(Annotated[str, Param(min_length=-1)]),
-            ["min_length is a number of characters, items or members, not -1"],
+            ["min_length must be a number of characters, items or members, not -1"],
         ),
         (taking(Annotated[str, Param(max_length=1.5)]), ["max_length", "not 1.5"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[str, Param(pattern=3)]), ["pattern is a text, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[str, Param(title=3)]), ["title is a text, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
+        (taking(Annotated[str, Param(pattern=3)]), ["pattern must be a string, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
+        (taking(Annotated[str, Param(title=3)]), ["title must be a string, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
         (taking(Annotated[int, Param(min_length=1)]), ["min_length", "an integer"]),
         (taking(Annotated[int, Param(pattern="a")]), ["pattern", "an integer"]),
         (taking(Annotated[str, Param(pattern="(?=a)")]), ["'(?=a)'", "linear time"]),

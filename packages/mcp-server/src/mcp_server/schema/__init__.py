@@ -1,1 +1,1 @@
-"""JSON Schemas from Python types and signatures; values checked and converted by them."""
+"""JSON Schemas from Python types and signatures, and values that are checked and converted with them."""

@@ -1,4 +1,4 @@
-"""Finds out what an annotation means that is written as text, as all are after `from __future__ import annotations`."""
+"""Evaluation of annotations that are written as text, as all are after `from __future__ import annotations`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["Function", "Scope", "Unresolvable", "annotations_of", "class_scope",
 
 
 Function: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # a signature of any kind
-"""What is registered."""
+"""A function to register."""
 
 
 class Unresolvable(Exception):
-    """An annotation that cannot be evaluated. Internal: it becomes `RegistrationError`."""
+    """An annotation cannot be evaluated. Internal: it becomes `RegistrationError`."""
 
 
 @attrs.frozen
 class Scope:
-    """The names that an annotation may use."""
+    """The names that are visible to an annotation."""
 
     outer: dict[str, object]
-    """Those of its module."""
+    """The names of its module."""
     inner: Mapping[str, object]
-    """Those of the functions and classes around it."""
+    """The names of the enclosing functions and classes."""
 
     def evaluate(self, hint: str | ForwardRef) -> object:
-        """What an annotation means. Raises `Unresolvable`."""
+        """Evaluate an annotation. Raises `Unresolvable`."""
         scope = self
         if isinstance(hint, ForwardRef):
             module = getattr(hint, "__forward_module__", None)
@@ -44,17 +44,17 @@ class Scope:
                 scope = Scope(vars(sys.modules[module]), self.inner)
             hint = hint.__forward_arg__
         try:
-            # The text is part of the program, which could as well have it evaluated at once.
-            meaning: object = eval(hint, scope.outer, ChainMap({}, dict(scope.inner)))  # noqa: S307  # see above
-        except Exception as error:  # whatever an expression may raise
+            # Safe: the text is part of the program, not input.
+            meaning: object = eval(hint, scope.outer, ChainMap({}, dict(scope.inner)))  # noqa: S307  # not input
+        except Exception as error:  # an expression can raise anything
             raise Unresolvable(f"{hint!r} cannot be evaluated ({type(error).__name__}: {error})") from error
         return meaning
 
 
 def _callers(module: dict[str, object]) -> dict[str, object]:
-    """The local names of the functions of a module that are running now, those of the innermost first."""
+    """Return the local names of the running functions of a module. Names of inner calls take precedence."""
     found: dict[str, object] = {}
-    # There is no other way to a class that is local to the function that registers.
+    # The only way to find a class that is local to the function that registers.
     frame: FrameType | None = sys._getframe()  # noqa: SLF001
     while frame is not None:
         if frame.f_globals is module and frame.f_locals is not module:
@@ -64,14 +64,14 @@ def _callers(module: dict[str, object]) -> dict[str, object]:
 
 
 def function_scope(function: Function, known: Mapping[str, object]) -> Scope:
-    """The names that the annotations of a function may use.
+    """Return the names that are visible to the annotations of a function.
 
     Args:
-        function: The function. What it wraps is looked at, not the wrapper.
-        known: Names that are found even if the module has them for type checkers only.
+        function: The function. If it wraps another one, the names of the wrapped function are returned.
+        known: Additional names, which a module may import only for type checkers.
     """
     while not inspect.isroutine(function):
-        # An object that is called, or a partial application of something that is.
+        # A callable object, or a partial application.
         inner = getattr(function, "func", None)
         function = inner if callable(inner) else type(function).__call__
     plain = inspect.unwrap(function)
@@ -84,20 +84,20 @@ def function_scope(function: Function, known: Mapping[str, object]) -> Scope:
         try:
             closure[name] = cell.cell_contents
         except ValueError:
-            continue  # assigned later, as in a class that is decorated
+            continue  # assigned later, for example in the body of a decorated class
     return Scope(outer, {**{n: v for n, v in known.items() if n not in outer}, **_callers(outer), **closure})
 
 
 def class_scope(kind: type) -> Scope:
-    """The names that the annotations of a class may use."""
+    """Return the names that are visible to the annotations of a class."""
     outer: dict[str, object] = vars(sys.modules[kind.__module__]) if kind.__module__ in sys.modules else {}
-    # A field may be called like its type, as in `date: date | None = None`: what is in the module goes first.
+    # A field can have the name of its type, as in `date: date | None = None`. Names of the module take precedence.
     own = {name: value for name, value in vars(kind).items() if name not in outer and not hasattr(builtins, name)}
     return Scope(outer, {**own, **_callers(outer), kind.__name__: kind})
 
 
 def annotations_of(kind: type) -> dict[str, tuple[object, Scope]]:
-    """The annotations of a class and its bases, with the scope of each."""
+    """Return the annotations of a class and its bases, each with its scope."""
     found: dict[str, tuple[object, Scope]] = {}
     for base in reversed(kind.__mro__):
         if base is not object:

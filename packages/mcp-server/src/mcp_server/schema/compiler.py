@@ -1,4 +1,4 @@
-"""Compiles types into shapes: one row per kind of type."""
+"""A compiler of types into type specifications, with one rule for each kind of type."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
 
 
 class Compiler:
-    """Compiles the types of one function, or of one class.
+    """A compiler of the types of one function or class.
 
     Args:
-        owner: What is registered, for errors: its name, file and line.
-        output: The values are written, not read.
+        owner: The name, file and line of the registered object, for errors.
+        output: Whether the values are written, not read.
     """
 
     def __init__(self, owner: str, *, output: bool = False) -> None:
@@ -56,27 +56,27 @@ class Compiler:
         self._definitions: dict[str, JsonObject] = {}
 
     def at(self, place: str) -> None:
-        """Says where the next type stands, for errors: `parameter 'x'`."""
+        """Set the location of the next type for errors, for example `parameter 'x'`."""
         self._place = place
 
     def failure(self, problem: str) -> RegistrationError:
-        """The error for what stands here."""
+        """Return an error for the current location."""
         where = f", {self._place}" if self._place else ""
         return RegistrationError(f"{self._owner}{where}: {problem}")
 
     def finish(self, schema: JsonObject) -> JsonObject:
-        """A schema of these types, complete: with what it refers to."""
+        """Return a schema of these types with the definitions that it refers to."""
         return embed(schema, self._definitions)
 
     def shape(self, hint: object, scope: Scope) -> Shape:
-        """The shape of a type.
+        """Return the type specification of a type.
 
         Args:
             hint: The annotation.
-            scope: What it may refer to by name.
+            scope: The names that are visible to the annotation.
 
         Raises:
-            RegistrationError: JSON has nothing that stands for the type.
+            RegistrationError: The type has no JSON representation, or the annotation cannot be evaluated.
         """
         if isinstance(hint, str | ForwardRef):
             return self._forward(hint, scope)
@@ -112,7 +112,7 @@ class Compiler:
             ) from error
         name = hint if isinstance(hint, str) else hint.__forward_arg__
         if name.isidentifier() and not isinstance(meaning, type) and _hashable(meaning) and meaning != JsonValue:
-            # An alias that may refer to itself.
+            # An alias that can refer to itself.
             return self._define(meaning, name, lambda: self.shape(meaning, scope))
         return self.shape(meaning, scope)
 
@@ -132,14 +132,14 @@ class Compiler:
         return annotate(constrain(self.shape(base, scope), param, self.failure), param)
 
     def param(self, marks: Sequence[object]) -> Param:
-        """What the marks of an `Annotated` say together; later ones go first."""
+        """Return the combined settings of the metadata of an `Annotated`; later ones take precedence."""
         said: dict[str, object] = {}
         for mark in marks:
             if isinstance(mark, str):
                 said["description"] = mark
             elif isinstance(mark, Param):
                 said.update({name: value for name in _PARAM_FIELDS if (value := getattr(mark, name)) is not None})
-        param = Param(**said)  # type: ignore[arg-type]  # taken from instances of the same class, or a text
+        param = Param(**said)  # type: ignore[arg-type]  # values of the same class, or a string
         return check(param, self.failure)
 
     def _literal(self, values: Sequence[object]) -> Shape:
@@ -147,7 +147,9 @@ class Compiler:
         for value in values:
             written = value.value if isinstance(value, enum.Enum) else value
             if not (written is None or isinstance(written, str | int | float)):
-                raise self.failure(f"JSON cannot say the literal {value!r}; use texts, numbers, truth values or None")
+                raise self.failure(
+                    f"JSON cannot represent the literal {value!r}; use strings, numbers, booleans or None"
+                )
             pairs.append((written, value))
         return choice_shape(pairs)
 
@@ -155,7 +157,7 @@ class Compiler:
         if issubclass(kind, enum.Enum):
             pairs = enum_pairs(kind)
             if not pairs:
-                raise self.failure(f"JSON cannot say the values of {kind.__name__}; give its members texts or numbers")
+                raise self.failure(f"the values of {kind.__name__} have no JSON representation; use strings or numbers")
             return choice_shape(pairs)
         if issubclass(kind, pathlib.PurePath):
             return path_shape(kind)
@@ -175,7 +177,7 @@ class Compiler:
         if origin in _ARRAYS:
             item = self.shape(arguments[0], scope)
             if issubclass(_ARRAYS[origin], set | frozenset) and not item.hashable:
-                raise self.failure(f"the items of a set have to be hashable, and {item.expected} is not; use a list")
+                raise self.failure(f"the items of a set must be hashable, and {item.expected} is not; use a list")
             return array_shape(item, _ARRAYS[origin])
         if origin is tuple:
             if len(arguments) == 2 and arguments[1] is Ellipsis:
@@ -184,9 +186,7 @@ class Compiler:
         if origin in _MAPPINGS:
             key = self.shape(arguments[0], scope)
             if key.kinds != {"string"}:
-                raise self.failure(
-                    f"the members of a JSON object have texts as names, not {key.expected}; use dict[str, ...]"
-                )
+                raise self.failure(f"the keys of a JSON object are strings, not {key.expected}; use dict[str, ...]")
             return mapping_shape(key, self.shape(arguments[1], scope))
         shape = self._record(origin, hint, arguments) if isinstance(origin, type) else None
         if shape is None:
@@ -196,7 +196,8 @@ class Compiler:
     def _unsupported(self, hint: object) -> RegistrationError:
         name = hint.__qualname__ if isinstance(hint, type) else repr(hint)
         return self.failure(
-            f"there is no JSON for the type {name}; use a dataclass, an attrs class, a TypedDict or a type of the standard library"
+            f"the type {name} has no JSON representation; use a dataclass, an attrs class, a TypedDict or "
+            "a type of the standard library"
         )
 
     def _record(self, kind: type, hint: object, arguments: tuple[object, ...]) -> Shape | None:
@@ -221,7 +222,7 @@ class Compiler:
                 try:
                     return record.make(members)
                 except (ValueError, TypeError) as error:
-                    # Raised by a validator of the class, for whoever gave the values.
+                    # Raised by a validator of the class because of the received values.
                     raise Mismatch.of(f"{expected}: {error}", describe(value)) from error
 
             return Shape(
@@ -238,11 +239,11 @@ class Compiler:
         return self._define(hint, kind.__name__, build, kinds=frozenset({"object"}), types=(kind,))
 
     def object_schema(self, members: Sequence[Member], *, of: str) -> tuple[JsonObject, dict[str, tuple[Shape, bool]]]:
-        """The schema of an object with these members, and the shape of each with whether it is required.
+        """Return the schema of an object, and the type specification of each member with whether it is required.
 
         Args:
             members: The members.
-            of: Where they are, for errors, with a place for the name.
+            of: A format string for the location of a member in errors; `{!r}` is replaced with the name.
         """
         place = self._place
         properties: JsonObject = {}
@@ -276,7 +277,7 @@ class Compiler:
         kinds: frozenset[str] = ALL_KINDS,
         types: tuple[type, ...] = (),
     ) -> Shape:
-        """The shape of something with a name, which may contain itself."""
+        """Return the type specification of a named type, which can contain itself."""
         known = self._named.get(key)
         if known is not None:
             return known
@@ -292,7 +293,7 @@ class Compiler:
         def dump(value: object) -> JsonValue:
             return built.dump(value)
 
-        # The shape is in use before it is complete, where the type contains itself.
+        # A type that contains itself uses this type specification before it is complete.
         entry = Shape(
             schema=Ref(unique),
             expected=f"an object ({name})" if kinds == {"object"} else name,
@@ -315,15 +316,15 @@ class Compiler:
         return entry
 
     def _of_value(self, value: object) -> Shape:
-        """The shape of a value of which nothing is known beforehand."""
+        """Return the type specification of a value of unknown type."""
         kind = type(value)
         if kind is object:
-            raise Mismatch.of("something that JSON can say", "a bare object")
+            raise Mismatch.of("a value that JSON can represent", "a bare object")
         if kind not in self._named:
             try:
                 self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).shape(kind, Scope({}, {}))
             except RegistrationError:
-                raise Mismatch.of("something that JSON can say", f"a value of type {kind.__qualname__}") from None
+                raise Mismatch.of("a value that JSON can represent", f"a value of type {kind.__qualname__}") from None
         return self._named[kind]
 
 
@@ -334,12 +335,12 @@ def _hashable(hint: object) -> bool:
     try:
         hash(hint)
     except TypeError:
-        return False  # an Annotated with a mark that is not
+        return False  # an Annotated whose metadata is not hashable
     return True
 
 
 def _substitute(member: Member, variables: Mapping[object, object]) -> Member:
-    """A member of a generic class with the type variables filled in."""
+    """Replace the type variables in a member of a generic class."""
     hint = member.hint
     parameters = getattr(hint, "__parameters__", ())
     if not variables:
@@ -355,7 +356,7 @@ def _substitute(member: Member, variables: Mapping[object, object]) -> Member:
 
 
 def _tags(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, frozenset[JsonScalar]]:
-    """The members that distinguish an object from others."""
+    """Return the required members with a fixed set of values, which distinguish the objects of a union."""
     return {
         name: frozenset([written for written, _ in shape.choices if not isinstance(written, list | dict)])
         for name, (shape, required) in members.items()
@@ -364,7 +365,7 @@ def _tags(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, frozenset[Json
 
 
 def _with_default(schema: JsonObject, shape: Shape, default: object) -> JsonObject:
-    """A schema that tells the default, if JSON can say it."""
+    """Return a schema with the default, if the default has a JSON representation."""
     try:
         written = shape.dump(default)
     except Mismatch:

@@ -1,4 +1,4 @@
-"""What `Param` adds to a type: limits that are checked, and annotations that are told."""
+"""The constraints and annotations that a `Param` adds to a type."""
 
 from __future__ import annotations
 
@@ -31,39 +31,42 @@ _Check = tuple[str, "Callable[[JsonValue], bool]"]
 
 
 def check(param: Param, failure: Callable[[str], McpError]) -> Param:
-    """Gives a parameter back in which everything can be, and fits together.
+    """Return a parameter after checking that its settings are valid and consistent.
 
     Args:
-        param: What is said.
-        failure: Makes the error for what cannot be.
+        param: The settings.
+        failure: Creates the error for an invalid setting.
+
+    Raises:
+        McpError: A setting is invalid; the error of `failure`.
     """
     for name in ("description", "title", "pattern", "format", "header"):
         said: object = getattr(param, name)
         if said is not None and not isinstance(said, str):
-            raise failure(f"{name} is a text, not {said!r}")
+            raise failure(f"{name} must be a string, not {said!r}")
     for name in ("minimum", "maximum"):
         said = getattr(param, name)
         if said is not None and not (type(said) is int or (type(said) is float and math.isfinite(said))):
-            raise failure(f"{name} is a number, not {said!r}")
+            raise failure(f"{name} must be a finite number, not {said!r}")
     for name in ("min_length", "max_length"):
         said = getattr(param, name)
         if said is not None and (type(said) is not int or said < 0):
-            raise failure(f"{name} is a number of characters, items or members, not {said!r}")
+            raise failure(f"{name} must be a number of characters, items or members, not {said!r}")
     for least, most in (("minimum", "maximum"), ("min_length", "max_length")):
         low: float | None = getattr(param, least)
         high: float | None = getattr(param, most)
         if low is not None and high is not None and low > high:
-            raise failure(f"no value is at least {low} ({least}) and at most {high} ({most})")
+            raise failure(f"no value can be at least {low} ({least}) and at most {high} ({most})")
     return param
 
 
 def annotate(shape: Shape, param: Param, *, over: bool = True) -> Shape:
-    """A shape whose schema tells what the parameter says.
+    """Return a type specification whose schema includes the annotations of a parameter.
 
     Args:
-        shape: The shape.
-        param: What is said.
-        over: Whether it goes before what the schema says already.
+        shape: The type specification.
+        param: The settings.
+        over: Whether they replace annotations that the schema already has.
     """
     said: JsonObject = {}
     if param.title is not None:
@@ -86,12 +89,15 @@ def annotate(shape: Shape, param: Param, *, over: bool = True) -> Shape:
 
 
 def constrain(shape: Shape, param: Param, failure: Callable[[str], McpError]) -> Shape:
-    """A shape that allows only what the parameter says.
+    """Return a type specification that accepts only values within the limits of a parameter.
 
     Args:
-        shape: The shape.
-        param: What is said.
-        failure: Makes the error for a limit that the type cannot have.
+        shape: The type specification.
+        param: The settings.
+        failure: Creates the error for a limit that does not apply to the type.
+
+    Raises:
+        McpError: A limit does not apply to the type, or the pattern is invalid; the error of `failure`.
     """
     limits = attrs.evolve(param, description=None, title=None, examples=None, header=None, format=None)
     if limits == Param():
@@ -107,12 +113,12 @@ def constrain(shape: Shape, param: Param, failure: Callable[[str], McpError]) ->
     _limit_lengths(shape, limits, failure, keywords, checks)
     if limits.pattern is not None:
         if shape.kinds != {"string"}:
-            raise failure(f"a pattern is for texts, not for {shape.expected}")
+            raise failure(f"pattern applies to strings, not to {shape.expected}")
         try:
             validator = compile_schema({"pattern": limits.pattern})
         except InvalidSchema as error:
             raise failure(
-                f"the pattern {limits.pattern!r} cannot be used, as it is no regular expression of linear time"
+                f"the pattern {limits.pattern!r} is not a regular expression that can be matched in linear time"
             ) from error
         keywords["pattern"] = limits.pattern
         checks.append((f"text that matches {limits.pattern}", lambda value: not validator.validate(value)))
@@ -126,7 +132,7 @@ def _limit_numbers(
     if minimum is None and maximum is None:
         return
     if not shape.kinds <= _NUMBERS:
-        raise failure(f"minimum and maximum are for numbers, not for {shape.expected}")
+        raise failure(f"minimum and maximum apply to numbers, not to {shape.expected}")
     if minimum is not None:
         keywords["minimum"] = minimum
         checks.append((f"at least {minimum}", lambda value: isinstance(value, int | float) and value >= minimum))
@@ -143,7 +149,7 @@ def _limit_lengths(
         return
     names = _LENGTHS.get(next(iter(shape.kinds))) if len(shape.kinds) == 1 else None
     if names is None:
-        raise failure(f"min_length and max_length are for texts, arrays and objects, not for {shape.expected}")
+        raise failure(f"min_length and max_length apply to strings, arrays and objects, not to {shape.expected}")
     if least is not None:
         keywords[names[0]] = least
         checks.append((f"at least {least} {names[2]}", lambda value: _length(value) >= least))

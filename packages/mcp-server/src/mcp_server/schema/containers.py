@@ -1,4 +1,4 @@
-"""The shapes of arrays, objects with free names, unions, and of values of which nothing is known."""
+"""The type specifications of arrays, objects with arbitrary names, unions, and values of unknown type."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["any_shape", "array_shape", "mapping_shape", "tuple_shape", "union_sh
 T = TypeVar("T")
 
 _NAME_CHARS: Final = 80
-"""Characters of a member's name that a problem repeats."""
+"""Largest length of a member's name in a problem, in characters."""
 
 _COLLISIONS: Final = 1_000
-"""Items of a set that may have the hash of another one. Integers with one hash are easily found, and a set of them takes
-quadratic time to make."""
+"""Largest number of items of a set whose hash equals that of another item. Integers with equal hashes are easy to find,
+and building a set of them takes quadratic time."""
 
 _Faults = list[Fault]
 
 
 def _each(convert: Callable[[T], object], items: Iterable[T]) -> list[object]:
-    """Every item converted; raises `Mismatch` with the first faults."""
+    """Convert all items. Raises `Mismatch` with the first faults."""
     converted: list[object] = []
     faults: _Faults = []
     for index, item in enumerate(items):
@@ -67,7 +67,7 @@ def _dump_each(item: Shape, items: Iterable[object]) -> JsonValue:
 
 
 def array_shape(item: Shape, kind: type) -> Shape:
-    """The shape of a list, a set, a frozenset or a tuple of any length."""
+    """Return the type specification of a list, a set, a frozenset or a tuple of any length."""
     unique = kind in (set, frozenset)
     expected = "an array"
 
@@ -82,7 +82,7 @@ def array_shape(item: Shape, kind: type) -> Shape:
                 raise Mismatch.of("an array without duplicates", describe(value))
             made: object = kind(items)
         except TypeError:
-            raise Mismatch.of("an array of single values", describe(value)) from None
+            raise Mismatch.of("an array of hashable values", describe(value)) from None
         if unique and isinstance(made, AbstractSet) and len(made) < len(items):
             raise Mismatch.of("an array without duplicates", describe(value))
         return made
@@ -107,7 +107,7 @@ def array_shape(item: Shape, kind: type) -> Shape:
 
 
 def tuple_shape(items: Sequence[Shape]) -> Shape:
-    """The shape of a tuple with a type for each item."""
+    """Return the type specification of a tuple with a type for each item."""
     expected = f"an array of {len(items)} items"
 
     def load(value: JsonValue) -> object:
@@ -144,7 +144,7 @@ def tuple_shape(items: Sequence[Shape]) -> Shape:
 
 
 def mapping_shape(key: Shape, item: Shape) -> Shape:
-    """The shape of a mapping; the keys are read from texts."""
+    """Return the type specification of a mapping, whose keys are read from strings."""
     plain = key is SCALARS[str]
 
     def load(value: JsonValue) -> object:
@@ -194,14 +194,15 @@ def mapping_shape(key: Shape, item: Shape) -> Shape:
 
 
 def union_shape(members: Sequence[Shape]) -> Shape:
-    """The shape of a choice between types.
+    """Return the type specification of a union.
 
-    A value is read by the members that take its JSON type, in their order. Only when there is none, by those that would
-    take it leniently. Of several objects, that one reads it whose `Shape.tags` the value has, if there is one.
+    A value is read by the members of its JSON type, in order. If there is no such member, it is read by the members
+    that accept its JSON type leniently. Of several object types, the one whose `Shape.tags` match the value reads it,
+    if exactly one matches.
     """
     flat = tuple(inner for member in members for inner in (member.members or (member,)))
     expected = " or ".join(dict.fromkeys(member.expected for member in flat))
-    # Members that refer to themselves know their kinds only later, so that this is found out when it is needed.
+    # Recursive members do not know their kinds yet, so the candidates are determined on first use.
     by_kind: dict[str, Sequence[Shape]] = {}
 
     def load(value: JsonValue) -> object:
@@ -243,7 +244,7 @@ def union_shape(members: Sequence[Shape]) -> Shape:
 
 
 def _has_tags(value: JsonObject, tags: Mapping[str, frozenset[JsonScalar]]) -> bool:
-    """Whether the members of an object that are choices have one of their values."""
+    """Return whether the members of an object have values that the tags allow."""
     for name, allowed in tags.items():
         found = value.get(name)
         if isinstance(found, list | dict) or found not in allowed:
@@ -252,7 +253,7 @@ def _has_tags(value: JsonObject, tags: Mapping[str, frozenset[JsonScalar]]) -> b
 
 
 def _first(value: JsonValue, candidates: Sequence[Shape], expected: str) -> object:
-    """What the first shape reads that can. Raises `Mismatch`."""
+    """Return the value as read by the first type specification that accepts it. Raises `Mismatch`."""
     mismatches: list[Mismatch] = []
     for member in candidates:
         try:
@@ -263,17 +264,28 @@ def _first(value: JsonValue, candidates: Sequence[Shape], expected: str) -> obje
 
 
 class _Tries(threading.local):
-    """What came of the unions within the union that is being read.
+    """A cache of the results of nested unions while one union is read.
 
-    Two members of a union may contain the same union again, as the nodes of a tree do. Each of them would read what it
-    contains, and each level of the tree would double the time. So each value is read once for each union.
+    Two members of a union can contain the same union again, for example the nodes of a tree. Without the cache, each of
+    them would read its content, and each level of the tree would double the time. With the cache, each value is read
+    once for each union.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[object, Mismatch | None]] | None = None
 
     def first(self, union: object, value: JsonValue, candidates: Sequence[Shape], expected: str) -> object:
-        """See `_first`. `union` is known by its identity, and so is the value, which is a part of one that is held."""
+        """Return the value as read by the first type specification that accepts it, from the cache if possible.
+
+        Args:
+            union: The union, compared by identity.
+            value: The value, compared by identity. It is part of a value that is referenced elsewhere.
+            candidates: The type specifications to try.
+            expected: The description of the union for errors.
+
+        Raises:
+            Mismatch: No type specification accepts the value.
+        """
         known = self._known
         if known is None:
             self._known = {}
@@ -299,7 +311,7 @@ _tries: Final = _Tries()
 
 
 def _closest(mismatches: Sequence[Mismatch], expected: str, value: JsonValue) -> Mismatch:
-    """The mismatch to tell: that of the member that fits best, where one fits better than the others."""
+    """Return the mismatch to report: the one of the closest member, or a general one if no member is closest."""
     ranked = sorted(mismatches, key=lambda mismatch: len(mismatch.faults))
     deep = [mismatch for mismatch in ranked if all(path for path, _, _ in mismatch.faults)]
     if deep and (len(deep) == 1 or len(deep[0].faults) < len(deep[1].faults)):
@@ -308,15 +320,15 @@ def _closest(mismatches: Sequence[Mismatch], expected: str, value: JsonValue) ->
 
 
 def any_shape(of_value: Callable[[object], Shape]) -> Shape:
-    """The shape of any JSON value.
+    """Return the type specification of any JSON value.
 
     Args:
-        of_value: Gives the shape for a Python value that is not JSON as it is.
+        of_value: Returns the type specification of a Python value that is not JSON.
     """
 
     def dump(value: object) -> JsonValue:
         if value is None or type(value) in (bool, str, int):
-            return value  # type: ignore[return-value]  # the types are compared, for speed
+            return value  # type: ignore[return-value]  # exact types are compared for speed
         if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
             return _dump_each(shape, value)
         if isinstance(value, dict):

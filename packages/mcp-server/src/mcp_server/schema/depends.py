@@ -1,4 +1,4 @@
-"""How a parameter says what provides its value."""
+"""The annotation of parameters whose values are provided by a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Depends"]
 
 @attrs.frozen(init=False)
 class Depends:
-    """In an annotation: the parameter is no argument of the client, a function provides its value.
+    """A marker in an annotation: a provider function, not the client, provides the value of the parameter.
 
         async def database(context: Context) -> AsyncIterator[Database]:
             async with context.state(Pool).connection() as connection:
@@ -23,14 +23,17 @@ class Depends:
         @server.tool
         async def count(table: str, database: Annotated[Database, Depends(database)]) -> int: ...
 
-    The provider may be a plain function, which must not block, a coroutine function, or a generator function of either
-    kind, which yields the value once and cleans up afterwards. It may take a `Context`, and depend on others itself. It is
-    called once for each call of a handler, however many parameters depend on it; over several rounds of questions, once
-    for each round. `Server.override` replaces it, in a test.
+    The provider is a plain function, which must not block, a coroutine function, or a generator function of either
+    kind, which yields the value once and then cleans up. It can have a `Context` parameter and dependencies of its own.
+    It is called once for each call of a handler, even if several parameters depend on it. If a client retries a
+    request with input responses, it is called once for each round trip. `Server.override` replaces it in tests.
+
+    Args:
+        provider: The function that provides the value.
     """
 
     provider: Function
-    """Provides the value."""
+    """The function that provides the value."""
 
     def __init__(self, provider: Function, /) -> None:
         self.__attrs_init__(provider)

@@ -1,7 +1,7 @@
-"""Reads docstrings: what a function does, and what each parameter is for.
+"""A parser of docstrings: the description of a function, and the descriptions of its parameters.
 
-Three styles are understood, by their section marks: Google (`Args:`), NumPy (`Parameters` over dashes) and Sphinx
-(`:param name:`). The description is what comes before the first section about parameters, results or errors.
+It supports three styles, by their section marks: Google (`Args:`), NumPy (`Parameters` with dashes below) and Sphinx
+(`:param name:`). The description is the text before the first section on parameters, results or errors.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s
 
 @attrs.frozen
 class Docstring:
-    """What a docstring says."""
+    """The content of a docstring."""
 
     description: str
     """The text before the sections."""
     members: dict[str, str]
-    """What is said of each parameter or attribute."""
+    """The description of each parameter or attribute."""
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """What a docstring says; nothing at all of `None`.
+    """Return the parts of a docstring; empty parts for `None`.
 
     Args:
-        text: The docstring as it stands in the source.
+        text: The docstring as it is in the source.
 
     Returns:
         Its parts, without indentation.
@@ -64,7 +64,7 @@ def parse_docstring(text: str | None) -> Docstring:
 
 
 def _section(lines: list[str], index: int) -> Callable[[list[str], int, dict[str, str]], int] | None:
-    """What reads the section that begins at a line, if one does."""
+    """Return the reader of the section that starts at a line, or `None`."""
     line = lines[index].rstrip()
     field = _FIELD.match(line)
     if field is not None and field["kind"] in _FIELD_MEMBERS | _FIELD_OTHERS:
@@ -78,7 +78,7 @@ def _section(lines: list[str], index: int) -> Callable[[list[str], int, dict[str
 
 
 def _read_google(lines: list[str], index: int, members: dict[str, str]) -> int:
-    """Reads an indented section. Returns where the next one may begin."""
+    """Read an indented section. Return the index of the line after it."""
     wanted = lines[index].rstrip()[:-1].lower() in _MEMBERS
     index += 1
     entry_indent: int | None = None
@@ -100,7 +100,7 @@ def _read_google(lines: list[str], index: int, members: dict[str, str]) -> int:
 
 
 def _read_numpy(lines: list[str], index: int, members: dict[str, str]) -> int:
-    """Reads an underlined section. Returns where the next one may begin."""
+    """Read an underlined section. Return the index of the line after it."""
     wanted = lines[index].strip().lower() in _MEMBERS
     index += 2
     names: list[str] = []
@@ -119,7 +119,7 @@ def _read_numpy(lines: list[str], index: int, members: dict[str, str]) -> int:
 
 
 def _read_field(lines: list[str], index: int, members: dict[str, str]) -> int:
-    """Reads one field of a list. Returns where the next one may begin."""
+    """Read one field of a list. Return the index of the line after it."""
     field = _FIELD.match(lines[index].rstrip())
     rest = (field["rest"] or "").split() if field is not None else []
     wanted = field is not None and field["kind"] in _FIELD_MEMBERS and rest

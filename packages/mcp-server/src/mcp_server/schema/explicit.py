@@ -1,4 +1,4 @@
-"""A tool whose input schema is given, not read from a signature: one that stands for something else."""
+"""Tools with a given input schema instead of a signature, for example tools of another server."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ __all__ = ["GivenParameters", "given_parameters"]
 
 @attrs.frozen(kw_only=True)
 class GivenParameters:
-    """What such a function takes. It has all that `mcp_server.schema.signature.Parameters` has."""
+    """The parameters of a function with a given schema: a substitute for `mcp_server.schema.signature.Parameters`."""
 
     schema: JsonObject
-    """The JSON Schema of its arguments."""
+    """The JSON Schema of the arguments."""
     headers: tuple[ParamHeader, ...]
-    """Those of them that HTTP headers repeat."""
+    """The header parameters."""
     description: str | None
-    """What the function does, by its docstring."""
+    """The description of the function in its docstring."""
     injected: Mapping[str, type | Depends]
-    """The parameters that the caller fills in, with their class."""
+    """The parameters that the caller provides, with their classes or dependencies."""
     _name: str
     _validator: Validator
 
     def bind(self, arguments: JsonObject) -> dict[str, object]:
-        """The arguments, as the value of the function's parameter. Raises `InvalidArguments`."""
+        """Return the arguments as the value of the function's parameter. Raises `InvalidArguments`."""
         problems = self._validator.validate(arguments)
         if problems:
             raise InvalidArguments(problems)
@@ -49,29 +49,28 @@ class GivenParameters:
 
 
 def given_parameters(function: Function, schema: JsonObject, *, injected: Collection[type] = ()) -> GivenParameters:
-    """Takes a function together with the schema of its arguments.
+    """Read the parameters of a function whose input schema is given.
 
     Args:
-        function: It has one parameter, which gets the arguments as they came.
-        schema: The JSON Schema. It is listed as it is.
+        function: The function. Its single parameter receives all arguments as a dict.
+        schema: The JSON Schema. It is listed unchanged.
         injected: Classes whose values the caller provides.
 
     Returns:
-        What the function takes.
+        The parameters of the function.
 
     Raises:
-        RegistrationError: The function takes something else, or the schema cannot be one of a tool.
+        RegistrationError: The function has other parameters, or the schema is not a valid input schema.
     """
     signature = read_signature(function, injected)
     if len(signature.members) != 1:
         raise RegistrationError(
-            f"{signature.owner}: with an input_schema it gets the arguments as one dict, so it has one parameter for "
-            f"them, not {len(signature.members)}"
+            f"{signature.owner}: with an input_schema, a function must have one parameter, which receives the "
+            f"arguments as a dict, not {len(signature.members)}"
         )
     if schema.get("type") != "object":
         raise RegistrationError(
-            f"{signature.owner}: the input_schema of a tool describes an object: its type is 'object', "
-            f"not {schema.get('type')!r}"
+            f"{signature.owner}: the input_schema of a tool must have the type 'object', not {schema.get('type')!r}"
         )
     kept: Final = copy.deepcopy(schema)
     try:

@@ -1,7 +1,7 @@
-"""Forms: a class as what the user is asked for, and the answer as an instance of it.
+"""Forms of elicitation: a class as the requested schema, and the result as an instance of the class.
 
-Spec: client/elicitation#requested-schema. A form is flat: texts, numbers, truth values, dates, and choices of one or of
-several. A single such type stands for a form with one field, called `value`.
+Spec: client/elicitation#requested-schema. A form is flat: strings, numbers, booleans, dates, and choices of one or
+several values. A single type of these is a form with one field called `value`.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _ADVICE: Final = (
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """What a user is asked for."""
+    """A form that the user fills in."""
 
     schema: RequestedSchema
-    """The form, for the revisions since 2025-11-25."""
+    """The requested schema for revision 2025-11-25 and later."""
     legacy_schema: RequestedSchema
-    """The form for 2025-06-18, which tells the names of choices in another way. Fields that it cannot have are as above."""
+    """The requested schema for 2025-06-18, which names choices differently. Fields that it lacks are as in `schema`."""
     _load: Callable[[JsonValue], object]
 
     def load(self, content: Mapping[str, JsonValue | tuple[str, ...]]) -> object:
-        """The instance that the user's answer stands for.
+        """Convert the content of an elicitation result to an instance of the class.
 
         Args:
-            content: The content of an accepted answer.
+            content: The content of an accepted elicitation.
 
         Raises:
-            InvalidArguments: It is not what was asked for.
+            InvalidArguments: The content does not match the form.
         """
         plain: JsonObject = {
             name: list(value) if isinstance(value, tuple) else value for name, value in content.items()
@@ -79,7 +79,7 @@ class Form:
 
 @attrs.frozen
 class _Field:
-    """One field, compiled."""
+    """A compiled field."""
 
     shape: Shape
     schema: PrimitiveSchemaDefinition
@@ -87,16 +87,17 @@ class _Field:
 
 
 def form_schema(kind: object) -> Form:
-    """Reads what the user is asked for.
+    """Compile a class into a form.
 
     Args:
-        kind: A dataclass, an attrs class, a `TypedDict` or a `NamedTuple` with flat fields, or the type of a single field.
+        kind: A dataclass, an attrs class, a `TypedDict` or a `NamedTuple` with flat fields, or the type of a single
+            field.
 
     Returns:
         The form.
 
     Raises:
-        RegistrationError: A field is not flat.
+        RegistrationError: A field is not flat, or its annotation cannot be evaluated.
     """
     name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
     compiler = Compiler(f"form {name}")
@@ -146,7 +147,7 @@ def _field(member: Member, compiler: Compiler) -> _Field:
         try:
             default = shape.dump(member.default)
         except Mismatch as mismatch:
-            raise compiler.failure(f"the default does not fit: {mismatch.problems()[0]}") from None
+            raise compiler.failure(f"the default does not match the type: {mismatch.problems()[0]}") from None
     title, description = param.title, param.description or member.description
     if get_origin(hint) in _SEVERAL:
         return _several(hint, member.scope, shape, param, default=default, compiler=compiler)
@@ -177,11 +178,11 @@ def _field(member: Member, compiler: Compiler) -> _Field:
             default=_text_or_none(default),
         )
         return _Field(shape, text, text)
-    raise compiler.failure(f"a form cannot ask for {shape.expected}; {_ADVICE}")
+    raise compiler.failure(f"a form cannot have a field of type {shape.expected}; {_ADVICE}")
 
 
 def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
-    """The type of a field without its marks, and without the `None` that a field may have as its default."""
+    """Return the type of a field without its metadata and without a `None` that is its default."""
     hint = member.hint
     marks: list[object] = []
     while True:
@@ -196,7 +197,7 @@ def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
         elif get_origin(hint) in (Union, types.UnionType) and not member.required:
             rest = [argument for argument in get_args(hint) if argument is not type(None)]
             if len(rest) != 1:
-                raise compiler.failure(f"a form cannot ask for a union; {_ADVICE}")
+                raise compiler.failure(f"a form cannot have a field of a union type; {_ADVICE}")
             (hint,) = rest
         else:
             return hint, compiler.param(marks)
@@ -207,7 +208,7 @@ def _format(name: str | None, compiler: Compiler) -> _FormFormat | None:
         return None
     known = _FORMATS.get(name)
     if known is None:
-        raise compiler.failure(f"a form knows the formats {', '.join(_FORMATS)}, not {name!r}")
+        raise compiler.failure(f"a form field supports the formats {', '.join(_FORMATS)}, not {name!r}")
     return known
 
 
@@ -220,11 +221,11 @@ def _text_or_none(value: JsonValue) -> str | None:
 
 
 def _options(shape: Shape, compiler: Compiler) -> tuple[EnumOption, ...]:
-    """The values of a choice, with names for people."""
+    """Return the values of a choice with names for display."""
     options = []
     for value, member in shape.choices:
         if not isinstance(value, str):
-            raise compiler.failure("the values of a choice in a form have to be texts")
+            raise compiler.failure("the values of a choice in a form must be strings")
         name = member.name.replace("_", " ").capitalize() if isinstance(member, enum.Enum) else value
         options.append(EnumOption(const=value, title=name))
     return tuple(options)
@@ -251,7 +252,7 @@ def _several(
 ) -> _Field:
     item = compiler.shape(get_args(hint)[0], scope)
     if not item.choices:
-        raise compiler.failure(f"a form cannot ask for a list of {item.expected}; {_ADVICE}")
+        raise compiler.failure(f"a form cannot have a list of {item.expected}; {_ADVICE}")
     options = _options(item, compiler)
     chosen = tuple(value for value in default if isinstance(value, str)) if isinstance(default, list) else None
     if _has_names(item):

@@ -1,4 +1,4 @@
-"""The shapes of things with named members: dataclasses, attrs classes, `TypedDict`, `NamedTuple`; and of arguments."""
+"""Type specifications of dataclasses, attrs classes, `TypedDict`, `NamedTuple`, and of arguments: named members."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "Member", "Record", "dump_members", "load_members", "plan", "record_of"]
 
 MISSING: Final = inspect.Parameter.empty
-"""Stands for a default that is not there."""
+"""A sentinel for a missing default."""
 
 _NAME_CHARS: Final = 80
-"""Characters of an unknown name that a problem repeats."""
+"""Largest length of an unknown name in a problem, in characters."""
 
 _SIMPLE: Final = (list, dict, set, tuple, frozenset)
-"""Factories whose value is always the same, so that it can be told as a default."""
+"""Factories that always return the same value, which can be listed as the default."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,15 +47,15 @@ class Member:
     hint: object
     """Its annotation."""
     scope: Scope
-    """What the annotation may refer to."""
+    """The names that are visible to the annotation."""
     required: bool
-    """Whether it has to be given."""
+    """Whether it is required."""
     default: object = MISSING
-    """What it is when it is not given, if that is known."""
+    """Its default, if known."""
     description: str | None = None
-    """What the docstring says of it."""
+    """Its description in the docstring."""
     may_be_absent: bool = False
-    """Whether a value need not have it, as with `NotRequired`. A member with a default always has a value."""
+    """Whether a value can lack it, as with `NotRequired`. A member with a default is always present."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,23 +63,23 @@ class Record:
     """A class with named members."""
 
     members: tuple[Member, ...]
-    """Those that are given when a value is made."""
+    """The members from which a value is created."""
     make: Callable[[dict[str, object]], object]
-    """Makes a value."""
+    """Creates a value."""
     read: Callable[[object, str], object]
-    """Reads one member of a value, or gives `MISSING`."""
+    """Reads one member of a value, or returns `MISSING`."""
     is_value: Callable[[object], bool]
-    """Whether something is a value of the class."""
+    """Returns whether an object is a value of the class."""
     description: str | None
-    """What the docstring says of it."""
+    """The description in the docstring."""
 
 
 def record_of(kind: type, *, output: bool) -> Record | None:
-    """How a class with named members is made and read; `None` of any other class.
+    """Return how values of a class with named members are created and read; `None` for any other class.
 
     Args:
         kind: The class.
-        output: Whether members count that cannot be given, but are there to be read.
+        output: Whether to include members that can be read but not set.
     """
     found = _members(kind, output=output)
     if found is None:
@@ -102,7 +102,7 @@ def _read_item(value: object, name: str) -> object:
 
 
 def _attribute_reader(kind: type) -> Callable[[object, str], object]:
-    # An attrs class is made with `y` where its attribute is `_y`; on the wire it is `y` both ways.
+    # The constructor of an attrs class has a parameter `y` for the attribute `_y`. On the wire the name is always `y`.
     names = {field.alias: field.name for field in attrs.fields(kind)} if attrs.has(kind) else {}
 
     def read(value: object, name: str) -> object:
@@ -113,7 +113,7 @@ def _attribute_reader(kind: type) -> Callable[[object, str], object]:
 
 
 def _generated(kind: type) -> bool:
-    """Whether the docstring is nothing but the signature that dataclasses and named tuples put there."""
+    """Return whether the docstring is the signature that dataclasses and named tuples generate."""
     text = vars(kind).get("__doc__")
     return isinstance(text, str) and text.startswith(f"{kind.__name__}(")
 
@@ -134,7 +134,7 @@ def _typed_dict_members(kind: type) -> tuple[Member, ...]:
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     members = []
     for name, (hint, scope) in annotations_of(kind).items():
-        # The hint is evaluated here, because how it begins says whether the member is required.
+        # The hint is evaluated here, because `Required` and `NotRequired` decide whether the member is required.
         meaning = scope.evaluate(hint) if isinstance(hint, str | ForwardRef) else hint
         needed = name in required
         if get_origin(meaning) in (Required, NotRequired):
@@ -163,7 +163,7 @@ def _attrs_members(kind: type, *, output: bool) -> tuple[Member, ...]:
             continue
         default: object = MISSING if field.default is attrs.NOTHING else field.default
         optional = default is not MISSING
-        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class that is typed as a function
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class with the type of a function
             factory = getattr(default, "factory", None)
             default = factory() if factory in _SIMPLE else MISSING
         hint, scope = annotations.get(field.name, (field.type or object, untyped))
@@ -197,7 +197,7 @@ def _member(name: str, hint: object, scope: Scope, *, default: object) -> Member
 
 
 def plan(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, tuple[Load, bool, bool]]:
-    """What `load_members` needs to know of each member: its shape, and whether it is required."""
+    """Return the loader of each member, whether it is required, and whether `null` means its default."""
     return {
         name: (shape.load, required, not required and "null" not in shape.kinds)
         for name, (shape, required) in members.items()
@@ -205,10 +205,10 @@ def plan(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, tuple[Load, boo
 
 
 def load_members(plan: Mapping[str, tuple[Load, bool, bool]], value: JsonValue, expected: str) -> dict[str, object]:
-    """The members of an object. A member that has a default and is not given is left out.
+    """Convert the members of an object. A member that is absent and has a default is left out.
 
     Raises:
-        Mismatch: With everything that is wrong.
+        Mismatch: The value does not match. The error has all faults, up to `FAULTS_KEPT`.
     """
     if type(value) is not dict:
         raise Mismatch.of(expected, describe(value))
@@ -238,7 +238,7 @@ def load_members(plan: Mapping[str, tuple[Load, bool, bool]], value: JsonValue, 
 def dump_members(
     record: Record, shapes: Mapping[str, tuple[Shape, bool]], value: object, expected: str
 ) -> dict[str, JsonValue]:
-    """The members of a value as JSON. Raises `Mismatch`."""
+    """Return the members of a value as JSON. Raises `Mismatch`."""
     if not record.is_value(value):
         raise Mismatch.of(expected, describe_object(value))
     written: dict[str, JsonValue] = {}

@@ -1,4 +1,4 @@
-"""Puts the schemas of named types where they are used: once in place, or under `$defs` when used more often."""
+"""References to the schemas of named types: a type that is used once is inlined, others are defined in `$defs`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Ref", "embed"]
 
 
 class Ref(dict[str, JsonValue]):
-    """Stands in a schema for that of a named type. Members beside the reference are annotations."""
+    """A reference to the schema of a named type. Members beside `$ref` are annotations."""
 
     def __init__(self, name: str, beside: JsonObject | None = None) -> None:
         super().__init__({"$ref": f"#/$defs/{name}", **(beside or {})})
@@ -16,19 +16,19 @@ class Ref(dict[str, JsonValue]):
         self.beside: JsonObject = beside or {}
 
     def merged(self, members: JsonObject) -> Ref:
-        """The same reference with more members beside it."""
+        """Return the reference with additional annotations."""
         return Ref(self.name, {**self.beside, **members})
 
 
 def embed(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
-    """A complete schema.
+    """Return a schema with all definitions that it refers to.
 
-    A type that is used once stands where it is used, since many clients read `$ref` badly. One that is used more often,
-    or contains itself, stands under `$defs`.
+    A type that is used once is inlined, because many clients handle `$ref` badly. A type that is used more often, or
+    contains itself, is defined in `$defs`.
 
     Args:
         schema: A schema with references.
-        definitions: What they refer to.
+        definitions: The schemas of named types.
 
     Returns:
         A new schema without instances of `Ref`.

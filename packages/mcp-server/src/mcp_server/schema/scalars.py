@@ -1,4 +1,4 @@
-"""The shapes of single values: texts, numbers, truth, dates, choices."""
+"""The type specifications of single values: strings, numbers, booleans, dates, choices."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _dump_none(value: object) -> JsonValue:
 def _text(
     kind: type[T], expected: str, schema: JsonObject, *, parse: Callable[[str], T], write: Callable[[T], str]
 ) -> Shape:
-    """The shape of a class whose values are written as text."""
+    """Return the type specification of a class whose values are written as strings."""
 
     def load(value: JsonValue) -> object:
         if type(value) is not str:
@@ -162,7 +162,7 @@ def _dump_decimal(value: object) -> JsonValue:
 
 
 def path_shape(kind: type[pathlib.PurePath]) -> Shape:
-    """The shape of a class of paths."""
+    """Return the type specification of a class of paths."""
     return _text(kind, "a path", {}, parse=kind, write=str)
 
 
@@ -174,32 +174,32 @@ NONE: Final = Shape(
     dump=_dump_none,
     types=(NoneType,),
 )
-"""The shape of `None`."""
+"""The type specification of `None`."""
 
 _DATETIME: Final = _text(
     datetime.datetime,
-    "a date and time, as 2026-07-28T09:30:00Z",
+    "a date and time such as 2026-07-28T09:30:00Z",
     {"format": "date-time"},
     parse=datetime.datetime.fromisoformat,
     write=datetime.datetime.isoformat,
 )
 _DATE: Final = _text(
     datetime.date,
-    "a date, as 2026-07-28",
+    "a date such as 2026-07-28",
     {"format": "date"},
     parse=datetime.date.fromisoformat,
     write=datetime.date.isoformat,
 )
 _TIME: Final = _text(
     datetime.time,
-    "a time, as 09:30:00",
+    "a time such as 09:30:00",
     {"format": "time"},
     parse=datetime.time.fromisoformat,
     write=datetime.time.isoformat,
 )
 _TIMEDELTA: Final = _text(
     datetime.timedelta,
-    "a duration without months and years, as PT1H30M",
+    "a duration without months and years, such as PT1H30M",
     {"format": "duration"},
     parse=_parse_duration,
     write=_write_duration,
@@ -263,11 +263,11 @@ SCALARS: Final[dict[object, Shape]] = {
         types=(decimal.Decimal,),
     ),
 }
-"""The shape of each class that stands for one value."""
+"""The type specification of each class of single values."""
 
 
 def enum_pairs(kind: type[enum.Enum]) -> list[tuple[JsonValue, object]] | None:
-    """The values of an enumeration with its members; `None` when JSON cannot say one of the values."""
+    """Return the values of an enumeration with its members; `None` if a value has no JSON representation."""
     pairs: list[tuple[JsonValue, object]] = []
     for member in kind:
         value: object = member.value
@@ -278,7 +278,7 @@ def enum_pairs(kind: type[enum.Enum]) -> list[tuple[JsonValue, object]] | None:
 
 
 def choice_shape(pairs: Sequence[tuple[JsonValue, object]]) -> Shape:
-    """The shape of a choice between values, given in JSON and in Python."""
+    """Return the type specification of a choice between values, each in JSON and in Python."""
     by_value = {(type(value), value): member for value, member in pairs if isinstance(value, str | int | float | None)}
     by_member = {(type(member), member): value for value, member in pairs}
     kinds = {_KIND_NAMES[type(value)] for value, _ in pairs}

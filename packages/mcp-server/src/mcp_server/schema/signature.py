@@ -1,7 +1,7 @@
-"""A function's signature as a JSON Schema, and arguments as values for its parameters.
+"""The signature of a function as a JSON Schema, and the conversion of arguments to the values of its parameters.
 
-Spec: server/tools#tool. Everything is decided when the function is registered; what cannot work fails there. Unknown
-arguments are an error, since language models invent them, and would otherwise never learn that they do nothing.
+Spec: server/tools#tool. Types are compiled when the function is registered, and unsupported types fail there. Unknown
+arguments are an error: language models invent arguments, and would otherwise not learn that these have no effect.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ __all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "param
 
 @attrs.frozen(kw_only=True)
 class Parameters:
-    """What a function takes."""
+    """The parameters of a function."""
 
     schema: JsonObject
-    """The JSON Schema of its arguments."""
+    """The JSON Schema of the arguments."""
     headers: tuple[ParamHeader, ...]
-    """Those of them that HTTP headers repeat."""
+    """The header parameters."""
     description: str | None
-    """What the function does, by its docstring."""
+    """The description of the function in its docstring."""
     injected: Mapping[str, type | Depends]
-    """The parameters that the caller fills in, with their class or what provides them. They are not in the schema."""
+    """The parameters that the caller provides, with their classes or dependencies. They are not in the schema."""
     _plan: dict[str, tuple[Load, bool, bool]]
 
     def bind(self, arguments: JsonObject) -> dict[str, object]:
-        """The values for the parameters.
+        """Convert arguments to the values of the parameters.
 
         Args:
-            arguments: As they came from the peer.
+            arguments: The arguments as received from the client.
 
         Returns:
-            Keyword arguments for the function. A parameter that keeps its default is not in it.
+            Keyword arguments for the function, without the parameters that keep their defaults.
 
         Raises:
-            InvalidArguments: With everything that is wrong.
+            InvalidArguments: The arguments do not match the schema. The error lists up to 20 problems.
         """
         try:
             return load_members(self._plan, arguments, "an object with the arguments")
@@ -65,7 +65,7 @@ class Parameters:
 
 
 def label(function: Function) -> str:
-    """A function by its name, file and line."""
+    """Return the name, file and line of a function."""
     inner = function
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -79,27 +79,27 @@ def label(function: Function) -> str:
 
 @attrs.frozen(kw_only=True)
 class Signature:
-    """The parameters of a function, sorted by who fills them in."""
+    """The parameters of a function, by who provides their values."""
 
     owner: str
-    """The function, for errors."""
+    """The name, file and line of the function, for errors."""
     members: tuple[Member, ...]
-    """Those for the peer."""
+    """The parameters that the client provides."""
     injected: Mapping[str, type | Depends]
-    """Those for the caller."""
+    """The parameters that the caller provides."""
     said: Docstring
-    """The docstring."""
+    """The parsed docstring."""
 
 
 def read_signature(function: Function, injected: Collection[type]) -> Signature:
-    """The parameters of a function. Raises `RegistrationError`."""
+    """Return the signature of a function. Raises `RegistrationError`."""
     owner = label(function)
     scope = function_scope(function, {kind.__name__: kind for kind in injected})
     compiler = Compiler(owner)
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
-        raise RegistrationError(f"{owner}: its signature cannot be read ({error}); wrap it in a function") from error
+        raise RegistrationError(f"{owner}: cannot read the signature ({error}); wrap it in a function") from error
     said = parse_docstring(inspect.getdoc(function) if inspect.isroutine(function) else None)
     members: list[Member] = []
     given: dict[str, type | Depends] = {}
@@ -128,33 +128,33 @@ def _check_kind(compiler: Compiler, parameter: inspect.Parameter) -> None:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
         raise compiler.failure(
-            f"{star}{parameter.name} could be anything, and no schema can say so; name each parameter, or take one list or dict"
+            f"{star}{parameter.name} has no schema; write a parameter for each argument, or one list or dict"
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise compiler.failure("arguments are given by name; remove the '/' from the signature")
+        raise compiler.failure("arguments are passed by name; remove the '/' from the signature")
     if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
         raise compiler.failure("this is a method of a class, not of an instance; register it as `instance.method`")
 
 
 def _dependency(hint: object, scope: Scope) -> Depends | None:
-    """What provides the value, if the annotation says so."""
+    """Return the dependency in an annotation, or `None`."""
     if isinstance(hint, str):
         try:
             hint = scope.evaluate(hint)
         except Unresolvable:
-            return None  # told by the compiler
-    # The first is the type, the others say more of it.
+            return None  # the compiler raises the error
+    # The first argument is the type, the others are metadata.
     said = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((each for each in said if isinstance(each, Depends)), None)
 
 
 def _injected_class(hint: object, scope: Scope, injected: Collection[type]) -> type | None:
-    """The class that the caller fills in, as it is, generic, annotated or optional."""
+    """Return the class that the caller provides: plain, generic, annotated or optional."""
     if isinstance(hint, str):
         try:
             hint = scope.evaluate(hint)
         except Unresolvable:
-            return None  # told by the compiler
+            return None  # the compiler raises the error
     origin = get_origin(hint)
     if isinstance(hint, type) and hint in injected:
         return hint
@@ -169,18 +169,18 @@ def _injected_class(hint: object, scope: Scope, injected: Collection[type]) -> t
 
 
 def parameters(function: Function, *, injected: Collection[type] = ()) -> Parameters:
-    """Reads the signature and the docstring of a function.
+    """Read the signature and the docstring of a function.
 
     Args:
-        function: A function, a method of an instance, a partial application, or an object that can be called. A parameter
-            without annotation takes any JSON value.
+        function: A function, a method of an instance, a partial application, or a callable object. A parameter without
+            an annotation accepts any JSON value.
         injected: Classes whose values the caller provides, such as `Context`.
 
     Returns:
-        What the function takes.
+        The parameters of the function.
 
     Raises:
-        RegistrationError: A parameter cannot be said in JSON, or an annotation cannot be understood.
+        RegistrationError: A parameter has no JSON representation, or an annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner)
@@ -196,18 +196,19 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
 
 
 def _headers(owner: str, schema: JsonObject) -> tuple[ParamHeader, ...]:
-    """The parameters that HTTP headers repeat. Raises `RegistrationError` for a schema that clients would not accept."""
+    """Return the header parameters. Raises `RegistrationError` for a schema that clients would not accept."""
     _drop_nulls(schema)
     try:
         return param_headers(schema)
     except InvalidParamHeader as error:
         raise RegistrationError(
-            f"{owner}: {error}. Only an int, a str or a bool can be repeated in a header, alone or in a class that is used once"
+            f"{owner}: {error}. Only an int, a str or a bool can be a header parameter, "
+            "alone or in a class that is used once"
         ) from error
 
 
 def _drop_nulls(schema: JsonObject) -> None:
-    """Goes through `properties`, the way on which headers are allowed."""
+    """Visit the members of nested `properties`, where header parameters are allowed."""
     properties = schema.get("properties")
     for member in properties.values() if isinstance(properties, dict) else ():
         if isinstance(member, dict):
@@ -217,7 +218,7 @@ def _drop_nulls(schema: JsonObject) -> None:
 
 
 def _drop_null(member: JsonObject) -> None:
-    """A parameter that is `None` by default need not tell that `null` is allowed: it is, for every default."""
+    """Remove `null` from the schema of a parameter with the default `None`: `null` is accepted for every default."""
     options = member.get("anyOf")
     if isinstance(options, list) and "default" in member and member["default"] is None:
         rest = [option for option in options if option != {"type": "null"}]

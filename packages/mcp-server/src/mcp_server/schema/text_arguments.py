@@ -1,6 +1,6 @@
-"""The arguments of a prompt: texts on the wire, values for the function.
+"""The arguments of a prompt: strings on the wire, typed values for the function.
 
-Spec: server/prompts#prompt. A user types them, so what a text means follows from the type of the parameter.
+Spec: server/prompts#prompt. A user types the arguments, so the type of the parameter decides how a string is read.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _SINGLE: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 @attrs.frozen(kw_only=True)
 class PromptParameters:
-    """What the function of a prompt takes."""
+    """The parameters of the function of a prompt."""
 
     arguments: tuple[PromptArgument, ...]
-    """What the user is asked for."""
+    """The arguments that the user provides."""
     description: str | None
-    """What the prompt is for, by the docstring of the function."""
+    """The description of the prompt in the docstring of the function."""
     injected: Mapping[str, type | Depends]
-    """The parameters that the caller fills in."""
+    """The parameters that the caller provides."""
     _plan: dict[str, tuple[Load, bool, bool]]
 
     def bind(self, arguments: Mapping[str, str]) -> dict[str, object]:
-        """The values for the parameters.
+        """Convert arguments to the values of the parameters.
 
         Args:
-            arguments: As they came from the peer.
+            arguments: The arguments as received from the client.
 
         Returns:
-            Keyword arguments for the function. A parameter that keeps its default is not in it.
+            Keyword arguments for the function, without the parameters that keep their defaults.
 
         Raises:
-            InvalidArguments: With everything that is wrong.
+            InvalidArguments: The arguments do not match the parameters. The error lists up to 20 problems.
         """
         try:
             return load_members(self._plan, {**arguments}, "an object with the arguments")
@@ -62,17 +62,17 @@ class PromptParameters:
 
 
 def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> PromptParameters:
-    """Reads the signature and the docstring of the function of a prompt.
+    """Read the signature and the docstring of the function of a prompt.
 
     Args:
-        function: The function. A parameter without annotation takes a text.
+        function: The function. A parameter without an annotation accepts any string.
         injected: Classes whose values the caller provides, such as `Context`.
 
     Returns:
-        What the prompt takes.
+        The parameters of the function.
 
     Raises:
-        RegistrationError: A text cannot stand for a parameter, or an annotation cannot be understood.
+        RegistrationError: A parameter cannot be read from a string, or an annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner)
@@ -82,7 +82,7 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
         compiler.at(f"parameter {member.name!r}")
         shape = compiler.shape(member.hint, member.scope)
         if shape.schema and not shape.kinds <= _SINGLE:
-            raise compiler.failure(f"the arguments of a prompt are texts, which cannot stand for {shape.expected}")
+            raise compiler.failure(f"the arguments of a prompt are strings, which cannot represent {shape.expected}")
         shapes[member.name] = (attrs.evolve(shape, load=_from_text(shape)), member.required)
         said, title = shape.schema.get("description"), shape.schema.get("title")
         arguments.append(
@@ -102,13 +102,13 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
 
 
 def _from_text(shape: Shape) -> Load:
-    """Reads a value of a shape from a text."""
+    """Return a function that reads a value of a type specification from a string."""
 
     def load(value: JsonValue) -> object:
         if type(value) is not str:
-            raise Mismatch.of("a string, as every argument of a prompt", describe(value))
+            raise Mismatch.of("a string, as for all arguments of a prompt", describe(value))
         other = _parse(value.strip())
-        # A number or a truth value goes first: a type that takes texts and numbers would otherwise never see a number.
+        # Numbers and booleans first: a type that accepts strings and numbers would otherwise never receive a number.
         if other is not value and _kind_fits(other, shape):
             try:
                 return shape.load(other)
@@ -134,7 +134,7 @@ def _kind_fits(value: JsonValue, shape: Shape) -> bool:
 
 
 def _parse(text: str) -> JsonValue:
-    """What JSON would make of a text, where it is a number, a truth value or null."""
+    """Parse a string as JSON if it is a number, a boolean or null; else return it."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if _INTEGER.fullmatch(text):

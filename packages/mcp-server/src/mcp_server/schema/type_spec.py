@@ -1,8 +1,8 @@
-"""What a type means in JSON: its schema, and how values are read and written.
+"""The JSON representation of a type: its schema, and how values are read and written.
 
-A `Shape` is compiled once for a type, when a function is registered. Reading is strict: no text becomes a number, no
-number a text. Two habits of language models are allowed for: `1.0` is an integer, and `null` for something that has a
-default is the default.
+A `Shape` is compiled once for a type, when a function is registered. Reading is strict: strings are not converted to
+numbers, nor numbers to strings. Two habits of language models are tolerated: `1.0` is an integer, and `null` for a
+parameter with a default means the default.
 """
 
 from __future__ import annotations
@@ -62,56 +62,56 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 ALL_KINDS: Final = frozenset(_KINDS.values())
-"""The types of JSON values. An integer is of the kind `integer` when it is written without a fraction."""
+"""The types of JSON values. A number without a fraction has the type `integer`."""
 
 _SHOWN_CHARACTERS: Final = 60
 _SHOWN_MEMBERS: Final = 6
 _SHOWN_PROBLEMS: Final = 20
 _SUGGESTIONS: Final = 5
-"""Unknown names for which a similar one is looked for: each is compared with all names that there are."""
+"""Number of unknown names for which similar names are searched. Each is compared with all known names."""
 
 _EXACT_DIGITS: Final = 10**20
 
 
 @attrs.frozen(kw_only=True)
 class Param:
-    """Says more about a parameter, a field or a result than its type does: `Annotated[int, Param(minimum=1)]`.
+    """Settings of a parameter, a field or a result in addition to its type: `Annotated[int, Param(minimum=1)]`.
 
-    A plain text, as in `Annotated[int, "how many"]`, is the same as `Param(description="how many")`.
+    A plain string, as in `Annotated[int, "how many"]`, is the same as `Param(description="how many")`.
     """
 
     description: str | None = None
-    """What it is for. Goes before what the docstring says."""
+    """The description. It takes precedence over the docstring."""
     title: str | None = None
-    """A name for people."""
+    """A name for display to users."""
     minimum: float | None = None
-    """The smallest number."""
+    """The smallest allowed number."""
     maximum: float | None = None
-    """The largest number."""
+    """The largest allowed number."""
     min_length: int | None = None
-    """The least number of characters, items or members."""
+    """The smallest allowed number of characters, items or members."""
     max_length: int | None = None
-    """The largest number of characters, items or members."""
+    """The largest allowed number of characters, items or members."""
     pattern: str | None = None
-    """A regular expression that has to match somewhere in the text. It is matched in linear time."""
+    """A regular expression that must match within the string. It is matched in linear time."""
     format: str | None = None
-    """The `format` of a text, as `email` or `uri`. It is told to the peer, and not checked."""
+    """The `format` of a string, for example `email` or `uri`. It is listed for the client, but not checked."""
     examples: tuple[JsonValue, ...] | None = None
-    """Values as they may be given."""
+    """Examples of values."""
     header: str | None = None
     """The `x-mcp-header`: clients repeat the argument in the HTTP header `Mcp-Param-` with this name."""
 
 
 @attrs.frozen
 class Problem:
-    """One thing that is wrong with arguments."""
+    """A problem with the arguments of a call."""
 
     path: str
-    """Where, as `items[0].name`."""
+    """The location of the value, for example `items[0].name`."""
     expected: str
-    """What should be there."""
+    """A description of the expected value."""
     got: str
-    """What is there."""
+    """A description of the actual value."""
 
     def __str__(self) -> str:
         return (
@@ -122,31 +122,31 @@ class Problem:
 
 
 class InvalidArguments(McpError):
-    """Arguments that a function does not take. The message is written for a model, so that it can correct itself."""
+    """Arguments do not match the parameters of a function. The message lets a language model correct itself."""
 
     def __init__(self, problems: Iterable[Problem | SchemaProblem]) -> None:
         found = tuple(islice(problems, _SHOWN_PROBLEMS + 1))
         self.problems: tuple[Problem | SchemaProblem, ...] = found[:_SHOWN_PROBLEMS]
-        """What is wrong: the first 20 problems."""
+        """The first 20 problems."""
         shown = [str(problem) for problem in self.problems]
         if len(found) > len(shown):
             shown.append("and more")
         super().__init__("\n- ".join(["invalid arguments:", *shown]))
         self.sentence: str = f"invalid arguments: {'; '.join(shown)}"
-        """The same in one line: the message of an error is one sentence."""
+        """The message on one line, for the error of a request."""
 
 
 @attrs.frozen
 class UnknownName:
-    """What is expected in place of a name that an object must not have.
+    """The expectation in place of an unknown name in an object.
 
-    A similar name is looked for only when the problem is shown: a peer can send 100,000 names.
+    Similar names are searched only when the problem is shown, because a peer can send 100,000 names.
     """
 
     name: str
-    """The name."""
+    """The unknown name."""
     known: Collection[str]
-    """The names that the object may have."""
+    """The names that the object can have."""
 
     def describe(self, *, suggest: bool) -> str:
         """Return the similar name, or all names if none is similar."""
@@ -157,14 +157,14 @@ class UnknownName:
 
 
 Fault: TypeAlias = tuple[tuple[str | int, ...], str | UnknownName, str]
-"""One thing that is wrong: the path to it, what is expected there, what is there."""
+"""A fault in a value: its path, the expected value, and the actual value."""
 
 FAULTS_KEPT: Final = _SHOWN_PROBLEMS + 1
-"""Reading of items or members stops after so many faults: one more than is shown."""
+"""Number of faults after which reading of items or members stops: one more than is shown."""
 
 
 class Mismatch(Exception):
-    """A value does not fit its shape. Internal: it becomes `InvalidArguments` or `InvalidResult`."""
+    """A value does not match its type specification. Internal: it becomes `InvalidArguments` or `InvalidResult`."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
@@ -172,21 +172,21 @@ class Mismatch(Exception):
 
     @classmethod
     def of(cls, expected: str, got: str) -> Mismatch:
-        """The value itself is wrong."""
+        """Create a mismatch of the whole value."""
         return cls([((), expected, got)])
 
     def under(self, step: str | int) -> list[Fault]:
-        """The faults as those of a member."""
+        """Return the faults with a path that starts at the containing value."""
         return [((step, *path), expected, got) for path, expected, got in self.faults]
 
     def problems(self) -> list[Problem]:
-        """The faults with readable paths."""
+        """Return the faults with readable paths."""
         found: list[Problem] = []
         suggestions = 0
         for path, expected, got in self.faults:
             if isinstance(expected, UnknownName):
                 suggestions += 1
-                expected = expected.describe(suggest=suggestions <= _SUGGESTIONS)  # noqa: PLW2901  # the text of the same
+                expected = expected.describe(suggest=suggestions <= _SUGGESTIONS)  # noqa: PLW2901  # the same as text
             found.append(Problem(_path(path), expected, got))
         return found
 
@@ -197,12 +197,12 @@ def _path(steps: tuple[str | int, ...]) -> str:
 
 @attrs.define(eq=False, kw_only=True)
 class Shape:
-    """A type, compiled."""
+    """A compiled type."""
 
     schema: JsonObject
     """Its JSON Schema."""
     expected: str
-    """What it is, in words, with an article."""
+    """A description of its values, with an article."""
     kinds: frozenset[str]
     """The JSON types of its values."""
     load: Load
@@ -210,26 +210,26 @@ class Shape:
     dump: Dump
     """Writes a value."""
     types: tuple[type, ...] = ()
-    """The classes of its values, to choose among the members of a union."""
+    """The classes of its values, which select the member of a union."""
     lenient: frozenset[str] = frozenset()
-    """JSON types that are read, too, when no other member of a union takes them."""
+    """The JSON types that are also accepted if no other member of a union accepts them."""
     hashable: bool = True
-    """Whether its values can be members of a set."""
+    """Whether its values can be items of a set."""
     members: tuple[Shape, ...] = ()
-    """The members, if it is a union."""
+    """The members of a union; empty for other types."""
     choices: tuple[tuple[JsonValue, object], ...] = ()
-    """The values in JSON and in Python, if it is a choice."""
+    """The values of a choice in JSON and in Python; empty for other types."""
     tags: Mapping[str, frozenset[JsonScalar]] = attrs.field(factory=dict)
-    """The required members that are choices, with their values in JSON, if it is an object."""
+    """For objects: the required members with a fixed set of values, with these values in JSON."""
 
 
 def kind_of(value: JsonValue) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     return _KINDS.get(type(value), "unknown")
 
 
 def describe(value: object) -> str:
-    """A received value in few words."""
+    """Describe a received value briefly."""
     match value:
         case None:
             return "null"
@@ -252,5 +252,5 @@ def describe(value: object) -> str:
 
 
 def describe_object(value: object) -> str:
-    """A value of a function in few words, without saying anything of what is in it."""
+    """Describe a value of a function by its type only, without revealing its content."""
     return "None" if value is None else f"a value of type {type(value).__qualname__}"

@@ -1,11 +1,11 @@
-"""Validates JSON values against JSON Schemas that may come from anywhere.
+"""Validation of JSON values with JSON Schemas from untrusted sources.
 
-Spec: basic#json-schema-usage (2026-07-28). Three dialects are known: 2020-12, which is assumed when `$schema` is
-absent, 2019-09 and draft-07. Nothing is ever fetched: a reference has to stay within the schema. Patterns are matched
-in linear time, so lookaround and backreferences are refused. A schema is measured before it is compiled, with all of
-its references followed, because a few lines of nested references can stand for billions of subschemas.
+Spec: basic#json-schema-usage (2026-07-28). Three dialects are supported: 2020-12, which is the default if `$schema` is
+absent, 2019-09 and draft-07. Nothing is fetched: references must stay within the schema. Patterns are matched in linear
+time, so lookaround and backreferences are rejected. The size of a schema is computed with all references followed
+before it is compiled, because a few lines of nested references can represent billions of subschemas.
 
-`format` is an annotation, as the dialects have it by default.
+`format` is an annotation, which is the default of the dialects.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DIALECTS: Final = {
     "http://json-schema.org/draft-07/schema": "Draft7Validator",
     "https://json-schema.org/draft-07/schema": "Draft7Validator",
 }
-"""What `$schema` may say, without a trailing `#`, and the validator class that stands for it."""
+"""The supported values of `$schema`, without a trailing `#`, and their validator classes."""
 
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
@@ -55,57 +55,62 @@ _MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternPr
 _MESSAGE_CHARACTERS: Final = 300
 
 _FEW_VALUES: Final = 1_000
-"""Values in a value of which all problems are collected."""
+"""Number of nested values up to which all problems of a value are collected."""
 
 
 class InvalidSchema(McpError):
-    """A schema that cannot be used: what is wrong, and where."""
+    """A schema cannot be used.
+
+    Args:
+        message: The problem.
+        path: Its location in the schema, as a URI fragment.
+    """
 
     def __init__(self, message: str, *, path: str = "#") -> None:
         super().__init__(f"{path}: {message}")
         self.path: str = path
-        """Where in the schema, as a URI fragment: `#/properties/a`."""
+        """The location in the schema, as a URI fragment: `#/properties/a`."""
 
 
 class UnknownDialect(InvalidSchema):
-    """`$schema` names a dialect that is not implemented here."""
+    """`$schema` names an unsupported dialect."""
 
     def __init__(self, dialect: str) -> None:
         known = ", ".join(DIALECTS)
         super().__init__(f"the dialect {dialect!r} is not supported; supported: {known}", path="#/$schema")
         self.dialect: str = dialect
-        """What `$schema` says."""
+        """The value of `$schema`."""
 
 
 class NonLocalReference(InvalidSchema):
-    """A `$ref` points out of the schema. It is not followed."""
+    """A reference leads out of the schema. It is not followed."""
 
     def __init__(self, reference: str, *, path: str) -> None:
-        super().__init__(f"the reference {reference!r} leaves the schema; only '#...' is followed", path=path)
+        super().__init__(f"the reference {reference!r} leads out of the schema; write it as '#...'", path=path)
         self.reference: str = reference
-        """What it points to."""
+        """The reference."""
 
 
 @attrs.frozen(kw_only=True)
 class SchemaLimits:
-    """How much schema is accepted, and how much is said about a value that does not match."""
+    """The limits on schemas, and on the number of reported problems."""
 
     depth: int = 64
-    """How deeply a schema may be nested."""
+    """Largest nesting depth of a schema."""
     subschemas: int = 10_000
-    """How many subschemas one may hold, counted again at each reference to them."""
+    """Largest number of subschemas, counted again for each reference to them."""
     problems: int = 20
-    """How many problems are reported for one value."""
+    """Largest number of problems that are reported for one value."""
 
 
 @attrs.frozen
 class SchemaProblem:
-    """One thing that is wrong with a value."""
+    """A problem with a value."""
 
     path: str
-    """Where in the value, as `$.items[0].name`; `$` is the value itself."""
+    """The location in the value, for example `$.items[0].name`; `$` is the value itself."""
     message: str
-    """What is wrong there."""
+    """The problem."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
@@ -116,14 +121,14 @@ class Validator:
     """A compiled schema."""
 
     schema: JsonObject
-    """What it was compiled from."""
+    """The schema from which it was compiled."""
     _compiled: jsonschema_rs.Validator
     _limits: SchemaLimits
 
     def validate(self, value: JsonValue) -> tuple[SchemaProblem, ...]:
-        """Return what is wrong with `value`: nothing when it is valid, else `SchemaLimits.problems` of the problems.
+        """Return the problems of `value`, at most `SchemaLimits.problems`; an empty tuple if it is valid.
 
-        Of a value with more than 1,000 values in it only the first problem is reported.
+        For a value that contains more than 1,000 values, only the first problem is returned.
         """
         try:
             if self._compiled.is_valid(value):
@@ -131,7 +136,7 @@ class Validator:
             errors = itertools.islice(self._errors(value), self._limits.problems)
             return tuple(SchemaProblem(_json_path(error.instance_path), _shorten(error.message)) for error in errors)
         except (ValueError, OverflowError) as error:
-            # A lone surrogate or a number out of range: JSON can write it, the validator cannot hold it.
+            # A lone surrogate or a number out of range, which JSON can represent and the validator cannot.
             return (SchemaProblem("$", _shorten(f"cannot be validated: {error}")),)
 
     def _errors(self, value: JsonValue) -> Iterable[jsonschema_rs.ValidationError]:
@@ -139,7 +144,7 @@ class Validator:
             return self._compiled.iter_errors(value)
         import jsonschema_rs  # lazy: see compile_schema
 
-        # All problems are collected before the first one is given: 15 seconds for an array of 99,000 wrong items.
+        # `iter_errors` collects all problems before it returns the first: 15 s for an array of 99,000 invalid items.
         try:
             self._compiled.validate(value)
         except jsonschema_rs.ValidationError as error:
@@ -148,7 +153,7 @@ class Validator:
 
 
 def _has_few_values(value: JsonValue) -> bool:
-    """Whether a value has so few values in it that all of its problems can be collected."""
+    """Return whether a value contains so few values that all of its problems can be collected."""
     waiting, count = [value], 0
     while waiting:
         each = waiting.pop()
@@ -161,18 +166,18 @@ def _has_few_values(value: JsonValue) -> bool:
 
 
 def compile_schema(schema: JsonObject, *, limits: SchemaLimits | None = None) -> Validator:
-    """Prepares a schema for validation.
+    """Compile a schema for validation.
 
     Args:
-        schema: The schema. It is not changed and must not be changed afterwards.
-        limits: The bounds; the defaults when `None`.
+        schema: The schema. It is not changed, and must not be changed after this call.
+        limits: The limits; `None`: the defaults.
 
     Returns:
         The validator.
 
     Raises:
-        UnknownDialect: `$schema` names a dialect that is not supported.
-        NonLocalReference: A reference leaves the schema.
+        UnknownDialect: `$schema` names an unsupported dialect.
+        NonLocalReference: A reference leads out of the schema.
         LimitExceeded: The schema is too deep or too large.
         InvalidSchema: It is not a valid schema of its dialect, or a pattern cannot be matched in linear time.
     """
@@ -194,16 +199,16 @@ def compile_schema(schema: JsonObject, *, limits: SchemaLimits | None = None) ->
     return Validator(schema, compiled, bounds)
 
 
-# --- Measuring -------------------------------------------------------------------------------------------------------
+# --- Size of a schema ------------------------------------------------------------------------------------------------
 #
-# A schema is a graph: subschemas hold subschemas, and references join them. Its size is that of the tree one gets
-# by following every reference, except one that leads back to where it came from: that is recursion, which the depth
-# of the value bounds. Sizes are remembered, so that the graph is walked once, however large the tree is.
+# A schema is a graph: subschemas contain subschemas, and references connect them. Its size is that of the tree that
+# results from following every reference, except a reference to an ancestor: that is recursion, which the depth of the
+# value limits. Sizes are stored, so the graph is visited once, however large the tree is.
 
 
 @attrs.define
 class _Node:
-    """One subschema, and what it leads to."""
+    """A subschema with the subschemas that it contains or refers to."""
 
     path: str
     depth: int
@@ -215,14 +220,14 @@ class _Node:
 
 
 def _measure(schema: JsonObject, limits: SchemaLimits) -> None:
-    """Refuses a schema that is too deep, too large, or refers to something outside of it."""
+    """Reject a schema that is too deep or too large, or has references that lead out of it."""
     nodes = _nodes(schema, limits)
     targets = {name: node for node in nodes for name in (node.path, *node.anchors)}
     for node in nodes:
         for reference in node.references:
             target = targets.get(unquote(reference).rstrip("/") or "#")
             if target is None:
-                raise InvalidSchema(f"the reference {reference!r} points to no subschema", path=node.path)
+                raise InvalidSchema(f"the reference {reference!r} does not lead to a subschema", path=node.path)
             node.children.append(target)
     stack = [(nodes[0], iter(nodes[0].children))]
     nodes[0].entered = True
@@ -234,7 +239,7 @@ def _measure(schema: JsonObject, limits: SchemaLimits) -> None:
             if stack:
                 _grow(stack[-1][0], node.size, limits)
         elif child.entered:
-            # Either finished, so that its size is known, or an ancestor, whose size is still growing: recursion.
+            # Either complete with a known size, or an ancestor whose size is still growing (recursion).
             _grow(node, child.size, limits)
         else:
             child.entered = True
@@ -253,7 +258,7 @@ def _grow(node: _Node, by: int, limits: SchemaLimits) -> None:
 
 
 def _nodes(schema: JsonObject, limits: SchemaLimits) -> list[_Node]:
-    """All subschemas, the root first."""
+    """Return all subschemas, starting with the root."""
     root = _Node("#", 1)
     nodes = [root]
     pending: list[tuple[_Node, JsonObject]] = [(root, schema)]
@@ -278,7 +283,7 @@ def _nodes(schema: JsonObject, limits: SchemaLimits) -> list[_Node]:
 
 
 def _subschemas(path: str, members: JsonObject) -> Iterator[tuple[str, JsonValue]]:
-    """Where a subschema may stand, in known keywords and in unknown ones, with what stands there."""
+    """Yield the locations and values where subschemas can be, in known and unknown keywords."""
     for keyword, value in members.items():
         here = f"{path}/{_escape(keyword)}"
         if keyword in _DATA:
@@ -292,7 +297,7 @@ def _subschemas(path: str, members: JsonObject) -> Iterator[tuple[str, JsonValue
 
 
 def _references(node: _Node, members: JsonObject) -> list[str]:
-    """What a subschema refers to."""
+    """Return the references of a subschema. Raises `NonLocalReference`."""
     found = [(keyword, value) for keyword in _REFERENCES if isinstance(value := members.get(keyword), str)]
     for keyword, reference in found:
         if not reference.startswith("#"):
@@ -301,14 +306,14 @@ def _references(node: _Node, members: JsonObject) -> list[str]:
 
 
 def _names(node: _Node, members: JsonObject) -> list[str]:
-    """The anchors by which a subschema can be referred to."""
+    """Return the anchors of a subschema. Raises `InvalidSchema`."""
     anchors = [f"#{value}" for keyword in _ANCHORS if isinstance(value := members.get(keyword), str)]
     identifier = members.get("$id")
     if isinstance(identifier, str) and node.depth > 1:
-        # Draft-07 writes an anchor so. Any other identifier would change what '#' means below it.
+        # The form of an anchor in draft-07. Any other identifier would change the meaning of '#' below it.
         if not identifier.startswith("#"):
             raise InvalidSchema(
-                f"a subschema with an identifier of its own, {identifier!r}, is not supported", path=node.path
+                f"a nested subschema with an identifier ({identifier!r}) is not supported", path=node.path
             )
         anchors.append(identifier)
     return anchors

@@ -1,1 +1,1 @@
-"""URI templates of RFC 6570, and bounds on URIs."""
+"""URI templates of RFC 6570, and limits on the length of URIs."""

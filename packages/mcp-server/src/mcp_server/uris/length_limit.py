@@ -1,6 +1,6 @@
-"""The URIs that a client names in a request, and the bound on their length.
+"""A limit on the length of the URIs in requests.
 
-A URI is matched against all templates, so a longer one is refused before anything looks at it.
+A URI is matched with all templates, so a longer URI is rejected before any further processing.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _ONE_URI: Final = (
 )
 
 _WITH_URIS: Final = frozenset({*_ONE_URI, CompleteRequestParams, SubscriptionsListenRequestParams})
-"""The parameters in which a client names URIs."""
+"""The classes of parameters in which a client names URIs."""
 
 
 def check_uris(params: object) -> None:
-    """Refuse a request that names a URI longer than any that is matched.
+    """Reject a request with a URI that exceeds the limit on length.
 
     Args:
         params: The parameters of any request.
 
     Raises:
-        RequestFailed: A URI is too long; the error (-32602) names the bound.
+        RequestFailed: A URI is too long. The error (-32602) states the limit.
     """
     if type(params) not in _WITH_URIS:
         return

@@ -1,15 +1,16 @@
-"""Matches URIs against URI templates, the inverse of expanding them.
+"""Matching of URIs with URI templates, the inverse of expansion.
 
-The RFC does not say how. Where the values allow it, `match(expand(values))` gives them back; and matching takes time in
-proportion to the URI, since it does not backtrack:
+RFC 6570 does not define matching. If the values permit it, `match(expand(values))` returns them. Matching does not
+backtrack, so it takes time proportional to the length of the URI:
 
-- The text between expressions cuts the URI. From the left, an expression ends where the text behind it occurs first;
-  from the right, it begins where the text before it occurs last. The first one that could hold the text behind it takes
-  the rest, so that what is left of it has certain borders: `{+path}/raw/{ref}` is matched from the right.
-- Expressions without text between them are cut at the operators, as in `{path}{?page}`.
-- What remains is split at separators, and only then is each value percent-decoded, once.
+- The literal text between expressions splits the URI. From the left, an expression ends at the first occurrence of the
+  text after it. From the right, it starts at the last occurrence of the text before it. The first expression that can
+  contain the text after it receives the rest, which makes its borders unambiguous: `{+path}/raw/{ref}` is matched from
+  the right.
+- Expressions without literal text between them are split at their operators, as in `{path}{?page}`.
+- The result is split at separators. Only then is each value percent-decoded, exactly once.
 
-Values come from a peer and go into paths, so what they may say is a part of matching: see `_decode`.
+Clients supply the values, and servers use them in paths. Therefore matching also validates them: see `_decode`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_URI_BYTES", "Found", "Matcher", "check_length"]
 
 Found: TypeAlias = str | list[str] | dict[str, str]
-"""What one variable stands for in a URI."""
+"""The value of one variable in a URI."""
 
 MAX_URI_BYTES: Final = 64 * 1024
 
@@ -44,13 +45,13 @@ _DRIVE: Final = re.compile(r"[A-Za-z]:")
 
 @attrs.frozen
 class _Run:
-    """Expressions without text between them, and the text before them."""
+    """Expressions without literal text between them, and the literal text before them."""
 
     before: str
     expressions: tuple[Expression, ...]
 
     def may_hold(self, character: str) -> bool:
-        """Whether an expansion of the expressions can have the character in it."""
+        """Return whether an expansion of the expressions can contain the character."""
         return _UNRESERVED.match(character) is not None or any(_emits(e, character) for e in self.expressions)
 
 
@@ -61,23 +62,23 @@ def _emits(expression: Expression, character: str) -> bool:
 
 
 def check_length(uri: str) -> None:
-    """Raise `LimitExceeded` if a URI is longer than any that is matched."""
+    """Check the length of a URI. Raises `LimitExceeded` if it is more than 64 KiB."""
     size = len(uri)
-    # A character has four bytes at most: only a long or foreign text has to be encoded to be measured.
+    # A character has at most four bytes: only a long or non-ASCII text must be encoded to measure it.
     if 4 * size > MAX_URI_BYTES:
         size = size if uri.isascii() else len(uri.encode("utf-8", "surrogatepass"))
         bound("bytes of a URI", size, MAX_URI_BYTES, "MAX_URI_BYTES")
 
 
 class Matcher:
-    """Matches the URIs of one template.
+    """A matcher of the URIs of one template.
 
     Args:
-        template: Its text, for errors.
-        parts: What it consists of.
+        template: The text of the template, for errors.
+        parts: The literals and expressions of the template.
 
     Raises:
-        AmbiguousTemplate: Two expressions cannot be told apart.
+        AmbiguousTemplate: The values of two expressions or variables cannot be separated.
     """
 
     def __init__(self, template: str, parts: Sequence[str | Expression]) -> None:
@@ -98,7 +99,7 @@ class Matcher:
         self._rest = _rest(runs)
 
     def match(self, uri: str) -> dict[str, Found] | None:
-        """See `mcp_server.uris.template.UriTemplate.match`."""
+        """Return the values that expand to `uri`, as `mcp_server.uris.template.UriTemplate.match` documents."""
         check_length(uri)
         pieces = self._cut(uri)
         if pieces is None:
@@ -111,7 +112,7 @@ class Matcher:
         return values.finish()
 
     def _cut(self, uri: str) -> list[str] | None:
-        """The text of each run, or `None` when the text between them is not there."""
+        """Return the text of each run, or `None` if the literals do not match."""
         runs, end = self._runs, len(uri) - len(self._after)
         if not runs:
             return [] if uri == self._after else None
@@ -134,31 +135,31 @@ class Matcher:
         return [*left, uri[position:end], *reversed(right)]
 
 
-# --- What can be told apart ------------------------------------------------------------------------------------------
+# --- Ambiguity -------------------------------------------------------------------------------------------------------
 
 
 def _check(template: str, expressions: Sequence[Expression]) -> None:
-    """Refuses expressions of one run that cannot be told apart, and variables of one expression likewise."""
+    """Reject expressions of one run, and variables of one expression, whose values cannot be separated."""
     for index, expression in enumerate(expressions):
         _check_variables(template, expression)
         for later in expressions[index + 1 :]:
             why = _confusion(expression, later)
             if why is not None:
                 raise AmbiguousTemplate(
-                    f"{expression.source} and {later.source} cannot be told apart: {why}", template=template
+                    f"values of {expression.source} and {later.source} cannot be separated: {why}", template=template
                 )
 
 
 def _confusion(expression: Expression, later: Expression) -> str | None:
     first = later.operator.first
     if not first:
-        return "put text between them, as '/'"
+        return "put text between them, for example '/'"
     if later.operator is expression.operator:
         return "write one expression with both variables"
     if expression.repeats and first == expression.operator.separator:
         return f"{first!r} also separates the values of the first"
     if expression.operator.reserved and (first not in "?#" or expression.operator.first):
-        return f"values of the first may hold {first!r}"
+        return f"values of the first can contain {first!r}"
     return None
 
 
@@ -171,33 +172,33 @@ def _check_variables(template: str, expression: Expression) -> None:
     elif any(variable.explode for variable in earlier):
         raise AmbiguousTemplate(f"{expression.source} has an exploded variable that is not the last", template=template)
     elif earlier and expression.operator.reserved:
-        raise AmbiguousTemplate(f"{expression.source}: the values may hold the ',' between them", template=template)
+        raise AmbiguousTemplate(f"{expression.source}: values can contain the ',' between them", template=template)
 
 
 def _rest(runs: Sequence[_Run]) -> int:
-    """Which run takes the rest: the first that could hold the text behind it, or else the last."""
+    """Return the index of the run that receives the rest: the first that can contain the text after it, or the last."""
     for index, (run, after) in enumerate(itertools.pairwise(runs)):
         if run.may_hold(after.before[0]):
             return index
     return len(runs) - 1
 
 
-# --- Taking values ---------------------------------------------------------------------------------------------------
+# --- Values ----------------------------------------------------------------------------------------------------------
 
 
 @attrs.define
 class _Values:
-    """The values found so far."""
+    """The values that were found."""
 
     found: dict[str, Found] = attrs.field(factory=dict)
     prefixes: list[tuple[str, int, str]] = attrs.field(factory=list)
 
     def put(self, name: str, value: Found | None) -> bool:
-        """Whether the value is allowed, and the same as elsewhere."""
+        """Add a value. Return whether it is allowed and equal to other occurrences of the variable."""
         return value is not None and self.found.setdefault(name, value) == value
 
     def put_text(self, variable: Variable, raw: str, *, path_like: bool) -> bool:
-        """Likewise, for a text that is still encoded."""
+        """Decode and add a value. Return whether it is allowed and equal to other occurrences of the variable."""
         value = _decode(raw, path_like=path_like)
         if variable.prefix is None or value is None:
             return self.put(variable.name, value)
@@ -205,7 +206,7 @@ class _Values:
         return len(value) <= variable.prefix
 
     def finish(self) -> dict[str, Found] | None:
-        """All values, unless a prefix is not that of its variable."""
+        """Return all values, or `None` if a prefix does not match its variable."""
         for name, length, prefix in sorted(self.prefixes, key=lambda entry: -len(entry[2])):
             whole = self.found.setdefault(name, prefix)
             if not isinstance(whole, str) or whole[:length] != prefix:
@@ -214,7 +215,7 @@ class _Values:
 
 
 def _split(expressions: Sequence[Expression], text: str) -> Iterator[tuple[Expression, str]]:
-    """The text of each expression of a run, empty where it has none."""
+    """Yield the text of each expression of a run; empty if an expression has no text."""
     for index, expression in enumerate(expressions):
         borders = [text.find(later.operator.first) for later in expressions[index + 1 :]]
         end = min((at for at in borders if at >= 0), default=len(text))
@@ -223,7 +224,7 @@ def _split(expressions: Sequence[Expression], text: str) -> Iterator[tuple[Expre
 
 
 def _take(expression: Expression, text: str, values: _Values) -> bool:
-    """Puts the values of one expression. Whether `text` is an expansion of it."""
+    """Add the values of one expression. Return whether `text` is an expansion of it."""
     operator = expression.operator
     if not text.startswith(operator.first):
         return False
@@ -236,7 +237,7 @@ def _take(expression: Expression, text: str, values: _Values) -> bool:
     texts = body.split(operator.separator)
     if last.explode:
         items, texts = texts[len(plain) :], texts[: len(plain)]
-        # An empty segment makes a path absolute, or is lost in it.
+        # An empty segment would make the path absolute, or would be lost in it.
         if operator.first == "/" and "" in items:
             return False
         if items and not values.put(last.name, _decode_all(items, path_like=operator.reserved)):
@@ -249,7 +250,7 @@ def _take(expression: Expression, text: str, values: _Values) -> bool:
 
 
 def _take_named(expression: Expression, texts: Sequence[str], values: _Values) -> bool:
-    """Likewise, for `name=value` in any order. A name that the expression does not know is part of a mapping, or wrong."""
+    """Add the values of `name=value` pairs in any order. Unknown names belong to a mapping, or do not match."""
     variables = {variable.name: variable for variable in expression.variables if not variable.explode}
     exploded = next((variable.name for variable in expression.variables if variable.explode), None)
     items: list[str] = []
@@ -282,11 +283,11 @@ def _decode_all(texts: Sequence[str], *, path_like: bool) -> list[str] | None:
 
 
 def _decode(raw: str, *, path_like: bool) -> str | None:
-    """A value, percent-decoded once; `None` when a peer may not say it.
+    """Percent-decode a value once; `None` if the value is not allowed.
 
-    Never allowed are: malformed or overlong encodings, control characters, drives, and `.` or `..` as a whole value or as a
-    segment of one. Separators are allowed only where the template asks for a path, as `{+path}` does, and not at the
-    start, where they would make it absolute.
+    Not allowed are malformed or overlong encodings, control characters, drive letters, and `.` or `..` as a whole value
+    or as a segment of a value. Separators are allowed only if the template expects a path, as `{+path}` does. They are
+    not allowed at the start of a value, where they would make the path absolute.
     """
     if _STRAY_PERCENT.search(raw) or (not path_like and _BORDER.search(raw)):
         return None
@@ -303,5 +304,5 @@ def _decode(raw: str, *, path_like: bool) -> str | None:
 
 
 def _is_dots(segment: str) -> bool:
-    # Windows ignores dots and spaces at the end of a name, so that '.. ' and '...' are suspicious too.
+    # Windows ignores dots and spaces at the end of a name, so '.. ' and '...' are rejected, too.
     return "." in segment and not segment.strip(". ")

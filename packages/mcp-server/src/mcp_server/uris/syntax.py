@@ -1,4 +1,4 @@
-"""What a URI template consists of: text, and expressions with an operator and variables. RFC 6570 section 2."""
+"""The syntax of URI templates: literals, and expressions with an operator and variables (RFC 6570 section 2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ _NOT_LITERAL: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}\ud800-\udfff]|%(?![
 
 
 class InvalidTemplate(McpError):
-    """A text that is no URI template: what is wrong, and where."""
+    """A text is not a valid URI template.
+
+    Args:
+        message: The problem and its location.
+        template: The whole text.
+    """
 
     def __init__(self, message: str, *, template: str) -> None:
         super().__init__(f"URI template {template!r}: {message}")
@@ -43,12 +48,12 @@ class InvalidTemplate(McpError):
 
 
 class AmbiguousTemplate(InvalidTemplate):
-    """A template that can be expanded, but whose expansions cannot be taken apart again."""
+    """A template can be expanded, but URIs cannot be matched with it unambiguously."""
 
 
 @attrs.frozen
 class Operator:
-    """One row of the table in RFC 6570, appendix A."""
+    """A row of the table in RFC 6570, appendix A."""
 
     first: str
     separator: str
@@ -71,7 +76,7 @@ _OPERATORS: Final = {
 
 @attrs.frozen
 class Variable:
-    """One variable of an expression, with its modifier."""
+    """A variable of an expression, with its modifier."""
 
     name: str
     explode: bool
@@ -80,7 +85,7 @@ class Variable:
 
 @attrs.frozen
 class Expression:
-    """What stands between braces."""
+    """An expression in braces."""
 
     source: str
     operator: Operator
@@ -88,18 +93,18 @@ class Expression:
 
     @property
     def repeats(self) -> bool:
-        """Whether the separator of the operator may occur in an expansion, besides at its start."""
+        """Whether the separator of the operator can occur in an expansion after its start."""
         return len(self.variables) > 1 or any(variable.explode for variable in self.variables)
 
 
 def bound(limit: str, observed: int, allowed: int, setting: str) -> None:
-    """Raises `LimitExceeded` when `observed` is over `allowed`."""
+    """Check a limit. Raises `LimitExceeded` if `observed` is more than `allowed`."""
     if observed > allowed:
         raise LimitExceeded(limit, observed=observed, allowed=allowed, setting=f"the fixed bound {setting}")
 
 
 def parse(template: str) -> tuple[str | Expression, ...]:
-    """The texts and expressions of a template. Raises `InvalidTemplate` and `LimitExceeded`."""
+    """Return the literals and expressions of a template. Raises `InvalidTemplate` and `LimitExceeded`."""
     bound(
         "bytes of a URI template",
         len(template.encode("utf-8", "surrogatepass")),
@@ -126,10 +131,10 @@ def parse(template: str) -> tuple[str | Expression, ...]:
 
 
 def _literal(text: str, template: str) -> str:
-    """A literal as it stands in an expansion."""
+    """Return a literal as it is in an expansion."""
     bad = _NOT_LITERAL.search(text)
     if bad is not None:
-        raise InvalidTemplate(f"{bad[0]!r} may not stand outside of an expression", template=template)
+        raise InvalidTemplate(f"{bad[0]!r} is not allowed outside of an expression", template=template)
     return encode(text, reserved=True)
 
 
@@ -139,7 +144,7 @@ def _expression(source: str, template: str) -> Expression:
     for text in source[len(sign) :].split(","):
         matched = _VARSPEC.fullmatch(text)
         if matched is None:
-            raise InvalidTemplate(f"{{{source}}}: {text!r} is no variable", template=template)
+            raise InvalidTemplate(f"{{{source}}}: {text!r} is not a valid variable", template=template)
         prefix = matched["prefix"]
         variables.append(
             Variable(matched["name"], matched["explode"] is not None, None if prefix is None else int(prefix))
@@ -148,7 +153,7 @@ def _expression(source: str, template: str) -> Expression:
 
 
 def encode(text: str, *, reserved: bool) -> str:
-    """Percent-encodes all but unreserved characters; where `reserved`, keeps reserved ones and triplets too."""
+    """Percent-encode all but unreserved characters. If `reserved`, keep reserved characters and triplets, too."""
     if not reserved:
         return quote(text, safe="")
     return "".join(part if index % 2 else quote(part, safe=RESERVED) for index, part in enumerate(_TRIPLET.split(text)))

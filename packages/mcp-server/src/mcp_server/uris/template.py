@@ -1,4 +1,4 @@
-"""URI templates: RFC 6570 of level 4, both ways. Matching is in `mcp_server.uris.matcher`."""
+"""URI templates of RFC 6570, level 4: expansion, and matching by `mcp_server.uris.matcher`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_server.uris.syntax import AmbiguousTemplate, Expression, InvalidTemplat
 __all__ = ["AmbiguousTemplate", "InvalidTemplate", "UriTemplate", "Value"]
 
 Value: TypeAlias = str | Sequence[str] | Mapping[str, str]
-"""What a variable may stand for in an expansion."""
+"""The value of a variable for an expansion."""
 
 
 class UriTemplate:
@@ -19,12 +19,12 @@ class UriTemplate:
 
     Args:
         template: The text of the template.
-        expand_only: The template will not be matched, so that it may be ambiguous.
+        expand_only: Whether the template is used only for expansion, and can be ambiguous.
 
     Raises:
-        InvalidTemplate: It does not have the form of RFC 6570.
-        AmbiguousTemplate: It cannot be matched.
-        LimitExceeded: It is longer than 8 KiB, or has more than 256 variables.
+        InvalidTemplate: The text is not a valid template of RFC 6570.
+        AmbiguousTemplate: URIs cannot be matched with the template.
+        LimitExceeded: The template is longer than 8 KiB, or has more than 256 variables.
     """
 
     def __init__(self, template: str, *, expand_only: bool = False) -> None:
@@ -40,34 +40,35 @@ class UriTemplate:
         return f"UriTemplate({self.template!r})"
 
     def expand(self, values: Mapping[str, Value | None]) -> str:
-        """The URI for `values`.
+        """Return the URI for `values`.
 
         Args:
-            values: A text, a list of texts or a mapping of texts for each variable. A variable that is absent, `None`,
-                or an empty list or mapping is left out.
+            values: A string, a list of strings or a mapping of strings for each variable. A variable that is absent,
+                `None`, or an empty list or mapping is omitted.
 
         Returns:
             The URI.
 
         Raises:
-            ValueError: A prefix such as `{name:3}` is asked of a list or a mapping.
+            ValueError: A variable with a prefix, such as `{name:3}`, has a list or a mapping as its value.
         """
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self._parts)
 
     def match(self, uri: str) -> dict[str, Found] | None:
-        """The values that expand to `uri`.
+        """Return the values that expand to `uri`.
 
-        Each value is percent-decoded exactly once. A URI of a client may leave characters unencoded that an expansion
-        would encode. A separator, `.` or `..` as a segment, a drive, or a control character makes a value not allowed, in
-        whatever encoding; only `{+path}` may hold separators, and `{/path*}` gives a list of segments.
+        Each value is percent-decoded exactly once. The URI can contain characters unencoded that an expansion would
+        encode. A value is not allowed if it contains a separator, `.` or `..` as a segment, a drive letter, or a
+        control character, in any encoding. Only `{+path}` can contain separators, and `{/path*}` returns a list of
+        segments.
 
         Args:
             uri: The URI.
 
         Returns:
-            A text for each plain variable; for an exploded one a list, or a mapping where a query says `key=value` with
-            other names than that of the variable. A variable for which the URI has nothing is left out. `None` when the
-            URI is not of this template, a value is not allowed, or the template is for expanding only.
+            A string for each plain variable. For an exploded variable a list, or a mapping if a query contains
+            `key=value` pairs with names other than that of the variable. A variable without a value in the URI is
+            omitted. `None` if the URI does not match, a value is not allowed, or the template is only for expansion.
 
         Raises:
             LimitExceeded: The URI is longer than 64 KiB.
@@ -104,7 +105,7 @@ def _expand_many(expression: Expression, variable: Variable, value: Sequence[str
     operator = expression.operator
     if variable.prefix is not None:
         raise ValueError(
-            f"{expression.source}: a prefix of {variable.name!r} is asked for, but its value is not one text"
+            f"{expression.source}: the value of {variable.name!r} must be a string, because the variable has a prefix"
         )
 
     def quoted(text: str) -> str:
@@ -113,7 +114,7 @@ def _expand_many(expression: Expression, variable: Variable, value: Sequence[str
     if isinstance(value, Mapping):
         pairs = [(quoted(key), quoted(member)) for key, member in value.items()]
         if variable.explode:
-            # A name and its value, by the rule of the operator for an empty value where it names things.
+            # The rule of the operator for empty values applies if it writes names.
             joined = [
                 f"{key}={text}" if text or not operator.named else f"{key}{operator.if_empty}" for key, text in pairs
             ]
