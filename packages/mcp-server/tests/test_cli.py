@@ -79,16 +79,16 @@ def test_a_server_is_found(folder: Path, target: str, name: str, capfd: pytest.C
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("no_such_module", "there is no module 'no_such_module'"),
-        ("nowhere.py", "there is no file nowhere.py"),
-        ("other_name", "other_name has no 'server'; it has the server 'thing': try other_name:thing"),
-        ("sample_server:missing", "sample_server has no 'missing'; it has the server 'server'"),
+        ("no_such_module", "no module 'no_such_module'"),
+        ("nowhere.py", "no file nowhere.py"),
+        ("other_name", "other_name has no 'server'; use the server 'thing': other_name:thing"),
+        ("sample_server:missing", "sample_server has no 'missing'; use the server 'server'"),
         ("crashes:server", "crashes cannot be imported: ZeroDivisionError: division by zero"),
         ("crashes.py", "crashes.py cannot be loaded: ZeroDivisionError"),
         ("needs_more", "needs_more cannot be imported: ModuleNotFoundError: No module named 'no_such_package_here'"),
         ("refused", "cannot be the name of a tool"),
-        ("sample_server:number", "is of type int; it has to be a Server"),
-        ("sample_server:broken", "failed to make a server: ValueError: no luck"),
+        ("sample_server:number", "is of type int; it must be a Server"),
+        ("sample_server:broken", "failed to create a server: ValueError: no luck"),
     ],
 )
 def test_what_is_wrong_with_a_target_is_said(
@@ -105,7 +105,7 @@ def test_a_file_that_python_cannot_load_is_told(
 ) -> None:
     monkeypatch.setattr("importlib.util.spec_from_file_location", lambda *_: None)
     assert main(["run", "sample_server.py"]) == 2
-    assert "sample_server.py is no Python file" in capfd.readouterr().err
+    assert "sample_server.py is not a Python file" in capfd.readouterr().err
 
 
 def test_what_a_module_prints_goes_to_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_the_status_says_how_it_ended(
 
     monkeypatch.setattr(cli, "serve_stdio", serve)
     assert main(["run", "sample_server"]) == status
-    assert ("the server failed" in caplog.text) == (status == 1)
+    assert ("server failed" in caplog.text) == (status == 1)
 
 
 def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,8 +68,8 @@ def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "nobody can log in: give --user NAME"),
-        (("--user", "ada"), "stdin has no line with the password of ada"),
+        ((), "no user can log in: give --user NAME"),
+        (("--user", "ada"), "no password for user ada"),
         (("--issuer", "http://as.example"), "https"),
         (("--issuer", "https://as.example#x"), "fragment"),
         (("--resource", "nonsense"), "resource"),

@@ -24,56 +24,59 @@ if TYPE_CHECKING:
 __all__ = ["AuthServerError", "add_options", "serve"]
 
 _ANY_PORT: Final = re.compile(r"(?<=[^/]):0(?=/|$)")
-"""The port of a URL that leaves it to the system."""
+"""Port 0 in a URL, which means that the system chooses the port."""
 
 _EXTRA: Final = 'the authorization server is an extra: install "mcp-server[authorization-server]"'
 
 
 class AuthServerError(Exception):
-    """An option cannot be used: what is wrong, and what to do."""
+    """An option cannot be used. The message names the problem and the remedy."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Adds the options to `mcp-server auth-server`."""
+    """Add the options of `mcp-server auth-server`."""
     command.add_argument(
         "--issuer",
         required=True,
         metavar="URL",
-        help="its own URL, as clients will know it; with port 0 the system chooses one",
+        help="the issuer: the URL of this server for clients; with port 0 the system chooses a port",
     )
     command.add_argument(
         "--resource",
         required=True,
         metavar="URL",
         action="append",
-        help="the URL of an MCP endpoint that tokens are issued for; may be given several times",
+        help="the URL of an MCP endpoint for which tokens are issued; may be given several times",
     )
     command.add_argument(
         "--scope",
-        metavar="NAME=WORDS",
+        metavar="NAME=DESCRIPTION",
         action="append",
         default=[],
-        help="what may be granted, and what that means in a few words; may be given several times",
+        help="a scope that can be granted, and its description for users; may be given several times",
     )
-    command.add_argument("--store", metavar="FILE", help="keep everything in this SQLite file (default: in memory)")
+    command.add_argument("--store", metavar="FILE", help="store all data in this SQLite file (default: in memory)")
     command.add_argument(
         "--user",
         metavar="NAME",
         action="append",
         default=[],
-        help="a person who can log in; the password is asked for, or read from stdin, a line for each; with --store"
-        " people are kept, so that each is needed once; may be given several times",
+        help="a user who can log in; the command prompts for the password, or reads it from stdin, one line per user;"
+        " with --store users are stored, so that each is given only once; may be given several times",
     )
     command.add_argument(
-        "--bind", metavar="HOST:PORT", help="where it listens (default: at host and port of the issuer)"
+        "--bind", metavar="HOST:PORT", help="the address to listen on (default: the host and port of the issuer)"
     )
     command.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
-    command.add_argument("--tls-key", metavar="FILE", help="its key, if that is in another file")
-    command.add_argument("--no-registration", action="store_true", help="do not let clients register themselves")
+    command.add_argument("--tls-key", metavar="FILE", help="the private key, if it is in another file")
+    command.add_argument("--no-registration", action="store_true", help="disable dynamic client registration")
 
 
 def serve(given: argparse.Namespace) -> None:
-    """Serves until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        given: The parsed options.
 
     Raises:
         AuthServerError: An option cannot be used.
@@ -96,7 +99,7 @@ def _password(name: str) -> str:
         return getpass.getpass(f"password of {name}: ")
     line = sys.stdin.readline()
     if not line:
-        raise AuthServerError(f"stdin has no line with the password of {name}")
+        raise AuthServerError(f"no password for user {name}: write it to stdin, one line per user")
     return line.rstrip("\r\n")
 
 
@@ -106,9 +109,9 @@ async def _serve(given: argparse.Namespace, store: SqliteStore, passwords: Seque
     users = StoredUsers(store)
     try:
         if not passwords and given.store is None:
-            raise ValueError("nobody can log in: give --user NAME")
+            raise ValueError("no user can log in: give --user NAME, or --store FILE with stored users")
         tls = tls_context(given.tls_cert, given.tls_key)
-        # Everything but the port is known, and found to be right, before anything is kept or listened at.
+        # Check all options before anything is stored and before listening. Only the port is unknown.
         server = _made(given, _ANY_PORT.sub("", given.issuer), store, users)
         for name, password in passwords:
             await users.put(name, password)
@@ -144,7 +147,7 @@ def _made(given: argparse.Namespace, issuer: str, store: SqliteStore, users: Sto
 
 
 def _bind(issuer: str) -> str:
-    # Any port will do to read the rest.
+    # The port does not matter for parsing the rest.
     url = parse_url(_ANY_PORT.sub("", issuer), what="issuer")
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{host}:{0 if _ANY_PORT.search(issuer) else url.port}"

@@ -1,4 +1,4 @@
-"""The options of `mcp-server run` for HTTP, and serving by them until a signal says to stop."""
+"""The options of `mcp-server run` for HTTP, and serving with them until a signal."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _HEALTHZ: Final = "/healthz"
 
 
 class OptionError(Exception):
-    """An option cannot be used: what is wrong, and what to do."""
+    """An option cannot be used. The message names the problem and the remedy."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Adds the options to `mcp-server run`."""
+    """Add the options for HTTP to `mcp-server run`."""
     group = command.add_argument_group("over HTTP")
-    group.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP there; with port 0 the system chooses one")
-    group.add_argument("--path", help="where the endpoint is (default: /mcp)")
+    group.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP at this address; port 0: any free port")
+    group.add_argument("--path", help="the path of the endpoint (default: /mcp)")
     group.add_argument(
         "--allowed-host",
         metavar="NAME",
         action="append",
-        help="a name by which clients call the server, as mcp.example or mcp.example:8443; may be given several times"
-        " (default: the names of this machine for itself)",
+        help="a host name that clients use for the server, for example mcp.example or mcp.example:8443; may be given"
+        " several times (default: the loopback names of this machine)",
     )
     group.add_argument(
-        "--allow-any-host", action="store_true", help="do not check by which name it is called; a proxy in front has to"
+        "--allow-any-host", action="store_true", help="do not check the host name in requests; a proxy must check it"
     )
     group.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
-    group.add_argument("--tls-key", metavar="FILE", help="its key, if that is in another file")
+    group.add_argument("--tls-key", metavar="FILE", help="the private key, if it is in another file")
     group.add_argument(
-        "--store", metavar="FILE", help="keep sessions in this SQLite file, so that they survive a restart"
+        "--store", metavar="FILE", help="store sessions in this SQLite file, so that they survive a restart"
     )
-    group.add_argument("--legacy-sse", action="store_true", help="serve clients of 2024-11-05 too, at /sse")
-    group.add_argument("--healthz", action="store_true", help=f"answer 200 at {_HEALTHZ} while requests are taken")
+    group.add_argument("--legacy-sse", action="store_true", help="also serve clients of 2024-11-05 (HTTP+SSE), at /sse")
+    group.add_argument("--healthz", action="store_true", help=f"return 200 at {_HEALTHZ} while requests are accepted")
 
 
 def problem(given: argparse.Namespace) -> str | None:
-    """What is wrong with the options together; `None` when nothing is."""
+    """Return the problem with the combination of options, or `None`."""
     if given.allowed_host and given.allow_any_host:
-        return "--allowed-host and --allow-any-host exclude each other"
+        return "--allowed-host and --allow-any-host cannot be used together"
     if given.tls_key and not given.tls_cert:
         return "--tls-key needs --tls-cert"
     if given.http is not None:
@@ -64,7 +64,11 @@ def problem(given: argparse.Namespace) -> str | None:
 
 
 async def serve(server: Server, given: argparse.Namespace) -> None:
-    """Serves until SIGINT or SIGTERM, after which calls may finish; a second signal breaks them off.
+    """Serve until SIGINT or SIGTERM. Running calls may then finish; a second signal cancels them.
+
+    Args:
+        server: The server.
+        given: The parsed options.
 
     Raises:
         OptionError: An option cannot be used.
@@ -83,7 +87,7 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
         with stopped_by_signals():
             await serve_http(server, given.http, task_status=reachable, **options)
     except UnknownNames as error:
-        remedy = "give --allowed-host NAME for each name that clients use, or --allow-any-host to take any"
+        remedy = "give --allowed-host NAME for each name that clients use, or --allow-any-host to accept any name"
         raise OptionError(str(UnknownNames(error.bind, remedy))) from error
     except (OSError, ValueError) as error:
         if reachable.told:
@@ -113,7 +117,7 @@ def _options(given: argparse.Namespace) -> HttpOptions:
 
 
 class _Announcement:
-    """Tells people where the server is, once it can be reached."""
+    """A task status that shows the URLs of the server to the user once it accepts requests."""
 
     def __init__(self, server: Server) -> None:
         self._server: Final = server

@@ -1,4 +1,4 @@
-"""The command `mcp-server`: runs a server that stands in a module or a file, or shows what it offers."""
+"""The command `mcp-server`: runs a server from a module or a file, or lists what it offers."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _DEFAULT: Final = "server"
-"""The name that is looked for when the target has none."""
+"""The name of the server if the target has no name."""
 
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 _OUTPUT_BROKEN: Final = 74
-"""The status when stdout cannot be written: `EX_IOERR` of sysexits.h."""
+"""The exit status if stdout cannot be written: `EX_IOERR` of sysexits.h."""
 
 _EPILOG: Final = """\
-TARGET is where the server stands:
-  package.module:name      a name in a module, found from the current folder as well
+TARGET is the location of the server:
+  package.module:name      a name in a module, which is also searched in the current directory
   path/to/file.py:name     a name in a file
-The name may be left out, it is then `server`. It stands for a Server, or for a function without arguments that
-makes one.
+The default name is `server`. The name refers to a Server, or to a function without arguments that
+returns one.
 
-status: 0 the client ended the connection, or over HTTP the server was told to stop; 1 the server failed; 2 the target or
-an option cannot be used; 74 stdout cannot be written, as when the client closes it before the end of its requests; 130
-interrupted.
+exit status: 0 the client closed the connection, or the HTTP server was stopped; 1 the server failed; 2 the target or an
+option cannot be used; 74 stdout cannot be written, for example because the client closed it before the end of its
+requests; 130 interrupted.
 """
 
 
 class _TargetError(Exception):
-    """The target cannot be used: what is wrong, and what to do."""
+    """The target cannot be used. The message names the problem and the remedy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
 
     Args:
-        arguments: The words behind the command's name; `None` takes those of the process.
+        arguments: The arguments after the name of the command; `None`: those of the process.
 
     Returns:
         The exit status.
 
     Raises:
-        SystemExit: After `--help` or `--version` (status 0), or a word that is not understood (status 2).
+        SystemExit: After `--help` or `--version` (status 0), or an invalid argument (status 2).
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if given.command == "inspect":
         if sys.__stdout__ is None:
-            print("mcp-server: stdout is closed, but what is offered is shown there", file=sys.stderr)
+            print("mcp-server: stdout is closed, but inspect writes to it", file=sys.stderr)
             return 2
         _inspect(server, as_json=given.json)
         return 0
@@ -98,15 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-server",
-        description="Serves the Model Context Protocol with a server written with mcp_server.",
+        description="Runs Model Context Protocol servers that are written with mcp_server.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"mcp-server {mcp_server.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     summaries = {
-        "run": "serve the process that started this one, over stdin and stdout, or others over HTTP",
-        "inspect": "show what the server offers, without serving it",
+        "run": "serve the parent process over stdin and stdout, or clients over HTTP",
+        "inspect": "list the tools, prompts and resources of the server, without serving it",
     }
     for name, summary in summaries.items():
         command = commands.add_parser(
@@ -116,10 +116,10 @@ def _parser() -> argparse.ArgumentParser:
             epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.add_argument("target", metavar="TARGET", help="where the server stands, see below")
+        command.add_argument("target", metavar="TARGET", help="the location of the server, see below")
         _add_log_level(command)
         if name == "inspect":
-            command.add_argument("--json", action="store_true", help="as JSON, in the form of the newest revision")
+            command.add_argument("--json", action="store_true", help="print JSON in the form of the newest revision")
         else:
             http.add_options(command)
     summary = "run an authorization server, for development and small deployments"
@@ -131,12 +131,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_log_level(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--log-level", choices=_LEVELS, default="warning", help="what is logged to stderr (default: warning)"
+        "--log-level", choices=_LEVELS, default="warning", help="the lowest level to log to stderr (default: warning)"
     )
 
 
 def _status(run: Callable[[], None]) -> int:
-    """The exit status of what serves."""
+    """Run a server and return the exit status."""
     try:
         run()
     except (auth_server.AuthServerError, http.OptionError) as error:
@@ -148,13 +148,13 @@ def _status(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return 130
     except BaseExceptionGroup as group:
-        # It is raised in whichever task runs, and so comes out of that task's nurseries.
+        # It is raised in the current task, and its nurseries wrap it.
         if group.subgroup(KeyboardInterrupt) is not None:
             return 130
-        logging.getLogger("mcp_server").exception("the server failed")
+        logging.getLogger("mcp_server").exception("server failed")
         return 1
     except Exception:
-        logging.getLogger("mcp_server").exception("the server failed")
+        logging.getLogger("mcp_server").exception("server failed")
         return 1
     return 0
 
@@ -171,22 +171,22 @@ def _load(target: str) -> Server:
             found = getattr(found, step)
         except AttributeError:
             known = sorted(key for key, value in vars(module).items() if isinstance(value, Server))
-            hint = f"; it has the server {known[0]!r}: try {place}:{known[0]}" if known else ""
+            hint = f"; use the server {known[0]!r}: {place}:{known[0]}" if known else ""
             raise _TargetError(f"{place} has no {name!r}{hint}") from None
     if not isinstance(found, Server) and callable(found):
         try:
             found = found()
-        except Exception as error:  # whatever the author's function may raise
-            raise _TargetError(f"{target} failed to make a server: {_described(error)}") from error
+        except Exception as error:  # the author's function can raise anything
+            raise _TargetError(f"{target} failed to create a server: {_described(error)}") from error
     if not isinstance(found, Server):
         raise _TargetError(
-            f"{target} is of type {type(found).__name__}; it has to be a Server, or a function that makes one"
+            f"{target} is of type {type(found).__name__}; it must be a Server, or a function that returns one"
         )
     return found
 
 
 def _split(target: str) -> tuple[str, str]:
-    """The module or file, and the name in it."""
+    """Return the module or file, and the name in it."""
     place, colon, name = target.rpartition(":")
     if not colon or target.endswith(".py"):
         return target, _DEFAULT
@@ -194,14 +194,14 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _load_module(name: str) -> ModuleType:
-    # A command that is installed has its own folder in front of the path; people mean the one they are in.
-    sys.path.insert(0, os.getcwd())  # the path is a list of texts
+    # The first entry of the path is the directory of an installed command. Users expect the current directory.
+    sys.path.insert(0, os.getcwd())  # entries of the path are strings
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _TargetError(
-                f"there is no module {name!r}, neither installed nor below {Path.cwd()}; for a file write its path, with .py"
+                f"no module {name!r}, neither installed nor in {Path.cwd()}; for a file write its path, with .py"
             ) from error
         raise _TargetError(f"{name} cannot be imported: {_described(error)}") from error
     except Exception as error:
@@ -210,12 +210,12 @@ def _load_module(name: str) -> ModuleType:
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise _TargetError(f"there is no file {path}; the current folder is {Path.cwd()}")
+        raise _TargetError(f"no file {path}; the current directory is {Path.cwd()}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise _TargetError(f"{path} is no Python file")
+        raise _TargetError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # As if it were run as a script: it may import its neighbours, and its annotations are looked up in `sys.modules`.
+    # As for a script: the file can import modules in its directory, and `sys.modules` is used for its annotations.
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
     try:
@@ -231,9 +231,9 @@ def _described(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """What a module prints while it is loaded must not get on the wire, whoever writes it."""
+    """Redirect stdout to stderr, because the output of a module while it is loaded must not corrupt messages."""
     if sys.__stdout__ is None:
-        # It was closed when Python started, and its number may be anybody's by now. What is printed goes nowhere.
+        # stdout was closed at startup, and another file may have its descriptor by now. Discard the output.
         yield
         return
     sys.stdout.flush()
@@ -242,7 +242,7 @@ def _stdout_to_stderr() -> Iterator[None]:
     os.dup2(elsewhere, 1)
     os.close(elsewhere)
     try:
-        # What keeps `sys.stdout` for later, as a log handler does, keeps what leads to stderr.
+        # A log handler that stores `sys.stdout` now stores a stream that leads to stderr.
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
@@ -250,7 +250,7 @@ def _stdout_to_stderr() -> Iterator[None]:
         os.close(wire)
 
 
-# --- showing it ------------------------------------------------------------------------------------------------------
+# --- inspect ---------------------------------------------------------------------------------------------------------
 
 
 def _inspect(server: Server, *, as_json: bool) -> None:
