@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if given.command == "inspect":
         if sys.__stdout__ is None:
-            print("mcp-server: stdout is closed, but inspect writes to it", file=sys.stderr)
+            print("mcp-server: stdout is closed: inspect writes its list there", file=sys.stderr)
             return 2
         _inspect(server, as_json=given.json)
         return 0
