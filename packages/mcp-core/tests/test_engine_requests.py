@@ -686,7 +686,7 @@ def test_a_token_that_comes_back_as_a_string_is_taken_with_a_note() -> None:
     event = both.client.receive(Notification("notifications/progress", {"progressToken": str(id), "progress": 1})).event
     assert isinstance(event, ProgressReceived)
     assert event.id == id
-    assert event.notes == (f"the progress token is {str(id)!r} where {id!r} was sent",)
+    assert event.notes == (f"the progress token is {str(id)!r}, but {id!r} was sent",)
 
 
 @pytest.mark.spec("progress.token-echo", "progress.known-token")
