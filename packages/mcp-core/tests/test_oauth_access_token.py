@@ -127,7 +127,7 @@ def test_a_claim_of_another_kind_is_refused(name: str, value: JsonValue) -> None
 
 @pytest.mark.parametrize("subject", [None, ""])
 def test_a_token_of_nobody_is_refused(subject: JsonValue) -> None:
-    with pytest.raises(InvalidToken, match="in whose name"):
+    with pytest.raises(InvalidToken, match="has no subject"):
         read_access_token({"sub": subject, "aud": MCP})
 
 
@@ -208,7 +208,7 @@ def test_a_token_ends_when_it_says_and_a_clock_may_be_a_little_slow() -> None:
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
 def test_a_token_from_the_future_is_refused(claim: str) -> None:
     check(read_access_token({**CLAIMS, claim: NOW + LEEWAY}))
-    with pytest.raises(InvalidToken, match=f"from the future, by its {claim}"):
+    with pytest.raises(InvalidToken, match=f"its {claim}"):
         check(read_access_token({**CLAIMS, claim: NOW + LEEWAY + 1}))
     check(read_access_token({**CLAIMS, claim: None}))
 

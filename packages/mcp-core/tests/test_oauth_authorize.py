@@ -81,7 +81,7 @@ def test_no_browser_is_sent_where_it_must_not_go(endpoint: str) -> None:
 
 
 def test_without_an_endpoint_there_is_no_request() -> None:
-    with pytest.raises(DiscoveryFailed, match="have no authorization_endpoint"):
+    with pytest.raises(DiscoveryFailed, match="has no authorization_endpoint"):
         _request(authorization_endpoint=None)
 
 
@@ -125,7 +125,7 @@ def test_an_answer_of_the_authorization_server_that_was_asked_is_taken() -> None
 )
 def test_an_answer_of_another_one_ends_the_flow(*, advertised: bool, iss: list[str]) -> None:
     request = _advertised() if advertised else _request()
-    with pytest.raises(IssuerMismatch, match=f"in place of one from {ISSUER}") as caught:
+    with pytest.raises(IssuerMismatch, match=f"expected: {ISSUER}") as caught:
         request.code({"code": ["c"], "state": [request.state], "iss": iss})
     assert caught.value.expected == ISSUER
 
@@ -152,9 +152,9 @@ def test_an_error_is_told_in_one_line() -> None:
         request.code(
             {"error": ["access_denied"], "error_description": ["no\r\n<script>\x1b[2J"], "state": [request.state]}
         )
-    assert caught.value.message == f"{ISSUER} refused the authorization: access_denied (no <script> [2J)"
+    assert caught.value.message == f"{ISSUER} denied the authorization: access_denied (no <script> [2J)"
     assert (caught.value.error, caught.value.description) == ("access_denied", "no <script> [2J")
-    with pytest.raises(AuthorizationRefused, match=r"refused the authorization: server_error$"):
+    with pytest.raises(AuthorizationRefused, match=r"denied the authorization: server_error$"):
         request.code({"error": ["server_error"], "code": ["c"], "state": [request.state]})
     with pytest.raises(AuthorizationRefused, match="neither a code nor an error"):
         request.code({"state": [request.state]})
@@ -163,7 +163,7 @@ def test_an_error_is_told_in_one_line() -> None:
 @pytest.mark.parametrize("name", ["code", "error"])
 def test_what_comes_twice_is_refused(name: str) -> None:
     request = _request()
-    with pytest.raises(AuthorizationRefused, match=f"more than one {name}"):
+    with pytest.raises(AuthorizationRefused, match=f"repeats {name}"):
         request.code({name: ["a", "b"], "state": [request.state]})
 
 

@@ -128,7 +128,7 @@ def test_what_is_no_document_is_passed_over_and_told(answer: HttpAnswer) -> None
     _find(world, discovery=discovery)
     assert world.fetched == [PRM, PRM_ROOT, METADATA]
     assert [attempt.url for attempt in discovery.attempts] == [PRM, PRM_ROOT, METADATA]
-    assert discovery.attempts[0].verdict != "describe https://mcp.example/mcp"
+    assert discovery.attempts[0].verdict != "metadata of https://mcp.example/mcp"
 
 
 @pytest.mark.spec("auth.prm-resource-mismatch-rejected")
@@ -138,7 +138,9 @@ def test_what_is_no_document_is_passed_over_and_told(answer: HttpAnswer) -> None
 def test_metadata_of_another_resource_end_the_search(resource: str) -> None:
     world = World()
     world.routes[PRM] = json_answer(resource_document(resource=resource))
-    with pytest.raises(DiscoveryFailed, match=r"not about https://mcp.example/mcp: tokens for another resource"):
+    with pytest.raises(
+        DiscoveryFailed, match=r"not https://mcp.example/mcp: the client does not request tokens for another resource"
+    ):
         _find(world)
     assert world.fetched == [PRM]
 
@@ -154,7 +156,7 @@ def test_a_resource_above_the_server_is_believed_from_its_own_place_only() -> No
     # Whoever has the path says that they are the whole host, which says nothing of the kind.
     liar = World()
     liar.routes["https://mcp.example/mcp/mine"] = above
-    with pytest.raises(DiscoveryFailed, match=r"are about 'https://mcp.example', not about https://mcp.example/mcp"):
+    with pytest.raises(DiscoveryFailed, match=r"describes 'https://mcp.example', not https://mcp.example/mcp"):
         _find(liar, challenge=_challenge("https://mcp.example/mcp/mine"))
     assert liar.fetched == ["https://mcp.example/mcp/mine", PRM_ROOT]
 
@@ -210,7 +212,7 @@ def test_a_long_list_of_authorization_servers_is_not_walked() -> None:
     world = World()
     names: list[JsonValue] = [f"https://as{number}.example" for number in range(1_000)]
     world.routes[PRM] = json_answer(resource_document(authorization_servers=names))
-    with pytest.raises(DiscoveryFailed, match=r"no metadata of https://as0.example or .* can be used"):
+    with pytest.raises(DiscoveryFailed, match=r"no metadata of https://as0.example or .* is usable"):
         _find(world)
     assert len(world.fetched) == 1 + 3 * 2
 
@@ -219,7 +221,7 @@ def test_a_long_list_of_authorization_servers_is_not_walked() -> None:
 def test_a_resource_without_authorization_server_is_told(listed: JsonValue) -> None:
     world = World()
     world.routes[PRM] = json_answer(resource_document(authorization_servers=listed))
-    with pytest.raises(DiscoveryFailed, match=r"name no authorization server; .* authorization_server can be set"):
+    with pytest.raises(DiscoveryFailed, match=r"names no authorization server; .* set authorization_server"):
         _find(world)
 
 
@@ -264,7 +266,7 @@ def test_or_default_paths() -> None:
 def test_a_client_of_later_revisions_does_not_try_them() -> None:
     world = World()
     del world.routes[PRM]
-    with pytest.raises(DiscoveryFailed, match="has no metadata that name its authorization server"):
+    with pytest.raises(DiscoveryFailed, match="has no metadata that names its authorization server"):
         _find(world, discovery=Discovery(MCP, legacy=False))
     assert world.fetched == [PRM, PRM_ROOT]
 
@@ -273,12 +275,12 @@ def test_a_client_of_later_revisions_does_not_try_them() -> None:
 def test_nothing_follows_from_a_question_that_was_not_answered(answer: HttpAnswer | Unreachable) -> None:
     world = World()
     world.routes[PRM] = answer
-    with pytest.raises(DiscoveryFailed, match="has no metadata that name its authorization server"):
+    with pytest.raises(DiscoveryFailed, match="has no metadata that names its authorization server"):
         _find(world)
     world = World()
     del world.routes[PRM]
     world.routes[OWN] = answer
-    with pytest.raises(DiscoveryFailed, match=r"no metadata of https://mcp.example can be used"):
+    with pytest.raises(DiscoveryFailed, match=r"no metadata of https://mcp.example is usable"):
         _find(world)
 
 
@@ -311,7 +313,7 @@ def test_no_url_from_a_peer_leads_where_the_server_is_not(url: str) -> None:
         assert discovery.attempts[0].url == url
     world = World()
     world.routes[PRM] = json_answer(resource_document(authorization_servers=[url]))
-    with pytest.raises(DiscoveryFailed, match="can be used"):
+    with pytest.raises(DiscoveryFailed, match="is usable"):
         _find(world)
     assert world.fetched == [PRM]
 

@@ -81,19 +81,19 @@ def test_a_proof_of_our_client_proves_its_key() -> None:
     ("given", "why"),
     [
         ([], "missing"),
-        ([proof(), proof(jti="j2")], "and are 2"),
+        ([proof(), proof(jti="j2")], "received 2"),
         ("nothing", "compact"),
         (proof({"alg": "none"}), "algorithm"),
         (proof({"alg": "HS256"}), "algorithm"),
-        (proof({"typ": "JWT"}), "typ is not dpop"),
-        (proof({"typ": "at+jwt"}), "typ is not dpop"),
-        (proof({"typ": None}), "typ is not dpop"),
+        (proof({"typ": "JWT"}), "typ of the DPoP proof is not dpop"),
+        (proof({"typ": "at+jwt"}), "typ of the DPoP proof is not dpop"),
+        (proof({"typ": None}), "typ of the DPoP proof is not dpop"),
         (proof({"jwk": None}), "no public key"),
         (proof({"jwk": "key"}), "no public key"),
         (proof({"jwk": {**KEY.jwk, "d": "secret"}}), "no public key"),
         (proof({"jwk": {"kty": "oct", "k": "secret"}}), "no public key"),
-        (proof({"jwk": {"kty": "oct"}}), "none of EC"),
-        (proof({"jwk": {"kty": "EC", "crv": "P-256", "x": "eA"}}), "none of EC"),
+        (proof({"jwk": {"kty": "oct"}}), "not an EC"),
+        (proof({"jwk": {"kty": "EC", "crv": "P-256", "x": "eA"}}), "not an EC"),
         (proof({"crit": ["x"]}), "crit"),
         (proof()[:-4] + "AAAA", "signature"),
         (proof(htm="GET"), "another method"),
@@ -111,12 +111,12 @@ def test_a_proof_of_our_client_proves_its_key() -> None:
         (proof(ath=None), "another access token"),
         (proof(ath="t1"), "another access token"),
         (proof(ath=token_hash("t2")), "another access token"),
-        (proof(iat=None), "when it was made"),
-        (proof(iat="now"), "when it was made"),
-        (proof(iat=True), "when it was made"),
+        (proof(iat=None), "no valid iat"),
+        (proof(iat="now"), "no valid iat"),
+        (proof(iat=True), "no valid iat"),
         (proof(iat=NOW - 301), "too old"),
-        (proof(iat=NOW + 301), "too old, or from the future"),
-        (proof(iat=2**62), "too old, or from the future"),
+        (proof(iat=NOW + 301), "too old, or its iat is in the future"),
+        (proof(iat=2**62), "too old, or its iat is in the future"),
         (proof(jti=None), "jti"),
         (proof(jti=""), "jti"),
         (proof(jti=7), "jti"),
@@ -184,7 +184,7 @@ def test_a_nonce_is_known_to_every_process_with_the_key() -> None:
     assert Nonces(b"k" * 32).is_current(nonce, NOW)
     assert not Nonces(b"k" * 33).is_current(nonce, NOW)
     assert not Nonces(b"k" * 32).is_current("ü\ud800", NOW)
-    with pytest.raises(LocalProtocolError, match="31 bytes, and needs 32"):
+    with pytest.raises(LocalProtocolError, match="31 bytes: at least 32 are required"):
         Nonces(b"k" * 31)
 
 

@@ -184,7 +184,7 @@ def test_from_a_challenge_to_a_token() -> None:
     )
     assert read_tokens(tokens.to_json()) == tokens
     assert [attempt.verdict for attempt in flow.discovery.attempts] == [
-        f"describe {MCP}", f"is of {ISSUER}", "gave a client id", "gave a code", "gave a token",
+        f"describe {MCP}", f"is of {ISSUER}", "received a client id", "received a code", "received a token",
     ]  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def test_a_person_who_says_no_ends_the_flow() -> None:
     error = _failed(world, flow)
     assert isinstance(error, AuthorizationRefused)
     assert error.error == "access_denied"
-    assert "describe https://mcp.example/mcp" in str(error)
+    assert "metadata of https://mcp.example/mcp" in str(error)
 
 
 @pytest.mark.spec("auth.pkce-refuse-rfc8414", "auth.pkce-refuse", "auth.pkce-verify-support")
@@ -262,7 +262,7 @@ def test_an_endpoint_that_leads_astray_gets_nothing(name: str, url: str) -> None
 def test_metadata_without_endpoints_are_told() -> None:
     world, flow = World(), _flow()
     world.routes[METADATA] = json_answer(server_document(token_endpoint=None))
-    assert "have no token_endpoint" in str(_failed(world, flow))
+    assert "has no token_endpoint" in str(_failed(world, flow))
 
 
 def test_the_credentials_that_are_configured_are_used() -> None:
@@ -314,7 +314,7 @@ def test_a_token_endpoint_that_does_not_answer_ends_the_flow() -> None:
     world, flow = World(), _flow()
     world.routes[TOKEN] = Unreachable(reason="no route")
     error = _failed(world, flow)
-    assert "did not answer: no route" in error.message
+    assert "no response from the token endpoint https://as.example/token: no route" in error.message
     assert isinstance(error, TokenRefused)
     assert error.status is None
 
@@ -322,7 +322,7 @@ def test_a_token_endpoint_that_does_not_answer_ends_the_flow() -> None:
 def test_a_token_of_a_type_that_is_not_known_is_refused() -> None:
     world, flow = World(), _flow()
     world.routes[TOKEN] = json_answer(tokens_document(token_type="mac"))
-    assert "is of type 'mac'; one of type Bearer was wanted" in _failed(world, flow).message
+    assert "has the type 'mac'; expected: Bearer" in _failed(world, flow).message
 
 
 # --- Refresh ----------------------------------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def test_a_server_that_moved_to_another_authorization_server_leaves_nothing_behi
     given = ClientRecord(client_id="given", issuer=None)
     error = _failed(world, _flow(_settings(credentials=(given,))), INVALID, TOKENS)
     assert isinstance(error, RegistrationFailed)
-    assert "are for https://as.example, and the server now wants tokens of https://other.example" in error.message
+    assert "are for https://as.example, but the server requires tokens of https://other.example" in error.message
 
 
 def test_a_secret_that_was_configured_anew_is_used_for_a_refresh() -> None:
@@ -597,7 +597,7 @@ def test_a_public_client_names_itself_at_the_identity_provider_and_one_with_a_ke
     world = World()
     world.routes[IDP] = _refusal("invalid_client")
     assert (
-        f"{IDP} gave no token: invalid_client"
+        f"{IDP} issued no token: invalid_client"
         in _failed(world, _flow(_settings(unnamed, credentials=(given,)))).message
     )
 
@@ -605,8 +605,8 @@ def test_a_public_client_names_itself_at_the_identity_provider_and_one_with_a_ke
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (_refusal("invalid_grant"), "https://idp.example gave no token: invalid_grant"),
-        (Unreachable(reason="x"), f"the token endpoint {IDP} did not answer"),
+        (_refusal("invalid_grant"), "https://idp.example issued no token: invalid_grant"),
+        (Unreachable(reason="x"), f"no response from the token endpoint {IDP}"),
         (_jag(issued_token_type="urn:ietf:params:oauth:token-type:access_token"), "in place of an ID-JAG"),
         (_jag(issued_token_type=None), "of type None in place of an ID-JAG"),
     ],
@@ -703,7 +703,7 @@ def test_where_only_bound_tokens_are_taken_no_other_is_asked_for(*, by_challenge
         assert isinstance(end, Failed)
         return end.error.message
 
-    assert "bound to a key by DPoP, and there is no key" in message(start(World(), _settings()))
+    assert "bound to a key with DPoP, and there is no key" in message(start(World(), _settings()))
     with_key = _settings(proof=Dpop(Key("RS256"), random_bytes()))
     assert "https://as.example does not know RS256" in message(start(_bound(), with_key))
     # Nothing is listed: it is tried.
@@ -727,7 +727,7 @@ def test_a_token_goes_in_the_header_and_to_its_server_alone() -> None:
     assert headers(TOKENS) == {"Authorization": "Bearer access-0"}
     assert headers(TOKENS, "https://MCP.example:443/mcp?x") == {"Authorization": "Bearer access-0"}
     for url in ("https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:444/mcp"):
-        with pytest.raises(LocalProtocolError, match=r"a token for https://mcp.example is not sent to"):
+        with pytest.raises(LocalProtocolError, match=r"a token for https://mcp.example must not be sent to"):
             headers(TOKENS, url)
     bound = attrs.evolve(TOKENS, token_type="DPoP")
     shown = headers(bound, proof=Dpop(Key(), random_bytes()))
@@ -744,7 +744,7 @@ def test_a_token_goes_in_the_header_and_to_its_server_alone() -> None:
 
 def test_a_flow_is_for_one_attempt_and_takes_only_answers_to_its_step() -> None:
     world, flow = World(), _flow()
-    with pytest.raises(LocalProtocolError, match="Opened is no answer to no step"):
+    with pytest.raises(LocalProtocolError, match="Opened is not a result of no step"):
         flow.receive(Opened(), NOW)
     with pytest.raises(LocalProtocolError, match="nothing to abandon"):
         flow.abandon("x")
@@ -753,12 +753,12 @@ def test_a_flow_is_for_one_attempt_and_takes_only_answers_to_its_step() -> None:
     with pytest.raises(LocalProtocolError, match="has begun already"):
         flow.start(NOW)
     for answer in (Opened(), ClientAnswer(client=None), Redirected(url="")):
-        with pytest.raises(LocalProtocolError, match=f"{type(answer).__name__} is no answer to FetchJson"):
+        with pytest.raises(LocalProtocolError, match=f"{type(answer).__name__} is not a result of FetchJson"):
             flow.receive(answer, NOW)
     # The flow goes on all the same.
     end = world.walk(flow, step)
     assert isinstance(end, Done)
-    with pytest.raises(LocalProtocolError, match="Opened is no answer to Done"):
+    with pytest.raises(LocalProtocolError, match="Opened is not a result of Done"):
         flow.receive(Opened(), NOW)
     with pytest.raises(LocalProtocolError, match="nothing to abandon"):
         flow.abandon("x")
@@ -770,13 +770,13 @@ def test_a_flow_that_is_abandoned_is_over() -> None:
     end = flow.abandon("the deadline passed")
     assert isinstance(end.error, AuthorizationRefused)
     assert end.error.message == "the deadline passed"
-    with pytest.raises(LocalProtocolError, match="is no answer to Failed"):
+    with pytest.raises(LocalProtocolError, match="is not a result of Failed"):
         flow.receive(HttpAnswer(status=200), NOW)
 
 
 def test_tokens_of_another_server_are_no_use() -> None:
     with pytest.raises(
-        LocalProtocolError, match=r"tokens for https://other.example are no use at https://mcp.example/mcp"
+        LocalProtocolError, match=r"the tokens are for https://other.example, not for https://mcp.example/mcp"
     ):
         _flow().start(NOW, tokens=attrs.evolve(TOKENS, server_url="https://other.example"))
 

@@ -80,12 +80,12 @@ def test_what_is_odd_leaves_a_note_and_counts_as_absent() -> None:
     assert found.authorization_response_iss_parameter_supported
     assert not found.client_id_metadata_document_supported
     assert found.notes == (
-        "token_endpoint is no string",
-        "scopes_supported is a string in place of a list",
-        "response_types_supported has items that are no strings, are empty, or too many",
-        "grant_types_supported is no list",
-        "authorization_response_iss_parameter_supported is no boolean",
-        "client_id_metadata_document_supported is no boolean",
+        "token_endpoint is not a string",
+        "scopes_supported is a string instead of a list",
+        "response_types_supported has items that are not strings or are empty, or has too many items",
+        "grant_types_supported is not a list",
+        "authorization_response_iss_parameter_supported is not a boolean",
+        "client_id_metadata_document_supported is not a boolean",
     )
     weird = read_authorization_server({"issuer": "x", "client_id_metadata_document_supported": 1})
     assert not weird.client_id_metadata_document_supported
@@ -93,9 +93,9 @@ def test_what_is_odd_leaves_a_note_and_counts_as_absent() -> None:
 
 @pytest.mark.parametrize("value", [None, "", 7, ["x"]])
 def test_without_its_identifier_a_document_is_none(value: JsonValue) -> None:
-    with pytest.raises(InvalidValue, match="resource: missing, or no string"):
+    with pytest.raises(InvalidValue, match="resource: missing, or not a string"):
         read_protected_resource({"resource": value})
-    with pytest.raises(InvalidValue, match="issuer: missing, or no string"):
+    with pytest.raises(InvalidValue, match="issuer: missing, or not a string"):
         read_authorization_server({"issuer": value})
 
 
@@ -176,14 +176,17 @@ def test_without_pkce_by_s256_nothing_goes_on() -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"", "not JSON: it is empty"),
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b" <!DOCTYPE html><p>", "not JSON, but a web page"),
-        (b"<html>", "not JSON, but a web page"),
-        (b"[]", "JSON, but no object"),
-        (b"[" * 5_000, "not JSON"),
-        (b" " * (DOCUMENT_BYTES + 1), f"the document has {DOCUMENT_BYTES + 1} bytes, more than {DOCUMENT_BYTES}"),
+        (b"", "the document is not JSON: it is empty"),
+        (b"{", "the document is not JSON"),
+        (b"\xff", "the document is not JSON"),
+        (b" <!DOCTYPE html><p>", "the document is not JSON, but a web page"),
+        (b"<html>", "the document is not JSON, but a web page"),
+        (b"[]", "the document is JSON, but not an object"),
+        (b"[" * 5_000, "the document is not JSON"),
+        (
+            b" " * (DOCUMENT_BYTES + 1),
+            f"the document has {DOCUMENT_BYTES + 1} bytes, more than the limit of {DOCUMENT_BYTES}",
+        ),
     ],
 )
 def test_what_is_no_document_is_told(body: bytes, problem: str) -> None:

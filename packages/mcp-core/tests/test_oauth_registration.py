@@ -144,9 +144,12 @@ def test_the_last_way_is_to_ask(endpoint: JsonValue) -> None:
     [
         (
             json_answer({"error": "invalid_redirect_uri", "error_description": "no\nloopback"}, 400),
-            f"registration at {ISSUER} was refused: invalid_redirect_uri (no loopback), status 400",
+            f"registration at {ISSUER} was rejected: invalid_redirect_uri (no loopback), status 400",
         ),
-        (HttpAnswer(status=403, body=b"<html>"), "status 403 and no document: not JSON, but a web page"),
+        (
+            HttpAnswer(status=403, body=b"<html>"),
+            "status 403 without a valid document: the document is not JSON, but a web page",
+        ),
         (Unreachable(reason="no\nroute"), f"registration at {REGISTER} was not answered: no route"),
     ],
 )
@@ -165,7 +168,7 @@ def test_a_registration_that_is_refused_is_told_to_whoever_is_asked(
 
 
 def test_without_any_way_it_is_told() -> None:
-    with pytest.raises(RegistrationFailed, match="neither client id metadata documents nor dynamic registration"):
+    with pytest.raises(RegistrationFailed, match="neither client ID metadata documents nor dynamic registration"):
         _client(World(), server={"registration_endpoint": None})
     with pytest.raises(RegistrationFailed, match=r"no credentials are configured for https://as.example"):
         _client(World(), ways=frozenset({Registration.PREREGISTERED}), redirect_uri=None)
@@ -177,7 +180,7 @@ def test_without_any_way_it_is_told() -> None:
 )  # fmt: skip
 def test_credentials_for_another_issuer_are_not_shown_and_that_is_told() -> None:
     world = World()
-    with pytest.raises(RegistrationFailed, match=r"are for https://old.example, and the server now wants tokens of"):
+    with pytest.raises(RegistrationFailed, match=r"are for https://old.example, but the server requires tokens of"):
         _client(world, configured=[ClientRecord(client_id="given", issuer="https://old.example")])
     assert world.steps == []
 
@@ -303,11 +306,11 @@ def test_what_it_does_not_say_is_as_it_was_asked_for(
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({}, "was answered without a client_id"),
-        ({"client_id": 7}, "was answered without a client_id"),
-        ({"client_id": "id", "error": "x"}, "was refused: x, status 201"),
-        ({"error": None, "client_id": "id"}, "was refused: no error was named"),
-        ({"client_id": "id", "token_endpoint_auth_method": "tls"}, "wants the client to authenticate by 'tls'"),
+        ({}, "returned no client_id"),
+        ({"client_id": 7}, "returned no client_id"),
+        ({"client_id": "id", "error": "x"}, "was rejected: x, status 201"),
+        ({"error": None, "client_id": "id"}, "was rejected: no error was named"),
+        ({"client_id": "id", "token_endpoint_auth_method": "tls"}, "requires an unknown authentication method: 'tls'"),
         ({"client_id": "id", "redirect_uris": ["https://x.example"]}, "changed the redirect URI"),
     ],
 )
@@ -365,7 +368,7 @@ def test_a_client_that_signs_has_its_public_key_in_it() -> None:
 
 def test_a_document_needs_a_url_and_redirect_uris() -> None:
     for settings in (attrs.evolve(APP, metadata_url=None), attrs.evolve(APP, redirect_uris=())):
-        with pytest.raises(LocalProtocolError, match="needs metadata_url and redirect_uris"):
+        with pytest.raises(LocalProtocolError, match="requires metadata_url and redirect_uris"):
             metadata_document(settings)
 
 

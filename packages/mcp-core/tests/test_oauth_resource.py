@@ -104,7 +104,7 @@ def test_who_needs_more_scopes_is_told_all_that_the_request_needs() -> None:
         (
             "www-authenticate",
             'Bearer error="insufficient_scope",'
-            ' error_description="the access token does not suffice: notes:read notes:write is needed",'
+            ' error_description="the access token has insufficient scope: notes:read notes:write is required",'
             f' scope="notes:read notes:write", resource_metadata="{DOCUMENT}"',
         ),
     )
@@ -201,7 +201,7 @@ def test_what_cannot_be_is_found_at_once() -> None:
             make(scopes=scopes)
     with pytest.raises(ValueError, match="at least one authorization server"):
         ProtectedResource(MCP, authorization_servers=[])
-    with pytest.raises(ValueError, match="no fragment"):
+    with pytest.raises(ValueError, match="not have a fragment"):
         make(resource=f"{MCP}#x")
     for url in ("http://mcp.example/mcp", "mcp.example", "/mcp", "https://u@mcp.example/"):
         with pytest.raises(UnsafeUrl):

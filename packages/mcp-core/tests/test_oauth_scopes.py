@@ -87,7 +87,9 @@ def test_more_scopes_are_asked_for_a_few_times_for_each_operation() -> None:
     steps = StepUps()
     for number in range(STEP_UPS):
         steps.take(TOKENS, "tools/call x", [f"s{number}"])
-    with pytest.raises(InsufficientScope, match="tools/call x needs s9, which was asked for 2 times in vain") as caught:
+    with pytest.raises(
+        InsufficientScope, match="tools/call x requires s9, but 2 authorization requests did not grant it"
+    ) as caught:
         steps.take(TOKENS, "tools/call x", ["s9"])
     assert (caught.value.required, caught.value.granted) == (("s9",), ("granted",))
     steps.take(TOKENS, "tools/call y", ["s9"])
@@ -100,13 +102,13 @@ def test_more_scopes_are_asked_for_a_few_times_for_each_operation() -> None:
 @pytest.mark.spec("auth.step-up-retry-limit")
 def test_what_the_token_has_already_is_not_asked_for_again() -> None:
     with pytest.raises(
-        InsufficientScope, match="the request needs granted, and the token has them: granted are granted"
+        InsufficientScope, match="the request requires granted, and the token has them: granted scopes: granted"
     ):
         StepUps().take(TOKENS, "", ["granted"])
     bare = attrs.evolve(TOKENS, scopes=())
     steps = StepUps(limit=1)
     steps.take(bare, "", [])
-    with pytest.raises(InsufficientScope, match=r"needs more scopes, .* in vain: granted are none by name"):
+    with pytest.raises(InsufficientScope, match=r"requires more scopes, .*: granted scopes: none by name"):
         steps.take(bare, "", [])
 
 

@@ -96,7 +96,8 @@ def test_a_client_authenticates_by_the_best_that_both_can(
 def test_without_a_common_way_the_ways_are_told() -> None:
     server = AuthorizationServerMetadata(issuer=ISSUER, token_endpoint_auth_methods_supported=("tls_client_auth",))
     with pytest.raises(
-        TokenRefused, match=r"takes 'tls_client_auth' .* set up for client_secret_basic, client_secret_post"
+        TokenRefused,
+        match=r"supports the client authentication methods 'tls_client_auth'; .* configured for client_secret_basic, client_secret_post",
     ):
         choose_auth_method(SECRET, server, has_key=False)
 
@@ -130,9 +131,9 @@ def test_who_the_client_is_stands_where_its_method_says() -> None:
 
 def test_what_the_method_needs_has_to_be_there() -> None:
     for method in (AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST):
-        with pytest.raises(TokenRefused, match="has to show its secret, and has none"):
+        with pytest.raises(TokenRefused, match="must send its secret, but has none"):
             _sent(PUBLIC, method)
-    with pytest.raises(TokenRefused, match="has to sign, and was given no key"):
+    with pytest.raises(TokenRefused, match="must sign, but has no key"):
         _sent(SECRET, AuthMethod.PRIVATE_KEY_JWT)
 
 
@@ -182,25 +183,29 @@ def test_an_answer_as_a_form_is_read() -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (json_answer({"error": "invalid_grant"}, 400), "invalid_grant", "gave no token: invalid_grant, status 400"),
+        (json_answer({"error": "invalid_grant"}, 400), "invalid_grant", "issued no token: invalid_grant, status 400"),
         (
             json_answer({"error": "invalid_grant", "error_description": "it\r\nended"}, 400),
             "invalid_grant",
-            "gave no token: invalid_grant (it ended), status 400",
+            "issued no token: invalid_grant (it ended), status 400",
         ),
         (
             json_answer({"error": "bad_verification_code"}, 200),
             "bad_verification_code",
             "bad_verification_code, status 200",
         ),
-        (json_answer({}, 500), None, "gave no token: no error was named, status 500"),
+        (json_answer({}, 500), None, "issued no token: no error was named, status 500"),
         (json_answer(tokens_document(), 302), None, "no error was named, status 302"),
-        (json_answer({}), None, "answered with no access_token"),
-        (json_answer({"access_token": ""}), None, "answered with no access_token"),
-        (json_answer({"access_token": "a\r\nX: y"}), None, "an access_token that cannot stand in a header"),
-        (json_answer({"access_token": "\xe4"}), None, "an access_token that cannot stand in a header"),
-        (json_answer([]), None, "status 200 and no document: JSON, but no object"),
-        (HttpAnswer(status=502, body=b"<html>"), None, "status 502 and no document: not JSON, but a web page"),
+        (json_answer({}), None, "returned no access_token"),
+        (json_answer({"access_token": ""}), None, "returned no access_token"),
+        (json_answer({"access_token": "a\r\nX: y"}), None, "an access_token that a header cannot carry"),
+        (json_answer({"access_token": "\xe4"}), None, "an access_token that a header cannot carry"),
+        (json_answer([]), None, "status 200 without a valid document: the document is JSON, but not an object"),
+        (
+            HttpAnswer(status=502, body=b"<html>"),
+            None,
+            "status 502 without a valid document: the document is not JSON, but a web page",
+        ),
     ],
 )
 def test_what_is_no_token_is_a_typed_error(answer: HttpAnswer, error: str | None, message: str) -> None:

@@ -62,7 +62,7 @@ def test_what_two_readers_might_read_differently_is_refused(url: str) -> None:
 
 
 def test_a_user_before_the_host_is_told_as_such() -> None:
-    with pytest.raises(UnsafeUrl, match="it has a user or a password before the host"):
+    with pytest.raises(UnsafeUrl, match="it contains a user name or a password before the host"):
         parse_url("https://user:pw@a.example/", what="x")
 
 

@@ -205,7 +205,7 @@ async def test_nobody_can_say_at_present_is_no_verdict(caplog: pytest.LogCapture
         refused = await reply.json()
         assert (reply.status, reply.headers["retry-after"]) == (503, "5")
         assert "www-authenticate" not in reply.headers
-        assert as_object(refused["error"])["message"] == "access tokens cannot be checked at present"
+        assert as_object(refused["error"])["message"] == "access tokens cannot be verified at present: try again later"
         table.failure = ZeroDivisionError("at 10.0.0.1")
         reply = client.post(client.call("echo", text="x"))
         refused = await reply.json()

@@ -1,1 +1,1 @@
-"""OAuth as pure decisions: documents, requests and the client's flow. Each module has one subject; see its docstring."""
+"""OAuth as decisions, without I/O: documents, requests and the client's flow. Each module has one subject."""

@@ -1,12 +1,12 @@
-"""Access tokens, as a resource server sees them: what they say, and whether that lets anybody in.
+"""Access tokens on a resource server: their claims, and the check whether a token grants access.
 
-Two ways lead to one `AccessToken`: the claims of a JWT whose signature was verified (RFC 9068), and the answer of the
-authorization server to the question what a token is (RFC 7662). Both are read as authorization servers write them, with
-their dialects of scope and client. Whether the token is good for this server is then held against the rules without any
-leniency: from a trusted issuer, for us by name, not ended, not bound to what was not proven.
+An `AccessToken` has one of two sources: the claims of a JWT whose signature was verified (RFC 9068), or the response of
+the authorization server to an introspection request (RFC 7662). The reader accepts both in the dialects of
+authorization servers for scope and client. The check whether the token is valid for this server is strict: the issuer
+is trusted, the audience names the server, the token has not expired, and a key that it is bound to was proven.
 
-A token for somebody else is refused even if we could read it: whoever got it, for whatever he runs, could else act here
-in the name of its subject.
+A token for another audience is rejected even if this server could read it. Otherwise the operator of any service that
+received the token could act here in the name of its subject.
 
 Spec: basic/authorization#token-handling; RFC 9068, RFC 7662, RFC 8707 section 2, RFC 6750
 """
@@ -29,48 +29,49 @@ if TYPE_CHECKING:
 __all__ = ["LEEWAY", "AccessToken", "InvalidToken", "check_access_token", "names_resource", "read_access_token"]
 
 LEEWAY: Final = 30.0
-"""Seconds that clocks may differ."""
+"""Tolerance for clocks that differ, in seconds."""
 
 _CLIENTS: Final = ("client_id", "azp", "cid", "appid")
-"""Where authorization servers say which client a token was given to: the standard, OpenID Connect, and two products."""
+"""Claims that name the client of a token: the standard, OpenID Connect, and two products."""
 
 _SCOPES: Final = ("scope", "scp")
-"""Where they say what it is good for: the standard, and two products. As one text, or as a list."""
+"""Claims that contain the scopes: the standard, and two products. As one string, or as a list."""
 
 _LATEST: Final = 2.0**53
-"""Seconds. No clock gets there, and beyond it a number is not exact."""
+"""In seconds. No clock reaches this value, and beyond it a float is not exact."""
 
 
 class InvalidToken(McpError):
-    """A token lets nobody in. The sentence may be told to whoever sent it; nothing of the token is in it."""
+    """An access token was rejected. The message may be sent to the client; it contains no part of the token."""
 
 
 @attrs.frozen(kw_only=True)
 class AccessToken:
-    """What an access token says, in the words of its issuer."""
+    """The contents of an access token, as stated by its issuer."""
 
     issuer: str | None
-    """Who issued it; `None` when that is not said."""
+    """The issuer; `None` if unknown."""
     subject: str
-    """In whose name it was given: `sub`. Of a client that acts for itself, its own."""
+    """The subject, `sub`. For a client that acts for itself, the client's own id."""
     client_id: str | None
-    """To which client it was given; `None` when that is not said."""
+    """The client that received the token; `None` if unknown."""
     audience: tuple[str, ...]
-    """For whom it is."""
+    """The audiences of the token."""
     scopes: frozenset[str]
-    """What it is good for."""
+    """The scopes of the token."""
     expires_at: float | None
-    """When it ends, in seconds since the epoch; `None` when that is not said."""
+    """The expiry, in seconds since the epoch; `None` if unknown."""
     not_before: float | None = None
-    """When it begins, likewise."""
+    """The beginning of validity, in seconds since the epoch; `None` if unknown."""
     issued_at: float | None = None
-    """When it was issued, likewise."""
+    """The time of issue, in seconds since the epoch; `None` if unknown."""
     confirmation: str | None = None
-    """The thumbprint of the key that has to be proven with it (`jkt`, RFC 9449); `None`: whoever has it may use it."""
+    """The thumbprint of the key that the client must prove (`jkt`, RFC 9449); `None` if the token is not bound to a
+    key."""
     token_id: str | None = None
-    """Its own id: `jti`."""
+    """The id of the token: `jti`."""
     principal: Principal = attrs.field(init=False, repr=False, eq=False)
-    """Whom it lets in."""
+    """The principal that the token authenticates."""
 
     @principal.default
     def _principal(self) -> Principal:
@@ -78,20 +79,20 @@ class AccessToken:
 
 
 def read_access_token(claims: JsonObject, *, issuer: str | None = None) -> AccessToken:
-    """Reads the claims of a JWT, or the answer to an introspection.
+    """Read the claims of a JWT, or an introspection response.
 
     Args:
-        claims: They are known to be the issuer's.
-        issuer: Who answered, where the claims do not have to name the issuer.
+        claims: The claims, verified to come from the issuer.
+        issuer: The issuer to use if the claims do not name one.
 
     Raises:
-        InvalidToken: A claim is missing or of the wrong type, or the token is bound in a way that cannot be checked.
+        InvalidToken: A claim is missing or has the wrong type, or the token is bound in a way that cannot be checked.
     """
     client_id = next((found for name in _CLIENTS if (found := _text(claims, name)) is not None), None)
-    # A client that acts for itself need not be named twice.
+    # A client that acts for itself may be named only once.
     subject = _text(claims, "sub") or client_id
     if subject is None:
-        raise InvalidToken("the access token does not say in whose name it was given")
+        raise InvalidToken("the access token has no subject (sub or client_id)")
     return AccessToken(
         issuer=_text(claims, "iss") or issuer,
         subject=subject,
@@ -111,7 +112,7 @@ def _text(claims: JsonObject, name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise InvalidToken(f"the access token has a wrong {name}")
+        raise InvalidToken(f"the claim {name} of the access token is invalid")
     return value
 
 
@@ -120,7 +121,7 @@ def _time(claims: JsonObject, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
-        raise InvalidToken(f"the access token has a wrong {name}")
+        raise InvalidToken(f"the claim {name} of the access token is invalid")
     return value
 
 
@@ -128,7 +129,7 @@ def _audience(value: JsonValue) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [] if value is None else [value]
     texts = [each for each in values if isinstance(each, str)]
     if len(texts) < len(values):
-        raise InvalidToken("the access token has a wrong aud")
+        raise InvalidToken("the claim aud of the access token is invalid")
     return tuple(texts)
 
 
@@ -136,7 +137,7 @@ def _scopes(value: JsonValue, name: str) -> list[str]:
     values = value if isinstance(value, list) else [] if value is None else [value]
     texts = [each for each in values if isinstance(each, str)]
     if len(texts) < len(values):
-        raise InvalidToken(f"the access token has a wrong {name}")
+        raise InvalidToken(f"the claim {name} of the access token is invalid")
     return [scope for text in texts for scope in text.split()]
 
 
@@ -144,23 +145,23 @@ def _confirmation(value: JsonValue) -> str | None:
     if value is None:
         return None
     thumbprint = value.get("jkt") if isinstance(value, dict) else None
-    # Bound in two ways it would have to be proven in two ways.
+    # A token with two kinds of confirmation would require two proofs.
     if not isinstance(thumbprint, str) or not thumbprint or not isinstance(value, dict) or len(value) > 1:
-        raise InvalidToken("the access token is bound in a way that is not supported here")
+        raise InvalidToken("the confirmation (cnf) of the access token is not supported: only jkt is")
     return thumbprint
 
 
 def check_access_token(token: AccessToken, *, resource: str, issuers: Collection[str], now: float) -> None:
-    """Makes sure that a token is good for a resource.
+    """Check that a token is valid for a resource.
 
     Args:
         token: The token.
         resource: The identifier of the resource.
-        issuers: The authorization servers that it trusts, compared octet by octet.
+        issuers: The trusted authorization servers, compared octet by octet.
         now: Seconds since the epoch.
 
     Raises:
-        InvalidToken: It is not.
+        InvalidToken: The token is not valid for the resource.
     """
     if token.issuer not in issuers:
         raise InvalidToken("the access token is not from an authorization server of this resource")
@@ -170,14 +171,14 @@ def check_access_token(token: AccessToken, *, resource: str, issuers: Collection
         raise InvalidToken("the access token has expired")
     for claim, at in (("nbf", token.not_before), ("iat", token.issued_at)):
         if at is not None and at > now + LEEWAY:
-            raise InvalidToken(f"the access token is from the future, by its {claim}")
+            raise InvalidToken(f"the access token is not valid yet: its {claim} is in the future")
 
 
 def names_resource(audience: str, resource: str) -> bool:
-    """Whether an audience is a resource: the same octets, or the same URI by the rules that hold for every http URI.
+    """Return whether an audience is a resource: the same octets, or the same URI by the rules for all http URIs.
 
-    Those are few: the case of scheme and host, a port that the scheme has anyway, and an empty path, which is `/`.
-    A path above or below is another resource, and so is one with a slash more at its end.
+    The rules cover the case of scheme and host, the default port of the scheme, and an empty path, which equals `/`.
+    A path above or below is another resource, and so is a path with an additional slash at its end.
 
     Spec: RFC 3986 sections 6.2.2.1 and 6.2.3, RFC 8707 section 2
     """

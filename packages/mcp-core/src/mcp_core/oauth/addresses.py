@@ -1,11 +1,11 @@
-"""Classes of IP addresses: where a URL from a peer may lead, after its name was resolved.
+"""Classes of IP addresses: the check where a URL from a peer may lead, after its name was resolved.
 
-The classes are those of the special-purpose registries (RFC 6890) and of the services that clouds put beside each
-machine. They are kept here as a table and not asked of `ipaddress`, whose properties differ between releases of Python.
-An address that carries another one inside (IPv4-mapped, NAT64, 6to4) is judged by the one inside.
+The classes are those of the special-purpose registries (RFC 6890) and of the metadata services of clouds. This module
+has its own table, because the properties of `ipaddress` differ between releases of Python. An address that embeds
+another address (IPv4-mapped, NAT64, 6to4) has the class of the embedded address.
 
-The rule: public addresses may be reached; loopback, private, shared and link-local ones only if the MCP server is on an
-address of that class itself; metadata services, multicast and the rest never.
+The rule: public addresses are allowed. Loopback, private, shared and link-local addresses are allowed only if the MCP
+server has an address of the same class. Metadata services, multicast and all others are never allowed.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 __all__ = ["Address", "AddressClass", "classify", "reachable"]
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-"""What a name resolved to."""
+"""An address to which a name resolved."""
 
 
 class AddressClass(enum.Enum):
-    """What an address is for."""
+    """The purpose of an address."""
 
     PUBLIC = "public"
-    """Somewhere on the Internet."""
+    """An address on the Internet."""
     LOOPBACK = "loopback"
     """This machine."""
     PRIVATE = "private"
-    """A network of its owner: RFC 1918, unique local addresses."""
+    """A private network: RFC 1918, unique local addresses."""
     SHARED = "shared"
-    """Behind a provider's translation (RFC 6598); overlay networks use it too."""
+    """Behind carrier-grade NAT (RFC 6598); overlay networks use the range too."""
     LINK_LOCAL = "link-local"
-    """The same cable."""
+    """The same network link."""
     METADATA = "cloud metadata"
-    """A service that hands credentials to whoever asks from this machine."""
+    """A service that gives credentials to every process on this machine."""
     MULTICAST = "multicast"
-    """Many at once."""
+    """A group of hosts."""
     UNSPECIFIED = "unspecified"
-    """0.0.0.0 and its network: connections to it end on this machine."""
+    """0.0.0.0 and its network: connections to it reach this machine."""
     RESERVED = "reserved"
-    """Documentation, benchmarks, tunnels, and what is not assigned."""
+    """Documentation, benchmarks, tunnels, and unassigned addresses."""
 
 
 _NEVER_ELSEWHERE: Final = frozenset(
     {AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.SHARED, AddressClass.LINK_LOCAL}
 )
-"""May be reached from a server in the same class."""
+"""Classes that are allowed only for a server in the same class."""
 
 _CLASSES: Final[tuple[tuple[AddressClass, tuple[str, ...]], ...]] = (
-    # Before the networks that they are in. The fourth stands on a public address.
+    # Before the networks that contain them. 168.63.129.16 is a public address.
     (
         AddressClass.METADATA,
         (
@@ -88,14 +88,14 @@ _CARRIERS: Final = (
     (ipaddress.IPv6Network("64:ff9b::/96"), 0),  # NAT64
     (ipaddress.IPv6Network("2002::/16"), 80),  # 6to4
 )
-"""Networks whose addresses carry one of IPv4, and how many bits stand behind it."""
+"""Networks whose addresses embed an IPv4 address, and the number of bits after it."""
 
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
-"""IPv4-compatible, long given up. `::` and `::1` are in it, and are not meant."""
+"""IPv4-compatible addresses, deprecated. `::` and `::1` are in this network, but do not embed an address."""
 
 
 def classify(address: Address) -> AddressClass:
-    """The class of an address; of the one that it carries, if it carries one."""
+    """Return the class of an address, or of the address embedded in it."""
     carried = _carried(address)
     if carried is not None:
         return classify(carried)
@@ -113,14 +113,14 @@ def _carried(address: Address) -> ipaddress.IPv4Address | None:
 
 
 def reachable(server: Iterable[Address]) -> frozenset[AddressClass]:
-    """The classes that a peer's URL may lead to.
+    """Return the classes that are allowed for URLs from a peer.
 
     Args:
-        server: The addresses that the name of the MCP server resolved to, all of them.
+        server: All addresses to which the name of the MCP server resolved.
 
     Returns:
-        The public class, and those of the server as far as they may be reached from within. A server with addresses
-        in several classes opens none but the public one: a name that is public and private is the sign of an attack.
+        The public class, and the class of the server if it allows others of its class. For a server with addresses in
+        several classes, only the public class: a name with public and private addresses indicates an attack.
     """
     classes = {classify(address) for address in server}
     own = classes & _NEVER_ELSEWHERE if len(classes) == 1 else set()

@@ -1,4 +1,4 @@
-"""JWTs by which a client says who it is, in place of a secret (`private_key_jwt`).
+"""JWT client assertions, which authenticate a client instead of a secret (`private_key_jwt`).
 
 Spec: RFC 7523 section 2.2 and 3, RFC 7521 section 4.2; MCP extension io.modelcontextprotocol/oauth-client-credentials
 """
@@ -21,7 +21,7 @@ ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 """The value of `client_assertion_type`."""
 
 _SECONDS: Final = 120
-"""How long an assertion is good: for one request, and clocks that differ by a minute."""
+"""Validity of an assertion, in seconds: enough for one request, and for clocks that differ by a minute."""
 
 _ID_BYTES: Final = 16
 
@@ -29,15 +29,15 @@ _ID_BYTES: Final = 16
 def client_assertion(
     client_id: str, *, audience: str, signer: Signer, now: float, random_bytes: Callable[[int], bytes]
 ) -> str:
-    """Makes one for one request.
+    """Create a client assertion for one request.
 
     Args:
-        client_id: Who the client is.
-        audience: The issuer of the authorization server. An assertion for its token endpoint could be replayed by
-            another authorization server that names the same endpoint as its own.
-        signer: The client's key, whose public half the authorization server knows.
+        client_id: The id of the client.
+        audience: The issuer of the authorization server. If the audience were the token endpoint, another authorization
+            server that names the same endpoint could replay the assertion.
+        signer: The client's key, whose public key the authorization server knows.
         now: Seconds since the epoch.
-        random_bytes: Gives so many unpredictable bytes.
+        random_bytes: Returns the given number of unpredictable bytes.
     """
     issued = int(now)
     claims: JsonObject = {

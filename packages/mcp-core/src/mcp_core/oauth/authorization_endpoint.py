@@ -1,8 +1,8 @@
-"""The way through the browser: the URL that a person is sent to, and what comes back.
+"""Authorization request and response: the URL for the user's browser, and the check of the redirect.
 
-What comes back may come from anybody: every web page can send a browser to the redirect URI. So first `state` is compared,
-and what does not have ours is not for us. Then `iss`: an answer in the name of another authorization server ends the flow
-before anything in it is used or shown. Only then is it looked at whether it is a code or an error.
+Any web page can send a browser to the redirect URI. Therefore the check begins with `state`: a response with another
+`state` is ignored. The second check is `iss`: a response in the name of another authorization server ends the flow
+before any part of it is used or shown. Only then does the check distinguish a code from an error.
 
 Spec: basic/authorization; RFC 6749 section 4.1, RFC 7636 section 4.3, RFC 8707 section 2.1, RFC 9207 section 2.4
 """
@@ -38,33 +38,33 @@ _OURS: Final = frozenset({"code", "state", "iss", "error", "error_description", 
 
 @attrs.frozen(kw_only=True)
 class AuthorizationRequest:
-    """One authorization on its way: all that belongs together, from before the browser is opened."""
+    """A pending authorization request with its secrets, created before the browser is opened."""
 
     url: str = attrs.field(repr=False)
-    """Where the person is sent."""
+    """The URL for the browser."""
     state: str = attrs.field(repr=False)
-    """By which the answer is known."""
+    """The value that identifies the response."""
     pkce: Pkce
-    """Its verifier goes to the token endpoint."""
+    """The PKCE pair, whose verifier is sent to the token endpoint."""
     issuer: str
-    """Who was asked."""
+    """The authorization server of the request."""
     iss_required: bool
-    """Whether the authorization server says that all its answers have `iss`."""
+    """Whether the authorization server declares that all its responses have `iss`."""
     redirect_uri: str
-    """Where the browser comes back to."""
+    """The URI to which the browser is redirected."""
 
     def code(self, fields: Mapping[str, Sequence[str]]) -> str | None:
-        """The code in an answer.
+        """Return the authorization code in a response.
 
         Args:
-            fields: See `read_redirect`.
+            fields: The result of `read_redirect`.
 
         Returns:
-            `None` when the answer is not for this request: go on waiting.
+            `None` if the response belongs to another request: keep waiting.
 
         Raises:
-            IssuerMismatch: It is not from the authorization server that was asked.
-            AuthorizationRefused: It is an error, or has no code.
+            IssuerMismatch: The response is not from the authorization server of the request.
+            AuthorizationRefused: The response is an error, or has no code.
         """
         state = fields.get("state", ())
         if len(state) != 1 or not hmac.compare_digest(state[0].encode(), self.state.encode()):
@@ -72,7 +72,7 @@ class AuthorizationRequest:
         self._check_issuer(fields.get("iss", ()))
         repeated = sorted(name for name in _OURS if len(fields.get(name, ())) > 1)
         if repeated:
-            raise AuthorizationRefused(f"the answer of {self.issuer} has more than one {', '.join(repeated)}")
+            raise AuthorizationRefused(f"the response of {self.issuer} repeats {', '.join(repeated)}")
         error = "".join(fields.get("error", ()))
         code = "".join(fields.get("code", ()))
         if error or not code:
@@ -84,16 +84,16 @@ class AuthorizationRequest:
             return
         received = given[0] if given else None
         if list(given) != [self.issuer]:
-            named = "no issuer, though all its answers should" if received is None else f"{received[:200]!a}"
-            sentence = f"an answer that names {named} came in place of one from {self.issuer}"
+            named = "no issuer, though the metadata requires it" if received is None else f"{received[:200]!a}"
+            sentence = f"the authorization response names {named}; expected: {self.issuer}"
             raise IssuerMismatch(sentence, expected=self.issuer, received=received)
 
 
 def _refused(issuer: str, error: str, description: str) -> AuthorizationRefused:
     said, told = one_line(error), one_line(description)
     if not said:
-        return AuthorizationRefused(f"{issuer} sent the browser back with neither a code nor an error")
-    sentence = f"{issuer} refused the authorization: {said}" + (f" ({told})" if told else "")
+        return AuthorizationRefused(f"the redirect from {issuer} has neither a code nor an error")
+    sentence = f"{issuer} denied the authorization: {said}" + (f" ({told})" if told else "")
     return AuthorizationRefused(sentence, error=said, description=told or None)
 
 
@@ -108,24 +108,24 @@ def new_authorization(
     networks: frozenset[AddressClass],
     random_bytes: Callable[[int], bytes],
 ) -> AuthorizationRequest:
-    """Makes the request for one authorization.
+    """Create an authorization request.
 
     Args:
         server: The authorization server, whose issuer was validated.
-        client_id: Who asks.
-        redirect_uri: Where the browser is to come back.
-        resource: What the token is for.
-        scopes: What is asked for; nothing: no `scope`.
-        key_id: The thumbprint of the key that the code is to be bound to (RFC 9449 section 10).
-        networks: See `mcp_core.oauth.urls.check_peer_url`.
-        random_bytes: Gives so many unpredictable bytes.
+        client_id: The id of the client.
+        redirect_uri: The URI to which the browser is redirected.
+        resource: The resource for which the token is requested.
+        scopes: The requested scopes; if empty, the request has no `scope`.
+        key_id: The thumbprint of the key to which the code is bound (RFC 9449 section 10).
+        networks: The allowed classes of addresses; see `mcp_core.oauth.urls.check_peer_url`.
+        random_bytes: Returns the given number of unpredictable bytes.
 
     Raises:
         DiscoveryFailed: There is no authorization endpoint.
-        UnsafeUrl: It is none that a browser may be sent to.
+        UnsafeUrl: The browser must not be sent to the authorization endpoint.
     """
     if server.authorization_endpoint is None:
-        raise DiscoveryFailed(f"the metadata of {server.issuer} have no authorization_endpoint")
+        raise DiscoveryFailed(f"the metadata of {server.issuer} has no authorization_endpoint")
     endpoint = check_peer_url(server.authorization_endpoint, what="authorization_endpoint", networks=networks)
     state, pkce = base64url(random_bytes(_STATE_BYTES)), new_pkce(random_bytes)
     parameters = [
@@ -152,10 +152,10 @@ def new_authorization(
 
 
 def read_redirect(text: str) -> dict[str, list[str]]:
-    """Reads what the browser came back with. It does not fail: what makes no sense has no fields.
+    """Read the fields of a redirect. Never raises: an unreadable redirect has no fields.
 
     Args:
-        text: The whole URL, as a person may paste it, or the query of the request to the redirect URI.
+        text: The whole URL, as pasted by a user, or the query of the request to the redirect URI.
 
     Returns:
         The values of each field.

@@ -1,9 +1,10 @@
-"""The `WWW-Authenticate` header: a lenient reader, and an exact writer.
+"""The `WWW-Authenticate` header: a lenient reader, and a strict writer.
 
-*Reading.* Several challenges may stand in one line, and several lines in one answer. A comma separates challenges as well
-as parameters, so only what follows a word tells what it is: with `=` behind it, it is a parameter, else a scheme. Beyond
-the grammar the reader takes values without quotes whatever characters they have (URLs above all), spaces around `=`,
-parameters without commas between them, a quote that never ends, and skips what makes no sense. It does not fail.
+*Reading.* A header line may contain several challenges, and a response several lines. A comma separates challenges as
+well as parameters, so only the text after a word determines its meaning: with `=` after it the word is a parameter,
+otherwise a scheme. Beyond the grammar the reader accepts unquoted values with any characters (URLs above all), spaces
+around `=`, parameters without commas between them, and an unterminated quoted string. It skips unreadable text and
+never raises.
 
 Spec: basic/authorization; RFC 9110 section 11.6.1, RFC 6750 section 3, RFC 9728 section 5.1, RFC 9449 section 7.1
 """
@@ -30,10 +31,10 @@ _SKIPPED: Final = re.compile(r"[\s,]+")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 _LINE_CHARS: Final = 8 * 1024
-"""How much of a line is read. Real ones have some hundred characters; 32 KiB of schemes would take 50 milliseconds."""
+"""Characters of a line that are read. Real lines have a few hundred; 32 KiB of schemes would take 50 milliseconds."""
 
 _CHALLENGES: Final = 32
-"""How many challenges are read."""
+"""The maximum number of challenges that are read."""
 
 _WRITTEN_NAME: Final = re.compile(_TOKEN)
 _WRITTEN_VALUE: Final = re.compile(r"[ -~]*")
@@ -44,37 +45,37 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @attrs.frozen(kw_only=True)
 class Challenge:
-    """One challenge of a server."""
+    """A challenge of a server."""
 
     scheme: str
-    """As it came; compare it with `is_scheme`."""
+    """The scheme as received. Compare it with `is_scheme`."""
     parameters: Mapping[str, str] = _NOTHING
-    """By name in lower case. Of several with one name the first counts."""
+    """The values, by name in lower case. If a name is repeated, the first value counts."""
     token68: str | None = None
-    """What stands behind the scheme in place of parameters, as in `Negotiate YII...`."""
+    """The text after the scheme instead of parameters, as in `Negotiate YII...`."""
 
     def is_scheme(self, name: str) -> bool:
-        """Whether it is of the scheme, in whatever case."""
+        """Return whether the challenge has the given scheme. Case is ignored."""
         return self.scheme.lower() == name.lower()
 
     @property
     def resource_metadata(self) -> str | None:
-        """Where the metadata of the protected resource are. Spec: RFC 9728 section 5.1"""
+        """The URL of the metadata of the protected resource. Spec: RFC 9728 section 5.1"""
         return self.parameters.get("resource_metadata") or None
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes that the request needs; empty when the challenge does not say."""
+        """The scopes that the request requires; empty if the challenge names none."""
         return split_scope(self.parameters.get("scope", ""))
 
     @property
     def error(self) -> str | None:
-        """Why the request was refused, as `invalid_token`; `None` when it had no token."""
+        """The error of the request, for example `invalid_token`; `None` if the request had no token."""
         return self.parameters.get("error") or None
 
     @property
     def wants_more_scope(self) -> bool:
-        """Whether the token is good, and does not suffice. Spec: basic/authorization#step-up"""
+        """Whether the token is valid but has insufficient scope. Spec: basic/authorization#step-up"""
         return self.error == "insufficient_scope"
 
     @property
@@ -84,12 +85,12 @@ class Challenge:
 
 
 def split_scope(value: str) -> tuple[str, ...]:
-    """The scopes in a value, each once, in their order."""
+    """Return the scopes in a value without duplicates, in order."""
     return tuple(dict.fromkeys(value.split()))
 
 
 def read_challenges(values: Iterable[str]) -> tuple[Challenge, ...]:
-    """Reads the values of all `WWW-Authenticate` header lines of an answer: of each 8 KiB, and 32 challenges in all."""
+    """Read the values of all `WWW-Authenticate` lines of a response, up to 8 KiB of each, and 32 challenges in all."""
     found = (challenge for value in values for challenge in _read_line(value[:_LINE_CHARS]))
     return tuple(islice(found, _CHALLENGES))
 
@@ -121,15 +122,15 @@ def _read_line(value: str) -> Iterable[Challenge]:
 
 
 def choose_challenge(challenges: Sequence[Challenge], *, schemes: Sequence[str] = ("Bearer",)) -> Challenge | None:
-    """The challenge that counts.
+    """Return the challenge to respond to.
 
     Args:
-        challenges: All of them.
-        schemes: What the client can do, the best first: `("DPoP", "Bearer")` with a key to prove.
+        challenges: All challenges of the response.
+        schemes: The schemes that the client supports, the best first: `("DPoP", "Bearer")` for a client with a key.
 
     Returns:
-        The first one of the best scheme that is offered; `None` when there is none. Of several with the scheme, one that
-        names the metadata of the resource goes first.
+        The first challenge of the best scheme; `None` if no scheme is supported. If several challenges have the scheme,
+        one that names the metadata of the resource is preferred.
     """
     for scheme in schemes:
         offered = [each for each in challenges if each.is_scheme(scheme)]
@@ -139,27 +140,27 @@ def choose_challenge(challenges: Sequence[Challenge], *, schemes: Sequence[str] 
 
 
 def write_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
-    """Writes one challenge, with all values in quotes.
+    """Write one challenge, with all values quoted.
 
     Args:
-        scheme: As `Bearer`.
-        parameters: In the order in which they are to be written. `scope` is held against RFC 6750 section 3.
+        scheme: The scheme, for example `Bearer`.
+        parameters: The parameters, in order. `scope` is checked against RFC 6750 section 3.
 
     Returns:
-        The value of a header line of its own.
+        The value of one header line.
 
     Raises:
-        ValueError: A name, a value or a scope has a character that must not stand there.
+        ValueError: A name, a value or a scope contains a character that is not allowed.
     """
     for name in (scheme, *parameters):
         if not _WRITTEN_NAME.fullmatch(name):
-            raise ValueError(f"{name!a} is no name that a challenge can have")
+            raise ValueError(f"{name!a} is not a valid name in a challenge")
     written = []
     for name, value in parameters.items():
         if not _WRITTEN_VALUE.fullmatch(value):
-            raise ValueError(f"the value of {name} has a character beyond printable ASCII: {value!a}")
+            raise ValueError(f"the value of {name} contains a character that is not printable ASCII: {value!a}")
         if name == "scope" and not all(_SCOPE_TOKEN.fullmatch(each) for each in value.split(" ")):
-            raise ValueError(f"scope {value!a} is no list of scopes with one space between them")
+            raise ValueError(f"scope {value!a} is not a list of scopes separated by single spaces")
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         written.append(f'{name}="{escaped}"')
     return f"{scheme} {', '.join(written)}" if written else scheme

@@ -1,9 +1,9 @@
-"""What a client says of itself: one description, written as a document under its own URL or as a registration request.
+"""Client metadata: one description of the client, as a client ID metadata document or as a registration request.
 
-A *client id metadata document* is a file that the client's maker puts on the web; its URL is the client id. What it says
-has to be what the client really does, above all its redirect URIs: a document that was written by hand and differs leaves
-people on an error page. So it is generated from the same settings that the flow runs with, and the flow refuses a redirect
-URI that is not in them.
+A *client ID metadata document* is a file that the author of the client publishes on the web. Its URL is the client id.
+The document has to match the behavior of the client, above all its redirect URIs: if a document that was written by
+hand differs, users end on an error page. Therefore this module generates the document from the settings of the flow,
+and the flow rejects a redirect URI that the document does not list.
 
 Spec: basic/authorization#client-id-metadata-documents; draft-ietf-oauth-client-id-metadata-document, RFC 7591 section 2
 """
@@ -35,19 +35,17 @@ __all__ = [
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Makes sure that a redirect URI is one that this client may use: https, or this machine.
+    """Check that this client may use a redirect URI: https, or on the loopback interface.
 
     Raises:
-        LocalProtocolError: It is not. Spec: basic/authorization#communication-security
+        LocalProtocolError: The URI is not allowed. Spec: basic/authorization#communication-security
     """
     try:
         url = parse_url(uri, what="redirect URI")
     except UnsafeUrl as unsafe:
         raise LocalProtocolError(unsafe.message) from None
     if url.fragment is not None or (url.scheme != "https" and not url.is_loopback):
-        raise LocalProtocolError(
-            f"redirect URI {uri!a} has to be https, or on the loopback interface; without fragment"
-        )
+        raise LocalProtocolError(f"redirect URI {uri!a} must use https or the loopback interface, without a fragment")
 
 
 def _redirect_uris(_: ClientSettings, __: attrs.Attribute[tuple[str, ...]], uris: tuple[str, ...]) -> None:
@@ -64,40 +62,40 @@ def _metadata_url(_: ClientSettings, __: attrs.Attribute[str | None], text: str 
         raise LocalProtocolError(unsafe.message) from None
     dots = any(segment in (".", "..") for segment in url.path.split("/"))
     if url.scheme != "https" or not url.segments or url.fragment is not None or dots:
-        sentence = "has to be https, with a path, without fragment and dot segments"
-        raise LocalProtocolError(f"metadata_url {text!a} {sentence}: it is a client id")
+        sentence = "must use https and have a path, without a fragment or dot segments"
+        raise LocalProtocolError(f"metadata_url {text!a} {sentence}, because it is a client id")
 
 
 @attrs.frozen(kw_only=True)
 class ClientSettings:
-    """The client, as its maker knows it. The names are those of RFC 7591 section 2.
+    """The client, as known to its author. The names are those of RFC 7591 section 2.
 
     Raises:
-        LocalProtocolError: A URL is none that may be used.
+        LocalProtocolError: A URL is not allowed.
     """
 
     client_name: str
-    """For the person who is asked for consent."""
+    """The name of the client, shown to the user who is asked for consent."""
     redirect_uris: tuple[str, ...] = attrs.field(default=(), validator=_redirect_uris)
-    """Where the browser may come back to: https, or loopback. Of the latter the port may differ in use."""
+    """The allowed redirect URIs: https, or on the loopback interface. The port of a loopback URI may differ in use."""
     metadata_url: str | None = attrs.field(default=None, validator=_metadata_url)
-    """Where `metadata_document()` is published; it is the client id wherever that is supported."""
+    """The URL at which `metadata_document()` is published: the client id wherever the server supports it."""
     client_uri: str | None = None
-    """A page about the client."""
+    """The URL of a page about the client."""
     logo_uri: str | None = None
-    """A picture for the page of consent."""
+    """The URL of an image for the consent page."""
     software_id: str | None = None
-    """The same for all installations."""
+    """An id of the software, the same for all installations."""
     software_version: str | None = None
-    """Its version."""
+    """The version of the software."""
     jwks_uri: str | None = None
-    """Where the client's public keys are; without it, a client that signs has its key in the document."""
+    """The URL of the client's public keys. Without it, the document of a client that signs contains its key."""
     dpop_bound_access_tokens: bool = False
-    """Whether it uses tokens only with DPoP."""
+    """Whether the client uses tokens only with DPoP."""
 
     @property
     def application_type(self) -> str:
-        """`native` where a redirect URI is this machine, else `web`. Spec: basic/authorization#application-type"""
+        """`native` if a redirect URI is on this machine, otherwise `web`. Spec: basic/authorization#application-type"""
         local = any(parse_url(uri, what="redirect URI").is_loopback for uri in self.redirect_uris)
         return "native" if local or not self.redirect_uris else "web"
 
@@ -134,44 +132,44 @@ def _description(
 def registration_document(
     settings: ClientSettings, *, redirect_uri: str, method: AuthMethod, signer: Signer | None = None
 ) -> JsonObject:
-    """The body of a registration request. Spec: RFC 7591 section 3.1
+    """Return the body of a registration request. Spec: RFC 7591 section 3.1
 
     Args:
         settings: The client.
-        redirect_uri: The one that is about to be used, with its port.
-        method: How the client wants to authenticate.
-        signer: Its key.
+        redirect_uri: The redirect URI of the next flow, with its port.
+        method: The requested authentication method of the client.
+        signer: The key of the client.
     """
     return _description(settings, redirect_uris=[redirect_uri], method=method, signer=signer)
 
 
 def metadata_document(settings: ClientSettings, *, signer: Signer | None = None) -> JsonObject:
-    """The document to be published at `ClientSettings.metadata_url`, as `application/json`.
+    """Return the document to publish at `ClientSettings.metadata_url`, as `application/json`.
 
     Args:
         settings: The client.
-        signer: Its key; with one it authenticates by `private_key_jwt`, without it is a public client.
+        signer: The key of the client, for authentication with `private_key_jwt`. Without it the client is public.
 
     Raises:
         LocalProtocolError: The settings have no `metadata_url`, or no redirect URI.
     """
     if settings.metadata_url is None or not settings.redirect_uris:
-        raise LocalProtocolError("a client id metadata document needs metadata_url and redirect_uris")
+        raise LocalProtocolError("a client ID metadata document requires metadata_url and redirect_uris")
     method = AuthMethod.NONE if signer is None else AuthMethod.PRIVATE_KEY_JWT
     described = _description(settings, redirect_uris=settings.redirect_uris, method=method, signer=signer)
     return {"client_id": settings.metadata_url, **described}
 
 
 def check_metadata_document(document: JsonObject, *, url: str, redirect_uri: str) -> None:
-    """Holds a document that is published against what the client is about to do.
+    """Check that a published document allows the next flow of the client.
 
     Args:
-        document: What is at the URL.
+        document: The published document.
         url: The client id.
-        redirect_uri: What will be used.
+        redirect_uri: The redirect URI of the flow.
 
     Raises:
-        RegistrationFailed: An authorization server would refuse: it says why.
+        RegistrationFailed: An authorization server would reject the client. The message states the reason.
     """
     name, uris = document.get("client_name"), document.get("redirect_uris")
     listed = [each for each in uris if isinstance(each, str)] if isinstance(uris, list) else []

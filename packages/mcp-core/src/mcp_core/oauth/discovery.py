@@ -1,16 +1,18 @@
-"""From the URL of an MCP server to the metadata of its authorization server: which URLs, in which order.
+"""Discovery: from the URL of an MCP server to the metadata of its authorization server.
 
-*The resource.* The URL in the challenge, if there is one; else, or if there is nothing, the well-known URL with the path of
-the server, then the one at the root. A document that names the server itself is taken. One that names a resource above it
-is taken only from that resource's own well-known URL, which is asked then: otherwise whoever has a part of a host could
-have tokens issued for the whole of it. One that names anything else ends the discovery.
+*Resource.* Discovery reads the URL in the challenge, if there is one. Without one, or without a document there, it
+reads the well-known URL with the path of the server, then the one at the root. A document that names the server is
+accepted. A document that names a resource above the server is accepted only from that resource's own well-known URL,
+which is read next. Otherwise the operator of a part of a host could have tokens issued for the whole host. A document
+that names any other resource ends the discovery.
 
-*The authorization server.* Well-known URLs of the first issuer of the list, in the order of the specification; the first
-document that is of this issuer, octet by octet, is taken. Without one the next issuer is asked, three at most.
+*Authorization server.* Discovery reads the well-known URLs of the first issuer of the list, in the order of the
+specification. It accepts the first document of this issuer, compared octet by octet. Without one it tries the next
+issuer, up to three.
 
-*Before 2025-06-18* the server was its own authorization server, with metadata at the root of its origin or, without any,
-default paths there. That is tried when the server has no metadata as a resource, and every question was answered: while
-one was not, nothing follows from its failure.
+*Before 2025-06-18* the server was its own authorization server, with metadata at the root of its origin or, without
+metadata, default paths there. Discovery tries this if the server has no metadata as a resource, and all requests had a
+response. A request without a response proves nothing about the metadata.
 
 Spec: basic/authorization#authorization-server-discovery of each revision
 """
@@ -60,38 +62,39 @@ _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
 
 _CANDIDATES: Final = 3
-"""Authorization servers of one list that are asked. Real lists have one entry; a hostile one could have thousands."""
+"""The maximum number of authorization servers that are tried. Real lists have one entry; a hostile list may have
+thousands."""
 
 
 @attrs.frozen(kw_only=True)
 class Discovered:
-    """What was found."""
+    """The result of discovery."""
 
     resource: str
-    """What access tokens are to be asked for: the identifier in the server's own words, else its canonical URL."""
+    """The resource for which tokens are requested: the identifier from the server's metadata, or its canonical URL."""
     server: AuthorizationServerMetadata
     """The authorization server."""
     protected_resource: ProtectedResourceMetadata | None
-    """What the server says of itself; `None` when it has no such document."""
+    """The metadata of the protected resource; `None` if the server has no such document."""
 
 
 def protected_resource_url(resource: Url) -> str:
-    """Where the document of a resource is: the well-known path is put before its own. Spec: RFC 9728 section 3.1"""
+    """Return the metadata URL of a resource: the well-known path, then its own path (RFC 9728 section 3.1)."""
     path = "" if resource.path == "/" else resource.path
     query = "" if resource.query is None else f"?{resource.query}"
     return f"{resource.origin}{_RESOURCE}{path}{query}"
 
 
 def protected_resource_urls(server: Url) -> tuple[str, ...]:
-    """Where the document of an MCP server may be, without a challenge: with its path, then at the root."""
+    """Return the possible metadata URLs of an MCP server without a challenge: with its path, then at the root."""
     return tuple(dict.fromkeys((protected_resource_url(server), f"{server.origin}{_RESOURCE}")))
 
 
 def authorization_server_urls(issuer: Url) -> tuple[str, ...]:
-    """Where the metadata of an authorization server may be, in the order of the specification.
+    """Return the possible metadata URLs of an authorization server, in the order of the specification.
 
-    With a path there is a last one that the specification does not know and some servers have: RFC 8414's name behind
-    the path.
+    For an issuer with a path, the last URL is not in the specification but used by some servers: the well-known name of
+    RFC 8414 after the path.
     """
     path = issuer.path.rstrip("/")
     inserted = [f"{issuer.origin}{_OAUTH}{path}", f"{issuer.origin}{_OPENID}{path}"]
@@ -100,14 +103,14 @@ def authorization_server_urls(issuer: Url) -> tuple[str, ...]:
 
 
 def default_endpoints(server: Url) -> AuthorizationServerMetadata:
-    """What holds for a server of 2025-03-26 without metadata. Spec: basic/authorization#fallbacks (2025-03-26)"""
+    """Return the default metadata for a server of 2025-03-26. Spec: basic/authorization#fallbacks (2025-03-26)"""
     return AuthorizationServerMetadata(
         issuer=server.origin,
         authorization_endpoint=f"{server.origin}/authorize",
         token_endpoint=f"{server.origin}/token",
         registration_endpoint=f"{server.origin}/register",
         response_types_supported=("code",),
-        # PKCE is required of every server of that revision; there is no place where it could say so.
+        # Servers of that revision must support PKCE, but without metadata they cannot declare it.
         code_challenge_methods_supported=(METHOD,),
         notes=("the server has no metadata: default paths of 2025-03-26",),
     )
@@ -117,7 +120,7 @@ _T = TypeVar("_T")
 
 
 def _networks(server: Url, authorization_server: str | None) -> frozenset[AddressClass]:
-    """Those of the two URLs that are the user's own word."""
+    """Return the classes of the two URLs that the user configured."""
     own = networks_of(server)
     if authorization_server is None:
         return own
@@ -125,19 +128,19 @@ def _networks(server: Url, authorization_server: str | None) -> frozenset[Addres
 
 
 class Discovery:
-    """One discovery: `run` hands out URLs and takes what is there.
+    """One discovery. `run` yields URLs to fetch and receives the responses.
 
     Args:
         server_url: The URL of the MCP server.
-        networks: Classes of addresses that URLs from peers may lead to. Default: what the user's own URLs tell.
-        authorization_server: The issuer to use in place of those that the server names: for servers that name none, or
-            spell it in another way than the authorization server itself.
-        preferred: Issuers that the client has credentials for; they go first where the server names several.
-        protocol_version: Sent as `MCP-Protocol-Version`, which 2025-03-26 wants on these requests.
-        legacy: Whether to try what 2025-03-26 had: for a client that speaks it.
+        networks: The classes of addresses that are allowed for URLs from peers. Default: those of the user's own URLs.
+        authorization_server: The issuer to use instead of those that the server names: for servers that name no issuer,
+            or spell it in another way than the authorization server itself.
+        preferred: Issuers for which the client has credentials. They come first if the server names several.
+        protocol_version: The value of `MCP-Protocol-Version`, which 2025-03-26 requires on these requests.
+        legacy: Whether to try the rules of 2025-03-26, for a client that supports that revision.
 
     Raises:
-        UnsafeUrl: The URL of the server, or of the authorization server, is none that secrets can be sent to.
+        UnsafeUrl: Secrets must not be sent to the URL of the server or of the authorization server.
     """
 
     def __init__(
@@ -151,11 +154,11 @@ class Discovery:
         legacy: bool = True,
     ) -> None:
         self.server: Final = check_browser_url(server_url, what="server URL")
-        """The MCP server."""
+        """The URL of the MCP server."""
         self.networks: Final = _networks(self.server, authorization_server) if networks is None else networks
-        """Classes of addresses that URLs from peers may lead to."""
+        """The classes of addresses that are allowed for URLs from peers."""
         self.attempts: Final[list[Attempt]] = []
-        """Every URL that was tried so far, with what came of it."""
+        """All URLs tried so far, with the outcome of each."""
         self._given: Final = authorization_server
         self._preferred: Final = tuple(preferred)
         self._legacy: Final = legacy
@@ -165,19 +168,19 @@ class Discovery:
         self._all_answered = True
 
     def note(self, url: str, why: str, verdict: str) -> None:
-        """Writes down what came of a URL."""
-        # The URL may be anything that a stranger wrote, and this is shown to people.
+        """Record the outcome of a URL."""
+        # The URL may be arbitrary text of a peer, and it is shown to users.
         self.attempts.append(Attempt(one_line(url), why, verdict))
 
     def run(self, challenge: Challenge | None = None) -> Running[Discovered]:
-        """The whole discovery.
+        """Run the whole discovery.
 
         Args:
-            challenge: That of the server, if it gave one.
+            challenge: The challenge of the server, if there is one.
 
         Raises:
-            DiscoveryFailed: There is no authorization server to be found, or none that may be used.
-            IssuerMismatch: All that was found is of another issuer.
+            DiscoveryFailed: No authorization server was found, or none of them is allowed.
+            IssuerMismatch: All metadata that was found belongs to another issuer.
         """
         resource = yield from self._resource(challenge)
         issuers = self._issuers(resource)
@@ -189,23 +192,23 @@ class Discovery:
             if metadata is not None:
                 return Discovered(resource=named, server=metadata, protected_resource=resource)
         asked = " or ".join(one_line(issuer) for issuer in issuers[:_CANDIDATES])
-        raise self._not_found(f"no metadata of {asked} can be used")
+        raise self._not_found(f"no metadata of {asked} is usable")
 
     def _not_found(self, sentence: str) -> DiscoveryFailed | IssuerMismatch:
         if self._mismatch is not None:
             return self._mismatch
-        return DiscoveryFailed(f"{sentence}; if it is known, the authorization_server can be set")
+        return DiscoveryFailed(f"{sentence}; if the issuer is known, set authorization_server")
 
     def _issuers(self, resource: ProtectedResourceMetadata | None) -> list[str]:
         if self._given is not None:
             return [self._given]
         named = [] if resource is None else list(resource.authorization_servers or ())
         if resource is not None and not named:
-            raise self._not_found(f"the metadata of {resource.resource} name no authorization server")
+            raise self._not_found(f"the metadata of {resource.resource} names no authorization server")
         return sorted(named, key=lambda issuer: issuer not in self._preferred)
 
     def _resource(self, challenge: Challenge | None) -> Running[ProtectedResourceMetadata | None]:
-        """The document about the server; `None` when there is none."""
+        """Return the metadata of the resource; `None` without metadata."""
         pending = list(protected_resource_urls(self.server))
         if challenge is not None and challenge.resource_metadata is not None:
             pending.insert(0, challenge.resource_metadata)
@@ -226,18 +229,18 @@ class Discovery:
                 else protected_resource_url(parse_url(found.resource, what="resource"))
             )
             if match is ResourceMatch.SAME or own == url:
-                self.note(url, "resource_metadata", f"describe {found.resource}")
+                self.note(url, "resource_metadata", f"metadata of {found.resource}")
                 return found
-            self.note(url, "resource_metadata", f"are about {found.resource[:200]!a}")
-            doubt = f"the metadata at {url} are about {found.resource[:200]!a}, not about {self.server.text}"
-            # A resource above the server has to say so itself.
+            self.note(url, "resource_metadata", f"metadata of another resource, {found.resource[:200]!a}")
+            doubt = f"the metadata at {url} describes {found.resource[:200]!a}, not {self.server.text}"
+            # Only metadata at the own URL of a resource above the server count.
             pending = [own] if own else []
         if doubt:
-            raise DiscoveryFailed(f"{doubt}: tokens for another resource are not asked for")
+            raise DiscoveryFailed(f"{doubt}: the client does not request tokens for another resource")
         return None
 
     def _authorization_server(self, issuer: str, *, exact: bool) -> Running[AuthorizationServerMetadata | None]:
-        """The metadata of one authorization server; `None` when there are none that can be used."""
+        """Return the metadata of one authorization server; `None` if no metadata is usable."""
         try:
             base = check_issuer_url(issuer, networks=self.networks)
         except UnsafeUrl as unsafe:
@@ -248,23 +251,23 @@ class Discovery:
             if metadata is None:
                 continue
             try:
-                # Without metadata of the resource nobody said how the issuer is spelt: at the root there are two ways.
+                # Without metadata of the resource the spelling of the issuer is unknown: a root URL has two spellings.
                 check_issuer(metadata, metadata.issuer if not exact and metadata.issuer == f"{issuer}/" else issuer)
             except IssuerMismatch as mismatch:
                 self._mismatch = mismatch
                 self.note(url, "authorization server metadata", mismatch.message)
             else:
-                self.note(url, "authorization server metadata", f"is of {metadata.issuer}")
+                self.note(url, "authorization server metadata", f"metadata of {metadata.issuer}")
                 return metadata
         return None
 
     def _before_2025_06(self) -> Running[Discovered]:
-        """The server as its own authorization server."""
+        """Treat the server as its own authorization server."""
         if not self._legacy or not self._all_answered:
-            raise self._not_found(f"{self.server.text} has no metadata that name its authorization server")
+            raise self._not_found(f"{self.server.text} has no metadata that names its authorization server")
         metadata = yield from self._authorization_server(self.server.origin, exact=False)
         if metadata is None and (self._mismatch is not None or not self._all_answered):
-            raise self._not_found(f"no metadata of {self.server.origin} can be used")
+            raise self._not_found(f"no metadata of {self.server.origin} is usable")
         return Discovered(
             resource=canonical_resource(self.server),
             server=metadata or default_endpoints(self.server),
@@ -272,7 +275,7 @@ class Discovery:
         )
 
     def _fetch(self, url: str, why: str, read: Callable[[JsonObject], _T]) -> Running[_T | None]:
-        """What is at a URL; `None` for nothing of use, of which a verdict was noted."""
+        """Fetch and read a document; `None` if it is unusable. The reason was recorded."""
         try:
             check_peer_url(url, what=why, networks=self.networks)
         except UnsafeUrl as unsafe:
@@ -281,7 +284,7 @@ class Discovery:
         answer = yield from requested(FetchJson(url=url, why=why, headers=self._headers))
         if isinstance(answer, Unreachable):
             self._all_answered = False
-            self.note(url, why, f"no answer: {one_line(answer.reason)}")
+            self.note(url, why, f"no response: {one_line(answer.reason)}")
             return None
         if answer.status != 200:
             self._all_answered = self._all_answered and answer.status < 500 and answer.status != 429

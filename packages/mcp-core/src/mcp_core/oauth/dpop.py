@@ -1,8 +1,8 @@
-"""Demonstrating Proof of Possession: a token that is of use only with a key (RFC 9449).
+"""Demonstrating Proof of Possession (DPoP, RFC 9449): access tokens that are usable only with a key.
 
-Each request carries a proof, a JWT that is signed with the key and names the request. A server may want a nonce of its
-own in it: it says so in an answer, and the request is repeated. Authorization server and resource server have nonces of
-their own each, so they are kept by origin; each answer may bring a new one.
+Each request carries a proof: a JWT that is signed with the key and names the request. A server may require a nonce in
+the proof. It sends the nonce in a response, and the client repeats the request. The authorization server and the
+resource server have separate nonces, so the client stores them by origin. Each response may contain a new nonce.
 
 Spec: RFC 9449; MCP extension io.modelcontextprotocol/dpop
 """
@@ -32,12 +32,12 @@ DPOP: Final = "DPoP"
 _NONCE_HEADER: Final = "dpop-nonce"
 _NONCE: Final = re.compile(r"[!#-\[\]-~]{1,1000}")
 _ORIGINS: Final = 16
-"""Origins whose nonces are kept. A flow meets two."""
+"""Maximum number of origins whose nonces are stored. A flow uses two."""
 _ID_BYTES: Final = 16
 
 
 class Proof(Protocol):
-    """A way to prove, with each request, that the client has the key that its tokens are bound to."""
+    """A method to prove, with each request, that the client has the key to which its tokens are bound."""
 
     @property
     def token_type(self) -> str:
@@ -46,42 +46,42 @@ class Proof(Protocol):
 
     @property
     def algorithm(self) -> str:
-        """How it signs, in the terms of `dpop_signing_alg_values_supported`."""
+        """The signature algorithm, as in `dpop_signing_alg_values_supported`."""
         ...
 
     @property
     def key_id(self) -> str:
-        """The thumbprint of its key (RFC 7638), by which a code can be bound to it."""
+        """The thumbprint of the key (RFC 7638), to which a code can be bound."""
         ...
 
     def headers(self, method: str, url: str, *, now: float, access_token: str | None = None) -> Pairs:
-        """The headers that prove it for one request."""
+        """Return the headers with the proof for one request."""
         ...
 
     def learn(self, url: str, headers: Pairs) -> bool:
-        """Takes from an answer what the next proof needs; whether it differs from what was used."""
+        """Record the data of a response for the next proof. Return whether they differ from those in use."""
         ...
 
 
 def token_hash(access_token: str) -> str:
-    """The hash of a token that its proof carries, `ath`. Spec: RFC 9449 section 4.2"""
+    """Return the hash of a token for its proof, `ath`. Spec: RFC 9449 section 4.2"""
     return base64url(hashlib.sha256(access_token.encode("ascii")).digest())
 
 
 class Dpop:
-    """Makes proofs with one key. One instance per key: it knows the nonces of both servers.
+    """A generator of DPoP proofs with one key. Use one instance per key, because it stores the nonces of both servers.
 
     Args:
-        signer: The key. Asymmetric.
-        random_bytes: Gives so many unpredictable bytes.
+        signer: The key, which must be asymmetric.
+        random_bytes: Returns the given number of unpredictable bytes.
 
     Raises:
-        LocalProtocolError: The key is no asymmetric one.
+        LocalProtocolError: The key is not asymmetric.
     """
 
     def __init__(self, signer: Signer, random_bytes: Callable[[int], bytes]) -> None:
         if signer.algorithm not in ASYMMETRIC_ALGORITHMS:
-            raise LocalProtocolError(f"algorithm {signer.algorithm!a} is not asymmetric: DPoP needs a public key")
+            raise LocalProtocolError(f"algorithm {signer.algorithm!a} is not asymmetric: DPoP requires a public key")
         self._signer: Final = signer
         self._random_bytes: Final = random_bytes
         self._jwk: Final = public_jwk(signer.jwk)
@@ -94,7 +94,7 @@ class Dpop:
 
     @property
     def algorithm(self) -> str:
-        """The signer's."""
+        """The algorithm of the signer."""
         return self._signer.algorithm
 
     @property
@@ -103,16 +103,16 @@ class Dpop:
         return thumbprint(self._jwk)
 
     def headers(self, method: str, url: str, *, now: float, access_token: str | None = None) -> Pairs:
-        """The header with the proof for one request. Each call makes another one; none may be sent twice.
+        """Return the header with the proof for one request. Each call creates a new proof: send it only once.
 
         Args:
-            method: Of the request, as `POST`.
-            url: Of the request; its query and fragment are not signed.
+            method: The method of the request, for example `POST`.
+            url: The URL of the request. Its query and fragment are not signed.
             now: Seconds since the epoch.
-            access_token: The token that is sent along; `None` at the token endpoint.
+            access_token: The token of the request; `None` at the token endpoint.
 
         Raises:
-            UnsafeUrl: The URL is none.
+            UnsafeUrl: The URL is invalid.
         """
         target = parse_url(url, what="URL of a request")
         claims: JsonObject = {
@@ -129,18 +129,18 @@ class Dpop:
         return ((DPOP, sign(claims, self._signer, header={"typ": "dpop+jwt", "jwk": self._jwk})),)
 
     def learn(self, url: str, headers: Pairs) -> bool:
-        """Takes the nonce from an answer, for the next proofs for the same origin.
+        """Record the nonce of a response for the next proofs for the same origin.
 
         Args:
-            url: That the request went to.
-            headers: Of the answer.
+            url: The URL of the request.
+            headers: The headers of the response.
 
         Returns:
-            Whether there was one other than the one that is used already. A request that was refused for the lack of it
-            may then be repeated, once.
+            Whether the response has a nonce other than the one in use. If so, the client may repeat, once, a request
+            that was rejected because of the nonce.
 
         Raises:
-            UnsafeUrl: The URL is none.
+            UnsafeUrl: The URL is invalid.
         """
         origin = parse_url(url, what="URL of a request").origin
         given = [value for name, value in headers if name.lower() == _NONCE_HEADER]

@@ -1,14 +1,14 @@
-"""Checks proofs of possession: what stands on the server's side of `mcp_core.oauth.dpop`.
+"""Verification of DPoP proofs: the server side of `mcp_core.oauth.dpop`.
 
-A proof is a JWT about one request: its method, its URL, the token with it, and when. Whoever has it could repeat it as
-long as the window of time is open. So it is taken once: the ids of those that were taken are remembered, for as long as
-they would pass otherwise.
+A proof is a JWT about one request: its method, its URL, its token, and the time. A client that obtains a proof could
+replay it within the time window. Therefore the server accepts a proof only once: it stores the ids of accepted proofs
+until the window rejects them.
 
-*The memory is bounded.* When it is full, the oldest second goes, and no proof of that second or an earlier one is taken
-any more: the window becomes smaller, and nothing is taken twice. Each process has a memory of its own; several behind one
-name are held together by nonces only, which say when a proof was made at the earliest.
+*The store is bounded.* When it is full, the ids of the oldest second are evicted. From then on all proofs of that
+second or earlier are rejected: the window becomes shorter, and no proof is accepted twice. Each process has its own
+store. Only nonces, which prove the earliest time of a proof, protect several processes behind one name.
 
-*Nonces* are made from the time and a key, so that nothing is kept of them, and any process with the key knows them.
+*Nonces* are computed from the time and a key. They are not stored, and each process with the key can verify them.
 
 Spec: RFC 9449 sections 4.3, 8, 9 and 11.1
 """
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
 __all__ = ["InvalidProof", "NonceWanted", "Nonces", "ProofCheck", "Replays"]
 
 _WINDOW: Final = 300.0
-"""Seconds that a proof may be old, or early: what the extension of MCP allows, so that no clock has to be exact."""
+"""Maximum age of a proof, in seconds, in both directions: the value of the MCP extension, which tolerates inexact
+clocks."""
 
 _REMEMBERED: Final = 200_000
-"""Proofs whose ids are remembered: some 20 MB at most. That is 333 requests in each second of the window."""
+"""Maximum number of stored ids: about 20 MB. This allows 333 requests in each second of the window."""
 
 _LONGEST_ID: Final = 1_000
 _KIND: Final = "dpop+jwt"
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-"""Members of a key that nobody must see (RFC 7518 section 6)."""
+"""Members of a private key (RFC 7518 section 6)."""
 
 _PERIOD: Final = 300
-"""Seconds after which there is another nonce. The one before is taken as long again."""
+"""Time after which the nonce changes, in seconds. The previous nonce is accepted for the same time."""
 
 _KEY_BYTES: Final = 32
 _STEP_BYTES: Final = 6
@@ -53,35 +54,35 @@ _MAC_BYTES: Final = 16
 
 
 class InvalidProof(McpError):
-    """A proof proves nothing. The sentence may be told to whoever sent it."""
+    """A proof was rejected. The message may be sent to the client."""
 
 
 class NonceWanted(InvalidProof):
-    """A proof is good, but for the nonce: with another one it may be sent again."""
+    """A valid proof lacks the current nonce. The client may repeat the request with it."""
 
     def __init__(self, nonce: str) -> None:
-        super().__init__("the DPoP proof needs the nonce of this server")
+        super().__init__("the DPoP proof requires the nonce of this server")
         self.nonce: str = nonce
-        """The one to use."""
+        """The nonce to use."""
 
 
 class Nonces:
-    """Nonces of a server.
+    """The nonces of a server.
 
     Args:
-        key: At least 32 secret bytes; the same in all processes of one server.
+        key: At least 32 secret bytes, the same in all processes of one server.
 
     Raises:
-        LocalProtocolError: The key is shorter.
+        LocalProtocolError: The key is too short.
     """
 
     def __init__(self, key: bytes) -> None:
         if len(key) < _KEY_BYTES:
-            raise LocalProtocolError(f"the key of nonces has {len(key)} bytes, and needs {_KEY_BYTES}")
+            raise LocalProtocolError(f"the nonce key has {len(key)} bytes: at least {_KEY_BYTES} are required")
         self._key: Final = key
 
     def current(self, now: float) -> str:
-        """The nonce of the present.
+        """Return the current nonce.
 
         Args:
             now: Seconds since the epoch.
@@ -89,7 +90,7 @@ class Nonces:
         return self._of(int(now) // _PERIOD)
 
     def is_current(self, nonce: str, now: float) -> bool:
-        """Whether it is the nonce of the present, or the one before."""
+        """Return whether a nonce is the current or the previous one."""
         step = int(now) // _PERIOD
         given = nonce.encode("utf-8", "replace")
         return any(hmac.compare_digest(given, self._of(each).encode("ascii")) for each in (step, step - 1))
@@ -100,10 +101,10 @@ class Nonces:
 
 
 class Replays:
-    """Remembers the proofs that were taken.
+    """A store of the accepted proofs.
 
     Args:
-        limit: How many, at most.
+        limit: The maximum number of proofs.
     """
 
     def __init__(self, limit: int = _REMEMBERED) -> None:
@@ -113,16 +114,16 @@ class Replays:
         self._floor = -1
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return the number of stored proofs."""
         return self._count
 
     def take(self, proof: bytes, issued_at: float, *, since: float) -> bool:
-        """Takes a proof, unless it was taken before or may have been.
+        """Accept a proof, unless it was or may have been accepted before. Return whether it is accepted.
 
         Args:
-            proof: What tells it from all others.
-            issued_at: When it was made, by its own word.
-            since: What is older is not asked for any more, and forgotten.
+            proof: The unique id of the proof.
+            issued_at: The time of the proof according to its claims, in seconds since the epoch.
+            since: The beginning of the window, in seconds since the epoch. Older ids are removed.
         """
         self._forget(int(since))
         second = int(issued_at)
@@ -138,18 +139,18 @@ class Replays:
     def _forget(self, before: int) -> None:
         for second in [each for each in self._seconds if each < before]:
             self._count -= len(self._seconds.pop(second))
-            # The clock may be put back, and what is forgotten be asked for again.
+            # After the clock is set back, a removed id could be presented again.
             self._floor = max(self._floor, second)
 
 
 class ProofCheck:
-    """Checks the proofs that come to one server.
+    """The verification of the proofs sent to one server.
 
     Args:
-        verifier: Verifies their signatures.
-        algorithms: Those that are allowed; asymmetric ones.
-        nonces: Makes nonces; with it each proof needs one. `None`: none is asked for.
-        replays: Remembers what was taken.
+        verifier: Verifies the signatures.
+        algorithms: The allowed algorithms, which must be asymmetric.
+        nonces: The nonces, which each proof must contain; `None` requires no nonce.
+        replays: The store of accepted proofs.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class ProofCheck:
         replays: Replays | None = None,
     ) -> None:
         self.algorithms: Final = tuple(algorithms)
-        """What metadata and challenges say of them."""
+        """The allowed algorithms, for metadata and challenges."""
         self._verifier: Final = verifier
         self._nonces: Final = nonces
         self._replays: Final = Replays() if replays is None else replays
@@ -169,37 +170,37 @@ class ProofCheck:
     def check(
         self, proofs: Sequence[str], *, method: str, urls: Sequence[str], now: float, access_token: str | None = None
     ) -> str:
-        """Checks the proof of one request, which is taken with it.
+        """Verify and accept the proof of one request.
 
         Args:
-            proofs: The values of all `DPoP` headers: it has to be one.
-            method: Of the request.
-            urls: The request's own, as its client may know it; queries make no difference.
+            proofs: The values of all `DPoP` headers. There must be exactly one.
+            method: The method of the request.
+            urls: The URLs by which a client may know the request. Queries are ignored.
             now: Seconds since the epoch.
-            access_token: The token that came along; `None` at the token endpoint.
+            access_token: The token of the request; `None` at the token endpoint.
 
         Returns:
-            The thumbprint of the key, which the token has to be bound to.
+            The thumbprint of the key, to which the token must be bound.
 
         Raises:
-            NonceWanted: It needs the nonce that the error has.
-            InvalidProof: It proves nothing.
+            NonceWanted: The proof requires the nonce in the error.
+            InvalidProof: The proof is invalid.
         """
         if len(proofs) != 1:
             raise InvalidProof(
-                f"there have to be one DPoP proof, and are {len(proofs)}" if proofs else "the DPoP proof is missing"
+                f"expected one DPoP proof, received {len(proofs)}" if proofs else "the DPoP proof is missing"
             )
         try:
             signed = read_signed(proofs[0], algorithms=self.algorithms)
         except InvalidValue as bad:
-            raise InvalidProof(f"the DPoP proof cannot be used: {bad.message}") from None
+            raise InvalidProof(f"the DPoP proof is invalid: {bad.message}") from None
         jwk, key = _key(signed)
         if not self._verifier.verify(jwk, signed.algorithm, signed.data, signed.signature):
-            raise InvalidProof("the signature of the DPoP proof is wrong")
+            raise InvalidProof("the signature of the DPoP proof is invalid")
         claims = signed.claims
         _check_request(claims, method, urls)
         if access_token is not None and claims.get("ath") != token_hash(access_token):
-            raise InvalidProof("the DPoP proof is about another access token")
+            raise InvalidProof("the DPoP proof is for another access token")
         self._check_time(claims, key, now)
         return key
 
@@ -208,43 +209,43 @@ class ProofCheck:
         if self._nonces is not None and not (isinstance(nonce, str) and self._nonces.is_current(nonce, now)):
             raise NonceWanted(self._nonces.current(now))
         if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
-            raise InvalidProof("the DPoP proof has no jti that can be used")
+            raise InvalidProof("the DPoP proof has no valid jti")
         if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
-            raise InvalidProof("the DPoP proof does not say when it was made")
+            raise InvalidProof("the DPoP proof has no valid iat")
         if not now - _WINDOW <= issued_at <= now + _WINDOW:
-            raise InvalidProof("the DPoP proof is too old, or from the future")
-        # An id is its key's own affair: nobody can use up those of others.
+            raise InvalidProof("the DPoP proof is too old, or its iat is in the future")
+        # The id is combined with the key, so that a client cannot use up the ids of other clients.
         known_by = hashlib.sha256(f"{key} {id}".encode()).digest()[:16]
         if not self._replays.take(known_by, issued_at, since=now - _WINDOW):
             raise InvalidProof("the DPoP proof was used before")
 
 
 def _key(signed: Signed) -> tuple[JsonObject, str]:
-    """The key in the header, and its thumbprint."""
+    """Return the key in the header, and its thumbprint."""
     if signed.kind != _KIND:
-        raise InvalidProof(f"the DPoP proof is none: its typ is not {_KIND}")
+        raise InvalidProof(f"the typ of the DPoP proof is not {_KIND}")
     jwk = signed.header.get("jwk")
     if not isinstance(jwk, dict) or not _PRIVATE.isdisjoint(jwk):
         raise InvalidProof("the DPoP proof has no public key in its header")
     try:
         return jwk, thumbprint(jwk)
     except LocalProtocolError:
-        raise InvalidProof("the key of the DPoP proof is none of EC, OKP or RSA") from None
+        raise InvalidProof("the key of the DPoP proof is not an EC, OKP or RSA key") from None
 
 
 def _check_request(claims: JsonObject, method: str, urls: Sequence[str]) -> None:
     if claims.get("htm") != method:
-        raise InvalidProof("the DPoP proof is about another method")
+        raise InvalidProof("the DPoP proof is for another method")
     target = claims.get("htu")
     if not isinstance(target, str) or _address(target) not in {_address(url) for url in urls}:
-        raise InvalidProof("the DPoP proof is about another URL")
+        raise InvalidProof("the DPoP proof is for another URL")
 
 
 def _address(text: str) -> tuple[str, tuple[str, ...]]:
-    """A URL as it is compared: without query and fragment, and in one spelling."""
+    """Return a URL for comparison: normalized, without query and fragment."""
     try:
         url = parse_url(text, what="URL of a request")
     except UnsafeUrl:
         return ("", (text,))
-    # A slash at the end is kept: it is another path.
+    # A slash at the end remains, because it makes another path.
     return (url.origin, (*url.segments, "") if url.path.endswith("/") and url.segments else url.segments)

@@ -1,23 +1,23 @@
-"""The client's way to a token, from whatever the server said to a record that can be kept: one machine without I/O.
+"""The client's authorization flow, from a challenge or stored tokens to a new token: a state machine without I/O.
 
-A `Flow` is for one attempt. `start` hands out the first step; each step is done by the driver and answered by `receive`,
-which hands out the next one, until `Done` or `Failed`. `Flow.client` is the client that is used, as soon as it is known:
-to be kept by its issuer when it was registered, whatever becomes of the flow.
+A `Flow` is one attempt. `start` returns the first step. The caller performs each step and passes the result to
+`receive`, which returns the next step, until `Done` or `Failed`. `Flow.client` is the client of the flow, once it is
+known. The caller must store a registered client by its issuer, whatever the outcome of the flow.
 
-What `start` is given decides the course:
+The arguments of `start` determine the course:
 
 =================================  ==============================================================================
-given                              course
+arguments                          course
 =================================  ==============================================================================
 no challenge, no tokens            discovery, client, grant
-no challenge, tokens               refresh where they came from; else as below
+no challenge, tokens               refresh at the stored endpoint; if that fails, as below
 a challenge, tokens                discovery; refresh if the authorization server is still the same and no scope is
-                                   missing; else client, grant
-`insufficient_scope`, tokens       discovery, client, grant, with all scopes of before: a refresh cannot widen them
+                                   missing; otherwise client, grant
+`insufficient_scope`, tokens       discovery, client, grant, with all previous scopes: a refresh cannot add scopes
 =================================  ==============================================================================
 
-A refresh that is refused leads to the grant; a client that is unknown all of a sudden is registered anew, once. That two
-flows do not refresh with the same token at the same time is the driver's care.
+A rejected refresh leads to the grant. A client that the server has forgotten is registered again, once. The caller must
+ensure that two flows do not refresh with the same token at the same time.
 
 Spec: basic/authorization
 """
@@ -62,20 +62,20 @@ if TYPE_CHECKING:
 __all__ = ["Flow"]
 
 _CLIENT_UNKNOWN: Final = frozenset({"invalid_client", "unauthorized_client"})
-"""What a token endpoint says to a client that it has forgotten."""
+"""Errors of a token endpoint for a client that the server has forgotten."""
 
 
 class Flow:
-    """One attempt to get a token.
+    """One attempt to obtain a token.
 
     Args:
-        settings: What stays the same.
-        random_bytes: Gives so many unpredictable bytes, as `secrets.token_bytes`.
-        step_ups: Counts how often more scopes are asked for; to be shared by all flows of a client.
-        operation: What the token is wanted for, as `tools/call forecast`; counted by `step_ups`.
+        settings: The settings, which are the same for all flows of a client.
+        random_bytes: Returns the given number of unpredictable bytes, like `secrets.token_bytes`.
+        step_ups: Counts the requests for more scopes. Share it between all flows of a client.
+        operation: The operation that requires the token, for example `tools/call forecast`. `step_ups` counts by it.
 
     Raises:
-        UnsafeUrl: The URL of the server is none that tokens can be sent to.
+        UnsafeUrl: Tokens must not be sent to the URL of the server.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Flow:
         operation: str = "",
     ) -> None:
         self.settings: Final = settings
-        """What it runs with."""
+        """The settings of the flow."""
         self.client: ClientRecord | None = None
-        """The client at the authorization server, as soon as it is known."""
+        """The client at the authorization server; `None` until it is known."""
         self.found: Discovered | None = None
-        """The authorization server and what the server says of itself, as soon as they are known."""
+        """The metadata of the authorization server and of the resource; `None` until they are known."""
         self.discovery: Final = Discovery(
             settings.server_url,
             networks=settings.networks,
@@ -100,7 +100,7 @@ class Flow:
             protocol_version=settings.protocol_version,
             legacy=settings.legacy,
         )
-        """What was tried so far: `discovery.attempts`."""
+        """The discovery. `discovery.attempts` has all URLs tried so far."""
         self._random_bytes: Final = random_bytes
         self._step_ups: Final = StepUps() if step_ups is None else step_ups
         self._operation: Final = operation
@@ -114,51 +114,51 @@ class Flow:
         self._bound = False
 
     def start(self, now: float, *, challenge: Challenge | None = None, tokens: TokenRecord | None = None) -> Step:
-        """Begins.
+        """Start the flow.
 
         Args:
             now: Seconds since the epoch.
-            challenge: What the server said, see `mcp_core.oauth.challenge.choose_challenge`.
-            tokens: What was kept for this server.
+            challenge: The challenge of the server, see `mcp_core.oauth.challenge.choose_challenge`.
+            tokens: The stored tokens for this server.
 
         Returns:
             The first step.
 
         Raises:
-            LocalProtocolError: The flow has begun already, or the tokens are for another server.
+            LocalProtocolError: The flow has started already, or the tokens belong to another server.
         """
         if self._step is not None:
-            raise LocalProtocolError("a flow is for one attempt; this one has begun already")
+            raise LocalProtocolError("the flow has started already: create a new Flow for each attempt")
         if tokens is not None and tokens.server_url != self.settings.server_url:
-            raise LocalProtocolError(f"tokens for {tokens.server_url} are no use at {self.settings.server_url}")
+            raise LocalProtocolError(f"the tokens are for {tokens.server_url}, not for {self.settings.server_url}")
         self._now = now
         self._bound = challenge is not None and challenge.is_scheme(DPOP)
         self._running = self._run(challenge, tokens)
         return self._advance(None)
 
     def receive(self, answer: Answer, now: float) -> Step:
-        """Takes the answer to the last step.
+        """Process the result of the last step.
 
         Args:
-            answer: Of the kind that the step is answered by.
+            answer: The result, of the class that the step expects.
             now: Seconds since the epoch.
 
         Returns:
             The next step.
 
         Raises:
-            LocalProtocolError: There is no step that it could be the answer to. The flow goes on.
+            LocalProtocolError: No step is pending, or it expects a result of another class. The flow remains usable.
         """
         if self._step is None or not isinstance(answer, self._step.answered_by):
             step = "no step" if self._step is None else type(self._step).__name__
-            raise LocalProtocolError(f"{type(answer).__name__} is no answer to {step}")
+            raise LocalProtocolError(f"{type(answer).__name__} is not a result of {step}")
         self._now = now
         return self._advance(answer)
 
     def _advance(self, answer: Answer | None) -> Step:
-        assert self._running is not None  # noqa: S101  # there is a step, so it runs
+        assert self._running is not None  # noqa: S101  # there is a step, so the generator exists
         try:
-            # A generator that has not begun takes nothing.
+            # A generator that has not started accepts no value.
             step: Step = next(self._running) if answer is None else self._running.send(answer)
         except StopIteration as end:
             tokens: TokenRecord = end.value
@@ -169,19 +169,20 @@ class Flow:
         return step
 
     def abandon(self, reason: str) -> Failed:
-        """Ends the flow from outside: nobody is there to consent, a deadline passed.
+        """End the flow early, for example because no user is available for consent, or because of a timeout.
 
         Args:
-            reason: Why, in a sentence for people.
+            reason: The reason, in one sentence for users.
 
         Returns:
-            The last step, with `AuthorizationRefused`, or `InsufficientScope` where more scopes were about to be asked for.
+            The last step, with `AuthorizationRefused`, or with `InsufficientScope` if the flow was requesting more
+            scopes.
 
         Raises:
-            LocalProtocolError: The flow has not begun, or is over.
+            LocalProtocolError: The flow has not started, or is over.
         """
         if self._running is None or self._step is None or not self._step.answered_by:
-            raise LocalProtocolError("there is nothing to abandon: the flow has not begun, or is over")
+            raise LocalProtocolError("the flow cannot be abandoned: it has not started, or is over")
         self._running.close()
         error = AuthorizationRefused(reason) if self._lacking is None else self._lacking(reason)
         return self._failed(error)
@@ -194,7 +195,7 @@ class Flow:
         return failed
 
     def _run(self, challenge: Challenge | None, tokens: TokenRecord | None) -> Running[TokenRecord]:
-        """The course, see the head of the module."""
+        """Run the course in the docstring of the module."""
         if challenge is None and tokens is not None:
             refreshed = yield from self._refresh(tokens)
             if refreshed is not None:
@@ -224,7 +225,7 @@ class Flow:
         self._lacking = lambda reason: InsufficientScope(reason, required=required, granted=tokens.scopes)
 
     def _refresh(self, tokens: TokenRecord) -> Running[TokenRecord | None]:
-        """A new token without the person; `None` when that cannot be, or is refused for good."""
+        """Refresh the token without the user; `None` if that is impossible, or the refresh token was rejected."""
         proof = self.settings.proof if tokens.token_type != BEARER else None
         client = self._refreshing_client(tokens)
         able = client is None or can_authenticate(client, has_key=self.settings.signer is not None)
@@ -238,7 +239,7 @@ class Flow:
             _check_type(answer, proof, required=proof is not None)
         except TokenRefused as refused:
             if refused.status is None or refused.status >= 500 or refused.status == 429:
-                # Nothing is known of the token. Nobody is to be bothered for a network that fails.
+                # The state of the token is unknown. A network failure must not lead to a new login.
                 raise
             self._void = tokens
             self._forget_client(refused)
@@ -248,14 +249,14 @@ class Flow:
             access_token=answer.access_token,
             token_type=answer.token_type,
             expires_at=self._end(answer),
-            # Without another one the old one stays good.
+            # Without a new refresh token the previous one remains valid.
             refresh_token=answer.refresh_token or tokens.refresh_token,
             scopes=tokens.scopes if answer.scopes is None else answer.scopes,
             client=client,
         )
 
     def _refreshing_client(self, tokens: TokenRecord) -> ClientRecord | None:
-        """Who got the tokens; with the secret of today, where it is configured."""
+        """Return the client that received the tokens, with its current configured secret if there is one."""
         client = tokens.client
         for configured in self.settings.credentials:
             same = client is not None and configured.client_id == client.client_id
@@ -264,11 +265,11 @@ class Flow:
         return client
 
     def _granted(self, found: Discovered, scopes: tuple[str, ...], before: str | None) -> Running[TokenRecord]:
-        """A new token by the grant. A registration that was kept and is void leads to a second round."""
+        """Obtain a new token with the grant. If a stored registration is void, try again with a new registration."""
         self.settings.grant.check(found)
         server = found.server
         if server.token_endpoint is None:
-            raise DiscoveryFailed(f"the metadata of {server.issuer} have no token_endpoint")
+            raise DiscoveryFailed(f"the metadata of {server.issuer} has no token_endpoint")
         url = check_peer_url(server.token_endpoint, what="token_endpoint", networks=self.discovery.networks).text
         proof, required = self._proof(found)
         while True:
@@ -285,7 +286,7 @@ class Flow:
                 return self._record(found, answer, scopes)
 
     def _identify(self, found: Discovered, before: str | None) -> Running[AuthMethod | None]:
-        """Finds the client, and how it authenticates."""
+        """Determine the client, and its authentication method."""
         grant, settings = self.settings.grant, self.settings
         if not grant.ways:
             self.client = None
@@ -335,7 +336,7 @@ class Flow:
         )
 
     def _forget_client(self, refused: TokenRefused) -> bool:
-        """Whether the authorization server has lost a registration, so that another one is worth a try. Once."""
+        """Return whether the server has forgotten a registered client, so that the flow registers again (once)."""
         client = self.client
         if client is None or client.registration is not Registration.DYNAMIC or self._refused:
             return False
@@ -345,15 +346,19 @@ class Flow:
         return True
 
     def _proof(self, found: Discovered) -> tuple[Proof | None, bool]:
-        """The proof, if tokens of this authorization server are to be bound to a key, and whether they have to be."""
+        """Return the proof to bind tokens to, or `None`, and whether the binding is required."""
         proof, resource = self.settings.proof, found.protected_resource
         required = self._bound or (resource is not None and resource.dpop_bound_access_tokens_required)
         listed = found.server.dpop_signing_alg_values_supported
         if proof is not None and (required if listed is None else proof.algorithm in listed):
             return proof, required
         if required:
-            lacking = "there is no key" if proof is None else f"{found.server.issuer} does not know {proof.algorithm}"
-            raise DiscoveryFailed(f"{found.resource} takes only tokens that are bound to a key by DPoP, and {lacking}")
+            lacking = (
+                "there is no key" if proof is None else f"{found.server.issuer} does not support {proof.algorithm}"
+            )
+            raise DiscoveryFailed(
+                f"{found.resource} accepts only tokens that are bound to a key with DPoP, and {lacking}"
+            )
         return None, False
 
     def _end(self, answer: TokenAnswer) -> float | None:
@@ -376,14 +381,14 @@ class Flow:
 
 
 def _check_type(answer: TokenAnswer, proof: Proof | None, *, required: bool) -> None:
-    """Whether we can use a token of this type.
+    """Check that the client can use a token of this type.
 
     Raises:
-        TokenRefused: We cannot.
+        TokenRefused: The client cannot use a token of this type.
     """
     if answer.token_type == BEARER and not required:
         return
     if proof is None or answer.token_type != proof.token_type:
         wanted = BEARER if proof is None else proof.token_type
-        sentence = f"the token that came is of type {answer.token_type[:100]!a}; one of type {wanted} was wanted"
+        sentence = f"the token has the type {answer.token_type[:100]!a}; expected: {wanted}"
         raise TokenRefused(sentence, status=200)

@@ -1,13 +1,13 @@
-"""The grants: what leads from a client and its authorization server to the form for the token endpoint.
+"""OAuth grants: the requests before the token request, and the form for the token endpoint.
 
-Each grant is one class with the same few members, `Grant`; another one can be given to a flow just so.
+Each grant is a class that implements `Grant`. An application can pass its own class to a flow.
 
 =====================  ===============  =========================  ==========================================
-grant                  client id by     before the token request   for
+grant                  client id from   before the token request   for
 =====================  ===============  =========================  ==========================================
-AuthorizationCode      all five ways    browser                    a person
-ClientCredentials      configuration    nothing                    the client itself
-WorkloadIdentity       none             nothing                    a workload that its platform vouches for
+AuthorizationCode      all five ways    browser                    a user
+ClientCredentials      configuration    no request                 the client itself
+WorkloadIdentity       no client id     no request                 a workload authenticated by its platform
 EnterpriseManaged      configuration,   exchange at the            an employee who is logged in already
                        document         identity provider
 =====================  ===============  =========================  ==========================================
@@ -58,55 +58,55 @@ __all__ = [
 
 @attrs.define(kw_only=True)
 class GrantContext:
-    """What a grant may need to know."""
+    """The data of a flow that a grant may use."""
 
     found: Discovered
-    """The server and its authorization server."""
+    """The metadata of the server and of its authorization server."""
     discovery: Discovery
-    """Where what is tried is written down."""
+    """The discovery, which records the attempts."""
     client: ClientRecord | None
     """The client; `None` for a grant without a client id."""
     scopes: tuple[str, ...]
-    """What is asked for."""
+    """The requested scopes."""
     signer: Signer | None
     """The client's key."""
     key_id: str | None
-    """The thumbprint of the key that the token will be bound to."""
+    """The thumbprint of the key to which the token will be bound."""
     random_bytes: Callable[[int], bytes]
-    """Gives so many unpredictable bytes."""
+    """Returns the given number of unpredictable bytes."""
     clock: Callable[[], float]
-    """The time that came in last, in seconds since the epoch."""
+    """Returns the last `now` passed to the flow, in seconds since the epoch."""
 
 
 class Grant(Protocol):
-    """One way to a token."""
+    """A method to obtain a token."""
 
     @property
     def ways(self) -> frozenset[Registration]:
-        """How the client may come to its id; none: it needs none."""
+        """The allowed methods to obtain a client id; empty if the grant does not use a client id."""
         ...
 
     @property
     def redirect_uri(self) -> str | None:
-        """Where the browser comes back; `None` without a browser."""
+        """The URI to which the browser is redirected; `None` without a browser."""
         ...
 
     @property
     def refreshable(self) -> bool:
-        """Whether a refresh token may be asked for."""
+        """Whether the client may request a refresh token."""
         ...
 
     @property
     def extension(self) -> str | None:
-        """The extension of the protocol that it belongs to, which the client declares; `None`: it is a part of the core."""
+        """The protocol extension of the grant, which the client declares; `None` for a grant of the core protocol."""
         ...
 
     def check(self, found: Discovered) -> None:
-        """Raises `DiscoveryFailed` when the authorization server cannot do it. Called before anything is sent there."""
+        """Check the authorization server before the first request to it; raise `DiscoveryFailed` to reject it."""
         ...
 
     def form(self, context: GrantContext) -> Running[Pairs]:
-        """Does what comes before the token request, and gives its form. Raises `AuthorizationError`."""
+        """Perform the requests before the token request, and return its form. Raises `AuthorizationError`."""
         ...
 
 
@@ -120,26 +120,26 @@ def _checked_endpoint(_: EnterpriseManaged, __: attrs.Attribute[str], url: str) 
 
 @attrs.frozen(kw_only=True)
 class AuthorizationCode:
-    """A person consents in a browser. PKCE by S256 always.
+    """The authorization code grant: a user consents in a browser. PKCE with S256 is always used.
 
     Raises:
-        LocalProtocolError: The redirect URI is neither https nor on this machine.
+        LocalProtocolError: The redirect URI neither uses https nor is on this machine.
     """
 
     redirect_uri: str = attrs.field(validator=_checked_redirect_uri)
-    """Where the driver listens: `http://127.0.0.1:49152/callback`."""
+    """The URI at which the caller listens: `http://127.0.0.1:49152/callback`."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset(Registration)
     refreshable: ClassVar[bool] = True
     extension: ClassVar[str | None] = None
 
     def check(self, found: Discovered) -> None:
-        """PKCE has to be there; the specification has no exception."""
+        """Check that the server supports PKCE. The specification allows no exception."""
         check_pkce(found.server)
 
     def form(self, context: GrantContext) -> Running[Pairs]:
-        """Sends the person, waits for the answer that is for us, and takes the code."""
-        client = cast("ClientRecord", context.client)  # this grant has ways, so there is one
+        """Open the browser, wait for the response to this flow, and exchange the code."""
+        client = cast("ClientRecord", context.client)  # this grant uses a client id, so there is a client
         request = new_authorization(
             context.found.server,
             client_id=client.client_id,
@@ -154,8 +154,8 @@ class AuthorizationCode:
         code = None
         while code is None:
             back = yield AwaitRedirect(state=request.state, redirect_uri=self.redirect_uri)
-            code = request.code(read_redirect(cast("Redirected", back).url))  # Flow.receive lets nothing else through
-        context.discovery.note(request.url.partition("?")[0], "authorization", "gave a code")
+            code = request.code(read_redirect(cast("Redirected", back).url))  # Flow.receive rejects other classes
+        context.discovery.note(request.url.partition("?")[0], "authorization", "received a code")
         return code_form(
             code,
             verifier=request.pkce.verifier,
@@ -173,62 +173,62 @@ class _Plain:
     refreshable: ClassVar[bool] = False
 
     def check(self, found: Discovered) -> None:
-        """Nothing to be checked: what an authorization server supports it often does not list."""
+        """Do nothing, because many authorization servers do not list the grants that they support."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientCredentials(_Plain):
-    """The client is nobody's but its own. It has a secret or a key that the authorization server knows."""
+    """The client credentials grant: the client acts for itself, with a registered secret or key."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset({Registration.PREREGISTERED})
     extension: ClassVar[str | None] = "io.modelcontextprotocol/oauth-client-credentials"
 
     def form(self, context: GrantContext) -> Running[Pairs]:
-        """There is nothing before it."""
+        """Return the form without a preceding request."""
         yield from ()
         return client_credentials_form(scopes=context.scopes, resource=context.found.resource)
 
 
 @attrs.frozen(kw_only=True)
 class WorkloadIdentity(_Plain):
-    """A platform gave the workload a JWT that the authorization server trusts. It is its own authentication."""
+    """Workload identity: a JWT from the platform, trusted by the authorization server, authenticates the workload."""
 
     assertion: str = attrs.field(repr=False)
-    """The JWT. Of a fresh flow a fresh one: it is short-lived, and one that was refused is not sent again."""
+    """The JWT. Use a fresh one for each flow: it is short-lived, and a rejected JWT is not sent again."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset()
-    # The name in its specification, io.modelcontextprotocol/auth/wif, is none by the rules for names of extensions, and
-    # nothing asks for it to be declared.
+    # The name in the specification, io.modelcontextprotocol/auth/wif, violates the rules for names of extensions, and
+    # no rule requires clients to declare it.
     extension: ClassVar[str | None] = None
 
     def form(self, context: GrantContext) -> Running[Pairs]:
-        """There is nothing before it."""
+        """Return the form without a preceding request."""
         yield from ()
         return jwt_bearer_form(self.assertion, scopes=context.scopes, resource=context.found.resource)
 
 
 @attrs.frozen(kw_only=True)
 class EnterpriseManaged(_Plain):
-    """The employee is logged in at the company's identity provider, which decides for them.
+    """Enterprise-managed authorization: the company's identity provider decides for the employee, who is logged in.
 
     Raises:
-        UnsafeUrl: The token endpoint is neither https nor on this machine.
+        UnsafeUrl: The token endpoint neither uses https nor is on this machine.
     """
 
     identity_provider: ClientRecord
-    """The client, as the identity provider knows it; its issuer is the identity provider."""
+    """The client at the identity provider. Its issuer is the identity provider."""
     token_endpoint: str = attrs.field(validator=_checked_endpoint)
-    """The identity provider's. It comes from the configuration, so that it may be anywhere."""
+    """The token endpoint of the identity provider. Because the user configures it, it may be in any network."""
     subject_token: str = attrs.field(repr=False)
-    """What the identity provider gave when the employee logged in."""
+    """The token that the identity provider issued when the employee logged in."""
     subject_token_type: str = ID_TOKEN
-    """Its type."""
+    """The type of `subject_token`."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset({Registration.PREREGISTERED, Registration.METADATA_DOCUMENT})
     extension: ClassVar[str | None] = "io.modelcontextprotocol/enterprise-managed-authorization"
 
     def form(self, context: GrantContext) -> Running[Pairs]:
-        """Exchanges the identity for an ID-JAG, which is of use at this authorization server alone."""
+        """Exchange the identity for an ID-JAG, which only this authorization server accepts."""
         provider = self.identity_provider
         form = token_exchange_form(
             self.subject_token,
@@ -253,5 +253,5 @@ class EnterpriseManaged(_Plain):
         token = yield from endpoint.run(form, "exchange at the identity provider")
         if token.issued_token_type != ID_JAG:
             kind = f"{token.issued_token_type!a:.200}"
-            raise TokenRefused(f"{endpoint.issuer} gave a token of type {kind} in place of an ID-JAG")
+            raise TokenRefused(f"{endpoint.issuer} issued a token of type {kind} instead of an ID-JAG")
         return jwt_bearer_form(token.access_token, scopes=context.scopes, resource=context.found.resource)

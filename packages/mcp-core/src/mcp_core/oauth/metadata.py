@@ -1,8 +1,8 @@
-"""The documents that describe a protected resource and an authorization server.
+"""Metadata documents of protected resources and of authorization servers.
 
-They are read leniently, with notes on what was odd, and held strictly against the rules that security rests on:
-`check_resource` (the document is about the server that was asked), `check_issuer` (it is of the authorization server
-that was asked, octet by octet) and `check_pkce`. Endpoints are checked where they are used, see `mcp_core.oauth.urls`.
+The readers are lenient and note deviations. The checks for security are strict: `check_resource` (the document is about
+the requested server), `check_issuer` (the document belongs to the requested authorization server, octet by octet) and
+`check_pkce`. Endpoints are checked where they are used, see `mcp_core.oauth.urls`.
 
 Spec: basic/authorization; RFC 9728, RFC 8414, OpenID Connect Discovery 1.0, RFC 9207 section 3
 """
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def _written(instance: ProtectedResourceMetadata | AuthorizationServerMetadata) -> JsonObject:
-    """The document: absent members left out, flags only where true."""
+    """Return the document, without missing members and false flags."""
     document: JsonObject = {}
     for name, value in attrs.asdict(instance, recurse=False).items():
         if name == "notes" or value is None or value is False:
@@ -51,99 +51,99 @@ def _written(instance: ProtectedResourceMetadata | AuthorizationServerMetadata) 
 
 @attrs.frozen(kw_only=True)
 class ProtectedResourceMetadata:
-    """What a protected resource says of itself. The fields are the members of RFC 9728 section 2."""
+    """The metadata of a protected resource. The fields are the members of RFC 9728 section 2."""
 
     resource: str
-    """The identifier of the resource, which access tokens are asked for."""
+    """The identifier of the resource, for which clients request access tokens."""
     authorization_servers: tuple[str, ...] | None = None
-    """The issuers of the authorization servers that it trusts."""
+    """The issuers of the trusted authorization servers."""
     jwks_uri: str | None = None
-    """The keys of the resource itself."""
+    """The URL of the keys of the resource."""
     scopes_supported: tuple[str, ...] | None = None
-    """Scopes for use with it; need not be all."""
+    """Scopes of the resource; possibly not all."""
     bearer_methods_supported: tuple[str, ...] | None = None
-    """How a token may be sent; MCP knows only `header`."""
+    """Methods to send a token. MCP uses only `header`."""
     resource_name: str | None = None
-    """For people."""
+    """The name, shown to users."""
     resource_documentation: str | None = None
-    """A page for developers."""
+    """The URL of a page for developers."""
     resource_policy_uri: str | None = None
-    """A page about what may be done with the data."""
+    """The URL of the policy for use of the data."""
     resource_tos_uri: str | None = None
-    """A page with the terms of service."""
+    """The URL of the terms of service."""
     tls_client_certificate_bound_access_tokens: bool = False
-    """Whether it supports tokens that are bound to a certificate (RFC 8705)."""
+    """Whether the resource supports tokens that are bound to a certificate (RFC 8705)."""
     dpop_signing_alg_values_supported: tuple[str, ...] | None = None
-    """Algorithms of DPoP proofs that it verifies."""
+    """Algorithms of DPoP proofs that the resource verifies."""
     dpop_bound_access_tokens_required: bool = False
-    """Whether it takes only tokens that are bound to a key by DPoP."""
+    """Whether the resource accepts only tokens that are bound to a key with DPoP."""
     notes: tuple[str, ...] = attrs.field(default=(), eq=False)
-    """What was odd when it was read."""
+    """The deviations that the reader tolerated."""
 
     def to_json(self) -> JsonObject:
-        """The document."""
+        """Return the document."""
         return _written(self)
 
 
 @attrs.frozen(kw_only=True)
 class AuthorizationServerMetadata:
-    """What an authorization server says of itself. The fields are the members of RFC 8414 section 2 and its registry."""
+    """The metadata of an authorization server. The fields are the members of RFC 8414 section 2 and its registry."""
 
     issuer: str
-    """Its identifier; compared octet by octet."""
+    """The identifier of the authorization server, compared octet by octet."""
     authorization_endpoint: str | None = None
-    """Where the browser goes."""
+    """The URL for the browser."""
     token_endpoint: str | None = None
-    """Where tokens are got."""
+    """The URL that issues tokens."""
     registration_endpoint: str | None = None
-    """Where clients register themselves (RFC 7591)."""
+    """The URL at which clients register (RFC 7591)."""
     jwks_uri: str | None = None
-    """Its keys."""
+    """The URL of the keys of the authorization server."""
     revocation_endpoint: str | None = None
-    """Where tokens are revoked (RFC 7009)."""
+    """The URL that revokes tokens (RFC 7009)."""
     introspection_endpoint: str | None = None
-    """Where a resource server asks what a token is (RFC 7662)."""
+    """The URL at which a resource server introspects tokens (RFC 7662)."""
     userinfo_endpoint: str | None = None
-    """OpenID Connect: who the user is."""
+    """OpenID Connect: the URL of the user's profile."""
     end_session_endpoint: str | None = None
-    """OpenID Connect: where to log out."""
+    """OpenID Connect: the URL for logout."""
     scopes_supported: tuple[str, ...] | None = None
-    """Scopes that may be asked for; need not be all."""
+    """Scopes that clients may request; possibly not all."""
     response_types_supported: tuple[str, ...] | None = None
-    """What the browser may bring back; `code` here."""
+    """Types of authorization responses; this client uses `code`."""
     response_modes_supported: tuple[str, ...] | None = None
-    """How it may bring it."""
+    """Methods to return the authorization response."""
     grant_types_supported: tuple[str, ...] | None = None
-    """Grants of the token endpoint. Absent: `authorization_code` and `implicit`."""
+    """Grants of the token endpoint. If missing: `authorization_code` and `implicit`."""
     subject_types_supported: tuple[str, ...] | None = None
     """OpenID Connect: `public`, `pairwise`."""
     id_token_signing_alg_values_supported: tuple[str, ...] | None = None
-    """OpenID Connect: algorithms of ID tokens."""
+    """OpenID Connect: the algorithms of ID tokens."""
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
-    """How clients may authenticate there. Absent: `client_secret_basic`."""
+    """Authentication methods of the token endpoint. If missing: `client_secret_basic`."""
     token_endpoint_auth_signing_alg_values_supported: tuple[str, ...] | None = None
-    """Algorithms of `private_key_jwt`."""
+    """The algorithms of `private_key_jwt`."""
     code_challenge_methods_supported: tuple[str, ...] | None = None
-    """Methods of PKCE. Absent: none."""
+    """Methods of PKCE. If missing, PKCE is not supported."""
     authorization_response_iss_parameter_supported: bool = False
-    """Whether its answers through the browser have `iss` (RFC 9207)."""
+    """Whether authorization responses have `iss` (RFC 9207)."""
     client_id_metadata_document_supported: bool = False
-    """Whether a client id may be the URL of a document that describes the client."""
+    """Whether a client id may be the URL of a client ID metadata document."""
     authorization_grant_profiles_supported: tuple[str, ...] | None = None
-    """Profiles of grants, as the one of ID-JAG."""
+    """Profiles of grants, for example that of ID-JAG."""
     dpop_signing_alg_values_supported: tuple[str, ...] | None = None
-    """Algorithms of DPoP proofs that it verifies."""
+    """Algorithms of DPoP proofs that the authorization server verifies."""
     service_documentation: str | None = None
-    """A page for developers."""
+    """The URL of a page for developers."""
     op_policy_uri: str | None = None
-    """A page about what may be done with the data."""
+    """The URL of the policy for use of the data."""
     op_tos_uri: str | None = None
-    """A page with the terms of service."""
+    """The URL of the terms of service."""
     notes: tuple[str, ...] = attrs.field(default=(), eq=False)
-    """What was odd when it was read."""
+    """The deviations that the reader tolerated."""
 
     def to_json(self) -> JsonObject:
-        """The document."""
+        """Return the document."""
         return _written(self)
 
 
@@ -159,33 +159,33 @@ _LISTS: Final = ("_supported", "authorization_servers")
 
 
 def read_protected_resource(document: JsonObject) -> ProtectedResourceMetadata:
-    """Reads the metadata of a protected resource.
+    """Read the metadata of a protected resource.
 
     Raises:
-        InvalidValue: There is no `resource`.
+        InvalidValue: `resource` is missing or invalid.
     """
     members = Members(document)
     if members.text("resource") is None:
-        raise InvalidValue("missing, or no string", path="resource", raw=document)
+        raise InvalidValue("missing, or not a string", path="resource", raw=document)
     values = _read(members, [each.name for each in attrs.fields(ProtectedResourceMetadata)])
     return ProtectedResourceMetadata(**values, notes=tuple(members.notes))  # type: ignore[arg-type]  # by name, see _read
 
 
 def read_authorization_server(document: JsonObject) -> AuthorizationServerMetadata:
-    """Reads the metadata of an authorization server, or the configuration of an OpenID provider.
+    """Read the metadata of an authorization server, or the configuration of an OpenID provider.
 
     Raises:
-        InvalidValue: There is no `issuer`.
+        InvalidValue: `issuer` is missing or invalid.
     """
     members = Members(document)
     if members.text("issuer") is None:
-        raise InvalidValue("missing, or no string", path="issuer", raw=document)
+        raise InvalidValue("missing, or not a string", path="issuer", raw=document)
     values = _read(members, [each.name for each in attrs.fields(AuthorizationServerMetadata)])
     return AuthorizationServerMetadata(**values, notes=tuple(members.notes))  # type: ignore[arg-type]  # by name, see _read
 
 
 def _read(members: Members, names: Sequence[str]) -> dict[str, str | tuple[str, ...] | bool | None]:
-    """Each member by what its name says of its kind; the registry has no exceptions."""
+    """Return the value of each member. The name of a member determines its type, without exceptions in the registry."""
     values: dict[str, str | tuple[str, ...] | bool | None] = {}
     for name in names:
         if name in _FLAGS:
@@ -198,21 +198,21 @@ def _read(members: Members, names: Sequence[str]) -> dict[str, str | tuple[str, 
 
 
 class ResourceMatch(enum.Enum):
-    """What the resource of a document is to the server that was asked."""
+    """The relation of the resource in a document to the requested server."""
 
     SAME = "same"
-    """The server itself."""
+    """The server."""
     PARENT = "parent"
-    """A resource that the server is below: the same origin, and a path above its own."""
+    """A resource above the server: the same origin, and a parent path."""
     OTHER = "other"
-    """Anything else. The document must not be used."""
+    """Any other resource. The document must not be used."""
 
 
 def match_resource(resource: str, server: Url) -> ResourceMatch:
-    """Compares the resource that a document names with the URL of the server, segment by segment.
+    """Compare the resource in a document with the URL of the server, segment by segment.
 
-    Case of scheme and host, the default port and a slash at the end make no difference. Whether a parent is believed is
-    for whoever fetched the document: only the parent's own document can say that it exists.
+    Case of scheme and host, the default port and a slash at the end are ignored. The caller has to decide whether to
+    trust a parent: only the parent's own document proves that the parent exists.
 
     Spec: RFC 9728 section 3.3, basic/authorization#canonical-server-uri
     """
@@ -229,25 +229,25 @@ def match_resource(resource: str, server: Url) -> ResourceMatch:
 
 
 def check_issuer(metadata: AuthorizationServerMetadata, expected: str) -> None:
-    """Makes sure that a document is of the authorization server that was asked for it.
+    """Check that a document belongs to the requested authorization server.
 
     Args:
         metadata: The document.
-        expected: The issuer that its URL was built from, exactly as it was learned.
+        expected: The issuer from which the URL of the document was built, exactly as received.
 
     Raises:
-        IssuerMismatch: It is another one, by a single octet.
+        IssuerMismatch: The issuers differ, even by a single octet.
     """
     if metadata.issuer != expected:
-        sentence = f"its issuer is {metadata.issuer[:200]!a}, but that of {expected[:200]!a} was asked for"
+        sentence = f"the metadata has the issuer {metadata.issuer[:200]!a}; expected: {expected[:200]!a}"
         raise IssuerMismatch(sentence, expected=expected, received=metadata.issuer)
 
 
 def check_issuer_url(issuer: str, *, networks: frozenset[AddressClass]) -> Url:
-    """Checks an issuer that a peer named.
+    """Check an issuer that a peer named.
 
     Raises:
-        UnsafeUrl: It must not be requested, or has a query (RFC 8414 section 2).
+        UnsafeUrl: The client must not send requests to the issuer, or it has a query (RFC 8414 section 2).
     """
     url = check_peer_url(issuer, what="issuer", networks=networks)
     if url.query is not None:
@@ -256,15 +256,17 @@ def check_issuer_url(issuer: str, *, networks: frozenset[AddressClass]) -> Url:
 
 
 def check_pkce(metadata: AuthorizationServerMetadata) -> None:
-    """Makes sure that the authorization server knows PKCE with S256. Spec: basic/authorization#authorization-code-protection
+    """Check that an authorization server supports PKCE with S256.
 
     Raises:
-        DiscoveryFailed: It does not, or does not say so.
+        DiscoveryFailed: The metadata does not list S256.
+
+    Spec: basic/authorization#authorization-code-protection
     """
     methods = metadata.code_challenge_methods_supported
     if methods is None or METHOD not in methods:
         said = "has no" if methods is None else f"lists only {', '.join(methods)[:200]!a} as"
         raise DiscoveryFailed(
             f"the metadata of {metadata.issuer} {said} code_challenge_methods_supported: without PKCE by {METHOD} "
-            "an authorization code is not protected, so none is asked for"
+            "the client does not request an authorization code"
         )

@@ -1,4 +1,4 @@
-"""Proof Key for Code Exchange (RFC 7636), with the only method that is of use: S256."""
+"""Proof Key for Code Exchange (PKCE, RFC 7636), with S256, the only secure method."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _VERIFIER_BYTES: Final = 32
 
 @attrs.frozen(kw_only=True)
 class Pkce:
-    """The two halves for one authorization."""
+    """The verifier and the challenge for one authorization request."""
 
     verifier: str = attrs.field(repr=False)
-    """Goes to the token endpoint. A secret until then."""
+    """The verifier, sent to the token endpoint. It is a secret until then."""
     challenge: str
-    """Goes through the browser."""
+    """The challenge, sent through the browser."""
 
 
 def new_pkce(random_bytes: Callable[[int], bytes]) -> Pkce:
-    """Makes a pair for one authorization.
+    """Create a pair for one authorization request.
 
     Args:
-        random_bytes: Gives so many unpredictable bytes, as `secrets.token_bytes`.
+        random_bytes: Returns the given number of unpredictable bytes, like `secrets.token_bytes`.
     """
     verifier = base64url(random_bytes(_VERIFIER_BYTES))
     return Pkce(verifier=verifier, challenge=challenge_of(verifier))
 
 
 def challenge_of(verifier: str) -> str:
-    """The challenge for a verifier, by S256."""
+    """Return the S256 challenge for a verifier."""
     return base64url(hashlib.sha256(verifier.encode("ascii")).digest())
 
 
 def verifies(verifier: str, challenge: str) -> bool:
-    """Whether a verifier is the one that a challenge was made of: what an authorization server asks. Spec: RFC 7636 4.6"""
+    """Return whether a verifier belongs to a challenge, as checked by an authorization server. Spec: RFC 7636 4.6"""
     if not _VERIFIER.fullmatch(verifier) or not challenge.isascii():
         return False
     return hmac.compare_digest(challenge_of(verifier), challenge)

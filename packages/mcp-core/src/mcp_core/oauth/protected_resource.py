@@ -1,8 +1,8 @@
-"""What a protected resource tells: which challenge goes with which refusal, and the document that describes it.
+"""Protected resource: the challenges of its rejections, and its metadata document.
 
-A client has to find out from a refusal what to do next: get a token (and where), get another one, ask for more scopes,
-repeat the request with a nonce. So each refusal has the URL of the metadata, and the scopes that the request needs: all of
-them, not only those that are missing, so that the answer to one question is the same each time.
+From a rejection a client must learn the next step: get a token (and where), get another token, request more scopes, or
+repeat the request with a nonce. Therefore each rejection has the URL of the metadata and the scopes that the request
+requires: all of them, not only the missing ones, so that the same request has the same challenge each time.
 
 Spec: basic/authorization; RFC 6750 section 3.1, RFC 9728 section 5.1, RFC 9449 section 7.1
 """
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 __all__ = ["BEARER", "Credentials", "Denial", "DpopUse", "ProtectedResource", "bearer_token", "check_scopes"]
 
 DpopUse: TypeAlias = Literal["accepted", "required", "off"]
-"""Whether tokens that are bound to a key by DPoP are taken; whether only those are."""
+"""Whether tokens that are bound to a key with DPoP are accepted, required, or rejected."""
 
 BEARER: Final = "Bearer"
-"""The scheme by which a token is sent that is bound to no key."""
+"""The scheme for a token that is not bound to a key."""
 
 _UNAVAILABLE_RETRY: Final = "5"
-"""Seconds."""
+"""In seconds."""
 
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""More than RFC 6750 section 2.1 has, for what authorization servers make."""
+"""More characters than in RFC 6750 section 2.1, because authorization servers issue such tokens."""
 
 
 @attrs.frozen(kw_only=True)
 class Denial:
-    """A request that is not let in, and what its client is told."""
+    """The rejection of a request that is not authorized."""
 
     status: int
     """The HTTP status."""
     message: str
-    """Why, in one sentence, which the client gets too."""
+    """The reason in one sentence, which the client receives too."""
     headers: Pairs = ()
-    """The headers that say more: challenges, a nonce."""
+    """Further headers: challenges, a nonce."""
 
 
 @attrs.frozen(kw_only=True)
 class Credentials:
-    """What an Authorization header has."""
+    """The contents of an Authorization header."""
 
     scheme: str
     """`Bearer` or `DPoP`."""
@@ -67,20 +67,20 @@ class Credentials:
 
 
 class ProtectedResource:
-    """One protected resource.
+    """A protected resource.
 
     Args:
-        resource: Its identifier: the URL of the MCP endpoint, as clients know it.
-        authorization_servers: The issuers that it trusts; at least one.
-        scopes: What every request needs.
-        dpop: Whether tokens that are bound to a key are taken.
-        algorithms: Those of proofs that are verified.
-        name: For people.
-        documentation: A page for developers.
+        resource: The identifier: the URL of the MCP endpoint, as known to clients.
+        authorization_servers: The trusted issuers; at least one.
+        scopes: The scopes that every request requires.
+        dpop: Whether tokens that are bound to a key are accepted.
+        algorithms: The algorithms of proofs that are verified.
+        name: The name, shown to users.
+        documentation: The URL of a page for developers.
 
     Raises:
-        ValueError: There is no authorization server, or a scope is none.
-        UnsafeUrl: The identifier or an issuer is no URL that secrets can be sent to.
+        ValueError: There is no authorization server, or a scope is invalid.
+        UnsafeUrl: Secrets must not be sent to the URL of the resource or of an issuer.
     """
 
     def __init__(
@@ -95,24 +95,24 @@ class ProtectedResource:
         documentation: str | None = None,
     ) -> None:
         self.url: Final = check_browser_url(resource, what="resource")
-        """Its identifier, taken apart."""
+        """The parsed identifier."""
         if self.url.fragment is not None:
-            raise ValueError(f"the identifier of a resource has no fragment: {resource!a}")
+            raise ValueError(f"the identifier of a resource must not have a fragment: {resource!a}")
         self.resource: Final = resource
-        """Its identifier."""
+        """The identifier."""
         self.authorization_servers: Final = tuple(authorization_servers)
-        """The issuers that it trusts."""
+        """The trusted issuers."""
         if not self.authorization_servers:
-            raise ValueError("a protected resource needs the issuer of at least one authorization server")
+            raise ValueError("a protected resource requires the issuer of at least one authorization server")
         for issuer in self.authorization_servers:
             check_browser_url(issuer, what="authorization server")
         self.scopes: Final = tuple(dict.fromkeys(scope for each in scopes for scope in each.split()))
-        """What every request needs."""
+        """The scopes that every request requires."""
         check_scopes(self.scopes)
         self.dpop: Final = dpop
-        """Whether tokens that are bound to a key are taken."""
+        """Whether tokens that are bound to a key are accepted."""
         self.metadata_url: Final = protected_resource_url(self.url)
-        """Where its document is to be found."""
+        """The URL of the metadata document."""
         self._algorithms: Final = tuple(algorithms)
         self.metadata: Final = ProtectedResourceMetadata(
             resource=resource,
@@ -124,11 +124,11 @@ class ProtectedResource:
             dpop_signing_alg_values_supported=None if dpop == "off" else self._algorithms,
             dpop_bound_access_tokens_required=dpop == "required",
         )
-        """The document that describes it."""
+        """The metadata document."""
 
     @property
     def metadata_paths(self) -> tuple[str, ...]:
-        """Paths at which the document is served, the first being that of `metadata_url`."""
+        """Paths at which the document is served, beginning with that of `metadata_url`."""
         own, root = (
             protected_resource_url(self.url),
             protected_resource_url(attrs.evolve(self.url, path="", query=None)),
@@ -138,31 +138,31 @@ class ProtectedResource:
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The schemes of the Authorization header that are taken."""
+        """The accepted schemes of the Authorization header."""
         return {"accepted": (BEARER, DPOP), "required": (DPOP,), "off": (BEARER,)}[self.dpop]
 
-    # --- refusals --------------------------------------------------------------------------------------------------
+    # --- rejections ------------------------------------------------------------------------------------------------
 
     def token_missing(self) -> Denial:
-        """401: there is no token."""
-        return self._denied(401, "an access token is needed", self.schemes, {}, self.scopes)
+        """Reject a request without a token, with status 401."""
+        return self._denied(401, "an access token is required", self.schemes, {}, self.scopes)
 
     def token_invalid(self, scheme: str, why: InvalidToken) -> Denial:
-        """401: the token is none, not for us, or has ended.
+        """Reject an invalid token, with status 401: malformed, for another resource, or expired.
 
         Args:
-            scheme: By which it came.
-            why: What is wrong.
+            scheme: The scheme of the request.
+            why: The reason.
         """
-        # One that was bound to a key, and came without it, has to be sent by the other scheme.
+        # A token that is bound to a key but was sent as Bearer must be sent with the other scheme.
         schemes = (scheme,) if scheme in self.schemes else self.schemes
         return self._denied(401, why.message, schemes, {"error": "invalid_token"}, self.scopes)
 
     def proof_invalid(self, why: InvalidProof) -> Denial:
-        """401: the proof proves nothing, or lacks the nonce.
+        """Reject an invalid proof, or a proof without the nonce, with status 401.
 
         Args:
-            why: What is wrong.
+            why: The reason.
         """
         if not isinstance(why, NonceWanted):
             return self._denied(401, why.message, (DPOP,), {"error": "invalid_dpop_proof"}, self.scopes)
@@ -170,29 +170,29 @@ class ProtectedResource:
         return attrs.evolve(denial, headers=(*denial.headers, ("dpop-nonce", why.nonce)))
 
     def request_invalid(self, why: str) -> Denial:
-        """400: the request has credentials in a way that nobody can read.
+        """Reject unreadable credentials, with status 400.
 
         Args:
-            why: What is wrong.
+            why: The reason.
         """
         return self._denied(400, why, self.schemes, {"error": "invalid_request"}, ())
 
     def scope_insufficient(self, scheme: str, needed: Iterable[str]) -> Denial:
-        """403: the token is good, and does not suffice.
+        """Reject a valid token with insufficient scope, with status 403.
 
         Args:
-            scheme: By which it came.
-            needed: The scopes that the request needs besides those of every request.
+            scheme: The scheme of the request.
+            needed: The scopes that the request requires in addition to those of every request.
         """
         scopes = tuple(dict.fromkeys((*self.scopes, *needed)))
-        sentence = f"the access token does not suffice: {' '.join(scopes)} is needed"
+        sentence = f"the access token has insufficient scope: {' '.join(scopes)} is required"
         return self._denied(403, sentence, (scheme,), {"error": "insufficient_scope"}, scopes)
 
     def unavailable(self) -> Denial:
-        """503: nobody can say at present whether the token is good."""
+        """Reject a request because the token cannot be verified at present, with status 503."""
         return Denial(
             status=503,
-            message="access tokens cannot be checked at present",
+            message="access tokens cannot be verified at present: try again later",
             headers=(("retry-after", _UNAVAILABLE_RETRY),),
         )
 
@@ -215,45 +215,46 @@ class ProtectedResource:
 
 
 def check_scopes(scopes: Iterable[str]) -> None:
-    """Makes sure that scopes can be asked for: a mistake has to be found before the first client needs them.
+    """Check the syntax of scopes when they are configured, before the first client requests them.
 
     Raises:
-        ValueError: One is no scope, or is of no use at a resource.
+        ValueError: A scope is invalid, or has no meaning at a resource.
     """
     for scope in scopes:
         write_challenge(BEARER, {"scope": scope})
         if scope == OFFLINE_ACCESS:
             raise ValueError(
-                f"scope {scope} is between a client and its authorization server: no request needs it here"
+                f"scope {scope} concerns only a client and its authorization server: a resource must not require it"
             )
 
 
 def _described(message: str) -> str:
-    """As RFC 6750 section 3 wants it: without quotes and backslashes."""
+    """Return a description as required by RFC 6750 section 3: without quotes and backslashes."""
     return message.replace("\\", "/").replace('"', "'")
 
 
 def bearer_token(values: Sequence[str]) -> Credentials | None:
-    """The token of a request.
+    """Return the token of a request.
 
     Args:
         values: The values of all `Authorization` headers.
 
     Returns:
-        `None` when there is none, or one of another scheme than `Bearer` and `DPoP`.
+        `None` without a header, or with another scheme than `Bearer` and `DPoP`.
 
     Raises:
-        ValueError: There are several, or there is no token behind the scheme. The sentence can be told.
+        ValueError: There are several headers, or there is no token after the scheme. The message may be sent to the
+            client.
     """
     if not values:
         return None
     if len(values) > 1:
-        raise ValueError("the Authorization header came more than once")
+        raise ValueError("the Authorization header is repeated")
     scheme, _, token = values[0].strip().partition(" ")
     known = next((each for each in (BEARER, DPOP) if each.lower() == scheme.lower()), None)
     if known is None:
         return None
     token = token.strip()
     if not _TOKEN.fullmatch(token):
-        raise ValueError("the Authorization header has no access token behind its scheme")
+        raise ValueError("the Authorization header has no access token after its scheme")
     return Credentials(scheme=known, token=token)

@@ -1,9 +1,10 @@
-"""What is kept between flows: the client at an authorization server, and the tokens that it got there.
+"""Stored records of the OAuth client: the client at an authorization server, and the tokens that it received there.
 
-Both are bound to the issuer that they are of, and are offered to no other. Times are absolute, in seconds since the epoch.
-The stored form has a version; what cannot be read counts as nothing, since it can be got anew.
+Both are bound to their issuer, and are never sent to another. Times are absolute, in seconds since the epoch. The
+stored form has a version. A record that is unreadable counts as missing, because the client can obtain it again.
 
-Nothing here shows a secret in its `repr`. The stored form has them all: it belongs in a keyring or an encrypted file.
+No `repr` in this module shows a secret. The stored form contains all secrets: store it in a keyring or an encrypted
+file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 VERSION: Final = 1
-"""Of the stored form."""
+"""The version of the stored form."""
 
 
 def _masked(secret: str | None) -> str:
@@ -37,62 +38,62 @@ def _masked(secret: str | None) -> str:
 
 
 class AuthMethod(enum.Enum):
-    """How a client authenticates at the token endpoint."""
+    """The method by which a client authenticates at the token endpoint."""
 
     NONE = "none"
-    """Not at all: a public client."""
+    """No authentication: a public client."""
     SECRET_BASIC = "client_secret_basic"
-    """With its secret, in the Authorization header."""
+    """The client secret in the Authorization header."""
     SECRET_POST = "client_secret_post"
-    """With its secret, in the form."""
+    """The client secret in the form."""
     PRIVATE_KEY_JWT = "private_key_jwt"
-    """With a JWT that it signs (RFC 7523)."""
+    """A JWT that the client signs (RFC 7523)."""
 
 
 class Registration(enum.Enum):
-    """How a client came to its id."""
+    """The source of a client id."""
 
     PREREGISTERED = "preregistered"
-    """By the client's configuration."""
+    """The client's configuration."""
     METADATA_DOCUMENT = "metadata_document"
-    """The id is the URL of a document that describes the client."""
+    """The URL of a client ID metadata document."""
     DYNAMIC = "dynamic"
-    """By RFC 7591."""
+    """Dynamic registration (RFC 7591)."""
     ASKED = "asked"
-    """The person entered it."""
+    """An input of the user."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientRecord:
-    """The client, as one authorization server knows it."""
+    """The client at one authorization server."""
 
     client_id: str
-    """Its id there."""
+    """The client id."""
     issuer: str | None
-    """The authorization server. `None`: in a configuration that does not name it; the first one that is found then gets
-    the id, and from then on the record has its name."""
+    """The authorization server. `None` in a configuration that does not name it: the first authorization server that is
+    found then receives the id, and from then on the record has its issuer."""
     client_secret: str | None = attrs.field(default=None, repr=_masked)
-    """Its secret there."""
+    """The client secret."""
     auth_method: AuthMethod | None = None
-    """How it authenticates; `None`: by what the authorization server supports."""
+    """The authentication method; `None` to choose one that the authorization server supports."""
     registration: Registration = Registration.PREREGISTERED
-    """How it came to its id."""
+    """The source of the client id."""
     redirect_uris: tuple[str, ...] = ()
-    """Those that are registered; empty where that is not known."""
+    """The registered redirect URIs; empty if unknown."""
     secret_expires_at: float | None = None
-    """When the secret ends; `None`: never."""
+    """The expiry of the secret, in seconds since the epoch; `None` if the secret does not expire."""
 
     def is_usable(self, now: float, *, redirect_uri: str | None) -> bool:
-        """Whether it has not expired, and knows the redirect URI if one is to be used.
+        """Return whether the record has not expired, and allows the redirect URI, if there is one.
 
-        Ports are looked at too: not every authorization server lets them vary.
+        Ports are compared too, because not every authorization server ignores them.
         """
         if self.secret_expires_at is not None and self.secret_expires_at <= now:
             return False
         return redirect_uri is None or not self.redirect_uris or redirect_uri in self.redirect_uris
 
     def to_json(self) -> JsonObject:
-        """The stored form. It has the secret in it."""
+        """Return the stored form, which contains the secret."""
         return {
             "version": VERSION,
             "client_id": self.client_id,
@@ -107,42 +108,42 @@ class ClientRecord:
 
 @attrs.frozen(kw_only=True)
 class TokenRecord:
-    """An access token, and all that is needed to use it and to get the next one."""
+    """An access token, with the data to use and to renew it."""
 
     access_token: str = attrs.field(repr=_masked)
     """The token."""
     token_type: str
-    """`Bearer` or `DPoP`; the scheme of the Authorization header."""
+    """`Bearer` or `DPoP`: the scheme of the Authorization header."""
     expires_at: float | None
-    """When it ends; `None` when that was not said."""
+    """The expiry, in seconds since the epoch; `None` if unknown."""
     refresh_token: str | None = attrs.field(default=None, repr=_masked)
-    """By which the next one is got without the person."""
+    """The token that obtains the next access token without the user."""
     scopes: tuple[str, ...] = ()
-    """What it was granted for: in the authorization server's words, or what was asked for when it had none."""
+    """The granted scopes: those that the authorization server named, or the requested scopes if it named none."""
     requested_scopes: tuple[str, ...] = ()
-    """What was asked for."""
+    """The requested scopes."""
     resource: str
-    """What it is for."""
+    """The resource for which the token was issued."""
     server_url: str
-    """The MCP server that it may be sent to, and no other."""
+    """The only MCP server to which the token may be sent."""
     token_endpoint: str
-    """Where the next one is got."""
+    """The URL at which the token is renewed."""
     issuer: str
     """The authorization server."""
     client: ClientRecord | None = None
-    """Who got it, of the same issuer; `None` where the grant needs no client id."""
+    """The client that received the token, with the same issuer; `None` if the grant does not use a client id."""
 
     def is_expired(self, now: float, *, leeway: float = 30.0) -> bool:
-        """Whether it has ended, or is about to: a request takes its time, and clocks differ.
+        """Return whether the token has expired, or is about to: requests take time, and clocks differ.
 
         Args:
             now: Seconds since the epoch.
-            leeway: Seconds before its end from which on it is not sent any more.
+            leeway: Time before the expiry in which the token counts as expired, in seconds.
         """
         return self.expires_at is not None and now >= self.expires_at - leeway
 
     def to_json(self) -> JsonObject:
-        """The stored form. It has the secrets in it."""
+        """Return the stored form, which contains the secrets."""
         return {
             "version": VERSION,
             "access_token": self.access_token,
@@ -160,10 +161,10 @@ class TokenRecord:
 
 
 def read_client(document: JsonValue) -> ClientRecord:
-    """Reads the stored form.
+    """Read the stored form of a client.
 
     Raises:
-        InvalidValue: It is none, or one of another version. The sentence has no values in it.
+        InvalidValue: The document is invalid, or has another version. The message contains no values.
     """
     stored = _Stored.of(document, "client")
     method = stored.optional("auth_method")
@@ -178,20 +179,20 @@ def read_client(document: JsonValue) -> ClientRecord:
             secret_expires_at=stored.time("secret_expires_at"),
         )
     except ValueError:
-        raise InvalidValue("has a way of authentication or registration that is not known", path="client") from None
+        raise InvalidValue("has an unknown authentication method or registration", path="client") from None
 
 
 def read_tokens(document: JsonValue) -> TokenRecord:
-    """Reads the stored form.
+    """Read the stored form of tokens.
 
     Raises:
-        InvalidValue: It is none, or one of another version. The sentence has no values in it.
+        InvalidValue: The document is invalid, or has another version. The message contains no values.
     """
     stored = _Stored.of(document, "tokens")
     issuer = stored.text("issuer")
     client = None if stored.document.get("client") is None else read_client(stored.document["client"])
     if client is not None and client.issuer != issuer:
-        raise InvalidValue("is of another issuer", path="tokens.client")
+        raise InvalidValue("has another issuer than the tokens", path="tokens.client")
     return TokenRecord(
         access_token=stored.text("access_token"),
         token_type=stored.text("token_type"),
@@ -209,7 +210,7 @@ def read_tokens(document: JsonValue) -> TokenRecord:
 
 @attrs.frozen
 class _Stored:
-    """A stored object; strict, for nobody but us wrote it."""
+    """A stored object. The reader is strict, because only this module writes the stored form."""
 
     document: JsonObject
     what: str
@@ -217,7 +218,7 @@ class _Stored:
     @classmethod
     def of(cls, document: JsonValue, what: str) -> _Stored:
         if not isinstance(document, dict) or document.get("version") != VERSION:
-            raise InvalidValue(f"is no stored record of version {VERSION}", path=what)
+            raise InvalidValue(f"is not a stored record of version {VERSION}", path=what)
         return cls(document, what)
 
     def text(self, name: str) -> str:
@@ -230,19 +231,19 @@ class _Stored:
         value = self.document.get(name)
         if value is None or isinstance(value, str):
             return value
-        raise InvalidValue("is no string", path=f"{self.what}.{name}")
+        raise InvalidValue("is not a string", path=f"{self.what}.{name}")
 
     def texts(self, name: str) -> tuple[str, ...]:
         value = self.document.get(name)
         if not isinstance(value, list):
-            raise InvalidValue("is no list of strings", path=f"{self.what}.{name}")
+            raise InvalidValue("is not a list of strings", path=f"{self.what}.{name}")
         kept = tuple(each for each in value if isinstance(each, str))
         if len(kept) < len(value):
-            raise InvalidValue("is no list of strings", path=f"{self.what}.{name}")
+            raise InvalidValue("is not a list of strings", path=f"{self.what}.{name}")
         return kept
 
     def time(self, name: str) -> float | None:
         value = self.document.get(name)
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
             return value
-        raise InvalidValue("is no time", path=f"{self.what}.{name}")
+        raise InvalidValue("is not a time", path=f"{self.what}.{name}")

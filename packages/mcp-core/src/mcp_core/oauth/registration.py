@@ -1,14 +1,14 @@
-"""How a client comes to its id at one authorization server. The ways are a table, walked in order:
+"""Client registration: the sources of a client id at one authorization server, as a table that is tried in order.
 
-1. credentials that were configured for this issuer,
-2. the URL of the client's own metadata document, where the authorization server takes such ids,
-3. what was kept of an earlier registration with this issuer,
-4. dynamic registration,
-5. asking the person.
+1. Credentials that are configured for this issuer.
+2. The URL of the client's own metadata document, if the authorization server accepts such ids.
+3. The stored result of an earlier registration with this issuer.
+4. Dynamic registration.
+5. An input of the user.
 
-Whatever comes out has the issuer in it. What was configured or kept for another issuer is never used; where credentials
-are configured, and all for others, that is an error: the server has changed its authorization server, or somebody wants
-the client to show its credentials elsewhere.
+Each resulting record contains the issuer. Credentials of another issuer are never used. If credentials are configured,
+but only for other issuers, the result is an error: the server uses another authorization server now, or an attacker
+wants the client to send its credentials there.
 
 Spec: basic/authorization#client-registration-approaches, #authorization-server-binding; RFC 7591
 """
@@ -42,35 +42,35 @@ _HEADERS: Final = (("Accept", "application/json"), ("Content-Type", "application
 
 
 def read_registration(answer: HttpAnswer, *, issuer: str, redirect_uri: str, requested: AuthMethod) -> ClientRecord:
-    """Reads the answer of a registration endpoint. The authorization server may have changed what was asked for.
+    """Read the response of a registration endpoint. The authorization server may have changed the requested values.
 
     Args:
-        answer: The answer.
-        issuer: Who was asked.
-        redirect_uri: What will be used.
-        requested: How the client wanted to authenticate.
+        answer: The response.
+        issuer: The authorization server.
+        redirect_uri: The redirect URI of the flow.
+        requested: The requested authentication method.
 
     Raises:
-        RegistrationFailed: It is an error, or there is no client id with which the flow could go on.
+        RegistrationFailed: The response is an error, or has no usable client id.
     """
     what = f"registration at {issuer}"
     try:
         members = Members(read_json(answer.body))
     except InvalidValue as bad:
-        sentence = f"{what} was answered with status {answer.status} and no document: {bad.message}"
+        sentence = f"{what} returned status {answer.status} without a valid document: {bad.message}"
         raise RegistrationFailed(sentence, status=answer.status) from None
     if not 200 <= answer.status < 300 or "error" in members.document:
         error, description = members.text("error"), members.text("error_description")
         told = "" if description is None else f" ({one_line(description)})"
         raise RegistrationFailed(
-            f"{what} was refused: {one_line(error or 'no error was named')}{told}, status {answer.status}",
+            f"{what} was rejected: {one_line(error or 'no error was named')}{told}, status {answer.status}",
             error=None if error is None else one_line(error),
             description=None if description is None else one_line(description),
             status=answer.status,
         )
     client_id = members.text("client_id")
     if client_id is None:
-        raise RegistrationFailed(f"{what} was answered without a client_id", status=answer.status)
+        raise RegistrationFailed(f"{what} returned no client_id", status=answer.status)
     registered = members.texts("redirect_uris")
     if registered and not any(redirect_uri_matches(uri, redirect_uri) for uri in registered):
         raise RegistrationFailed(f"{what} changed the redirect URI {redirect_uri} to {', '.join(registered)[:300]!a}")
@@ -83,7 +83,7 @@ def read_registration(answer: HttpAnswer, *, issuer: str, redirect_uri: str, req
         auth_method=_method(named, requested, has_secret=secret is not None, what=what),
         registration=Registration.DYNAMIC,
         redirect_uris=(redirect_uri,),
-        # 0 says that it never does.
+        # 0 means that the secret does not expire.
         secret_expires_at=expires or None,
     )
 
@@ -93,42 +93,42 @@ def _method(named: str | None, requested: AuthMethod, *, has_secret: bool, what:
         try:
             return AuthMethod(named)
         except ValueError:
-            raise RegistrationFailed(f"{what} wants the client to authenticate by {named[:100]!a}") from None
-    # What is not said is as it was asked for. A secret that was not asked for is there to be used.
+            raise RegistrationFailed(f"{what} requires an unknown authentication method: {named[:100]!a}") from None
+    # Without a method in the response, the requested one applies. A secret that was not requested must be used.
     return AuthMethod.SECRET_BASIC if has_secret and requested is AuthMethod.NONE else requested
 
 
 @attrs.define
 class Registrar:
-    """Finds or gets the client for one authorization server: `run`."""
+    """The search for the client id at one authorization server. `run` performs it."""
 
     server: AuthorizationServerMetadata
     """The authorization server, whose issuer was validated."""
     discovery: Discovery
-    """Where what is tried is written down."""
+    """The discovery, which records the attempts."""
     settings: ClientSettings
     """The client."""
     ways: frozenset[Registration]
-    """The ways that the grant allows."""
+    """The sources of a client id that the grant allows."""
     configured: Sequence[ClientRecord]
     """Credentials from the client's configuration."""
     redirect_uri: str | None
-    """What will be used; `None` where the grant has no browser."""
+    """The redirect URI of the flow; `None` for a grant without a browser."""
     signer: Signer | None
     """The client's key."""
     previous_issuer: str | None
-    """The authorization server that this MCP server had before."""
+    """The previous authorization server of this MCP server."""
     refused: frozenset[str]
-    """Client ids that the authorization server does not know any more."""
+    """Client ids that the authorization server no longer accepts."""
     now: float
     """Seconds since the epoch."""
     _failed: RegistrationFailed | None = attrs.field(default=None, init=False)
 
     def run(self) -> Running[ClientRecord]:
-        """Walks the ways.
+        """Try the sources in order.
 
         Raises:
-            RegistrationFailed: None of them led to a client id.
+            RegistrationFailed: No source has a client id.
         """
         for registration, way in _WAYS:
             if registration in self.ways:
@@ -139,14 +139,14 @@ class Registrar:
 
     def _reason(self) -> str:
         if self.redirect_uri is None:
-            return f"no credentials are configured for {self.server.issuer}, and this grant needs them"
+            return f"no credentials are configured for {self.server.issuer}, and this grant requires them"
         return (
-            f"there is no client id for {self.server.issuer}: none is configured, and it offers neither "
-            "client id metadata documents nor dynamic registration that this client could use"
+            f"there is no client id for {self.server.issuer}: none is configured, and the server supports neither "
+            "client ID metadata documents nor dynamic registration for this client"
         )
 
     def preregistered(self) -> Running[ClientRecord | None]:
-        """What was configured for this issuer. Raises `RegistrationFailed` where all is for others."""
+        """Return the configured client of this issuer. Raises `RegistrationFailed` if all are for other issuers."""
         yield from ()
         issuer = self.server.issuer
         for client in self.configured:
@@ -156,13 +156,13 @@ class Registrar:
         if self.configured:
             others = ", ".join(sorted({client.issuer or self.previous_issuer or "" for client in self.configured}))
             raise RegistrationFailed(
-                f"the credentials that are configured are for {others}, and the server now wants tokens of {issuer}: "
-                "they are not shown to it"
+                f"the configured credentials are for {others}, but the server requires tokens of {issuer}: the client "
+                "does not send the credentials to another issuer"
             )
         return None
 
     def by_document(self) -> Running[ClientRecord | None]:
-        """The URL of the client's document. Raises `RegistrationFailed` for a redirect URI that is not in it."""
+        """Return the URL of the client's document. Raises `RegistrationFailed` if it does not list the redirect URI."""
         yield from ()
         url, methods = self.settings.metadata_url, self.server.token_endpoint_auth_methods_supported
         method = AuthMethod.NONE if self.signer is None else AuthMethod.PRIVATE_KEY_JWT
@@ -172,8 +172,8 @@ class Registrar:
         uri = self.redirect_uri
         if uri is not None and not any(redirect_uri_matches(each, uri) for each in self.settings.redirect_uris):
             raise RegistrationFailed(
-                f"redirect URI {uri} is not in ClientSettings.redirect_uris, so it is not in the document at {url}, and "
-                "the authorization server would refuse it"
+                f"redirect URI {uri} is not in ClientSettings.redirect_uris, and therefore not in the document at "
+                f"{url}: the authorization server would reject it"
             )
         return ClientRecord(
             client_id=url,
@@ -184,14 +184,14 @@ class Registrar:
         )
 
     def kept(self) -> Running[ClientRecord | None]:
-        """What was kept of an earlier registration, if it still holds."""
+        """Return the stored result of an earlier registration, if it is still valid."""
         client = yield from asked(FindClient(issuer=self.server.issuer))
         if client is None or client.issuer != self.server.issuer or client.client_id in self.refused:
             return None
         return client if client.is_usable(self.now, redirect_uri=self.redirect_uri) else None
 
     def by_registration(self) -> Running[ClientRecord | None]:
-        """A new registration; `None` with the reason kept when it is refused."""
+        """Register the client; return `None` and store the reason if the registration fails."""
         endpoint, uri = self.server.registration_endpoint, self.redirect_uri
         if endpoint is None or uri is None:
             return None
@@ -205,17 +205,17 @@ class Registrar:
         answer = yield from requested(Register(url=endpoint, document=document, headers=_HEADERS))
         try:
             if isinstance(answer, Unreachable):
-                raise RegistrationFailed(f"registration at {endpoint} was not answered: {one_line(answer.reason)}")
+                raise RegistrationFailed(f"no response to the registration at {endpoint}: {one_line(answer.reason)}")
             client = read_registration(answer, issuer=self.server.issuer, redirect_uri=uri, requested=method)
         except RegistrationFailed as failed:
             self.discovery.note(endpoint, Register.why, failed.message)
             self._failed = failed
             return None
-        self.discovery.note(endpoint, Register.why, "gave a client id")
+        self.discovery.note(endpoint, Register.why, "received a client id")
         return client
 
     def _wanted_method(self) -> AuthMethod:
-        """What a client on somebody's machine can keep best: a key, else nothing, else a secret."""
+        """Return the best method for a client on a user's machine: a key, else no authentication, else a secret."""
         theirs = self.server.token_endpoint_auth_methods_supported
         ours = [AuthMethod.NONE, AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST]
         if self.signer is not None:
@@ -223,7 +223,7 @@ class Registrar:
         return next((method for method in ours if theirs is not None and method.value in theirs), AuthMethod.NONE)
 
     def by_asking(self) -> Running[ClientRecord | None]:
-        """What the person says."""
+        """Return the client id that the user enters."""
         reason = self._reason() if self._failed is None else self._failed.message
         client = yield from asked(AskClient(issuer=self.server.issuer, reason=reason))
         if client is None:

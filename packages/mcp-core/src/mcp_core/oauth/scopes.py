@@ -1,8 +1,8 @@
-"""Which scopes are asked for, and how often more of them.
+"""Scope selection, and the limit of step-up authorization.
 
-A challenge is the server's word on what the request needs: it goes first, and is neither filtered nor intersected with
-what any list of supported scopes has. What was asked for or granted before is always asked for again, since an
-authorization server may give exactly what it is asked for.
+A challenge names the scopes that the request requires. It has precedence, and is neither filtered by nor intersected
+with a list of supported scopes. Scopes that were requested or granted before are always requested again, because an
+authorization server may grant exactly the requested scopes.
 
 Spec: basic/authorization#scope-selection-strategy, #step-up-authorization-flow, #refresh-tokens
 """
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["OFFLINE_ACCESS", "STEP_UPS", "StepUps", "select_scopes", "union"]
 
 OFFLINE_ACCESS: Final = "offline_access"
-"""The scope by which OpenID providers are asked for a refresh token."""
+"""The scope that requests a refresh token from OpenID providers."""
 
 STEP_UPS: Final = 2
-"""How often more scopes are asked for, for one operation. Each time a person is asked. With the first authorization these
-are three, which is what the specification calls a few."""
+"""Maximum number of requests for more scopes for one operation. Each of them asks the user. With the first
+authorization this makes three, which follows the specification's "a few"."""
 
 _OPERATIONS: Final = 1_000
-"""Operations whose count is kept. With more, the first is forgotten."""
+"""Maximum number of operations that are counted. When there are more, the oldest is evicted."""
 
 
 def union(*several: Iterable[str]) -> tuple[str, ...]:
-    """All scopes, each once, in the order in which they come."""
+    """Return all scopes without duplicates, in order."""
     return tuple(dict.fromkeys(scope for scopes in several for scope in scopes))
 
 
@@ -47,14 +47,14 @@ def select_scopes(
     previous: TokenRecord | None,
     refreshable: bool,
 ) -> tuple[str, ...]:
-    """What to ask for; nothing means that the request has no `scope`.
+    """Return the scopes to request; empty for a request without `scope`.
 
     Args:
-        found: The server and its authorization server.
-        challenge: That of the server, if it gave one.
-        configured: What the user of the client wants where the server does not say; `None`: all that it supports.
+        found: The metadata of the server and of its authorization server.
+        challenge: The challenge of the server, if there is one.
+        configured: The scopes to request if the challenge names none; `None` for all that the server supports.
         previous: The tokens of this server from this authorization server, if there are any.
-        refreshable: Whether the grant may give a refresh token.
+        refreshable: Whether the grant can return a refresh token.
     """
     listed = found.server.scopes_supported or ()
     if challenge is not None and challenge.scopes:
@@ -66,45 +66,45 @@ def select_scopes(
         base = tuple(scope for scope in supported if scope != OFFLINE_ACCESS or scope in listed)
     before = () if previous is None else union(previous.requested_scopes, previous.scopes)
     scopes = union(before, base)
-    # Alone it would take the place of the scopes that the authorization server gives when it is asked for none.
+    # Requested alone it would replace the default scopes of the authorization server.
     return union(scopes, [OFFLINE_ACCESS]) if refreshable and scopes and OFFLINE_ACCESS in listed else scopes
 
 
 class StepUps:
-    """Counts how often more scopes were asked for: for each server and operation. It outlives the flows."""
+    """A counter of the requests for more scopes, by server and operation. Use one counter for many flows."""
 
     __slots__ = ("_taken", "limit")
 
     def __init__(self, limit: int = STEP_UPS) -> None:
         self.limit: Final = limit
-        """How often for one operation."""
+        """The maximum number of requests for one operation."""
         self._taken: dict[tuple[str, str], int] = {}
 
     def take(self, tokens: TokenRecord, operation: str, required: Sequence[str]) -> None:
-        """Counts one.
+        """Count a request for more scopes.
 
         Args:
-            tokens: Those that did not suffice.
-            operation: What was tried, as `tools/call forecast`.
-            required: The scopes that the server wants; empty when it does not say.
+            tokens: The tokens with insufficient scope.
+            operation: The operation, for example `tools/call forecast`.
+            required: The scopes that the server requires; empty if it names none.
 
         Raises:
-            InsufficientScope: They were asked for too often, or the token has them all already.
+            InsufficientScope: The limit is reached, or the token has all of these scopes already.
         """
         key = (tokens.server_url, operation)
         taken = self._taken.get(key, 0)
-        granted = f"granted are {one_line(' '.join(tokens.scopes)) or 'none by name'}"
-        wanted = f"{operation or 'the request'} needs {one_line(' '.join(required)) or 'more scopes'}"
+        granted = f"granted scopes: {one_line(' '.join(tokens.scopes)) or 'none by name'}"
+        wanted = f"{operation or 'the request'} requires {one_line(' '.join(required)) or 'more scopes'}"
         if required and set(required) <= set(tokens.scopes):
             sentence = f"{wanted}, and the token has them: {granted}. The authorization server and the server disagree"
             raise InsufficientScope(sentence, required=required, granted=tokens.scopes)
         if taken >= self.limit:
-            sentence = f"{wanted}, which was asked for {taken} times in vain: {granted}"
+            sentence = f"{wanted}, but {taken} authorization requests did not grant it: {granted}"
             raise InsufficientScope(sentence, required=required, granted=tokens.scopes)
         self._taken[key] = taken + 1
         if len(self._taken) > _OPERATIONS:
             del self._taken[next(iter(self._taken))]
 
     def succeeded(self, server_url: str, operation: str) -> None:
-        """The operation went through: what was counted for it is forgotten."""
+        """Reset the count of an operation that succeeded."""
         self._taken.pop((server_url, operation), None)

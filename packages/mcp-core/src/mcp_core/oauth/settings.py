@@ -1,4 +1,4 @@
-"""What a client is set to for one MCP server: how it gets tokens, and who it is. See `FlowSettings`."""
+"""Settings of the OAuth flows of a client for one MCP server. See `FlowSettings`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ __all__ = ["FlowSettings"]
 
 @attrs.frozen(kw_only=True)
 class FlowSettings:
-    """What stays the same from flow to flow, for one MCP server."""
+    """The settings that all flows for one MCP server share."""
 
     server_url: str
     """The URL of the MCP server."""
     grant: Grant
-    """How a token is got."""
+    """The grant that obtains tokens."""
     client: ClientSettings
     """The client."""
     credentials: tuple[ClientRecord, ...] = ()
-    """Clients that were registered by hand, each with its issuer."""
+    """Clients that were registered manually, each with its issuer."""
     authorization_server: str | None = None
-    """The issuer to use in place of what the server names, for a server that names none or spells it differently."""
+    """The issuer to use instead of those that the server names, for a server that names none or spells it
+    differently."""
     scopes: tuple[str, ...] | None = None
-    """What to ask for where the challenge does not say; `None`: all that the server lists."""
+    """The scopes to request if the challenge names none; `None` for all that the server lists."""
     protocol_version: str | None = None
-    """Sent with requests for metadata, as 2025-03-26 wants it."""
+    """The revision to send with metadata requests, as required by 2025-03-26."""
     legacy: bool = True
-    """Whether to try what 2025-03-26 had, for a client that speaks it."""
+    """Whether to try the rules of 2025-03-26, for a client that supports that revision."""
     networks: frozenset[AddressClass] | None = None
-    """Where URLs from peers may lead, see `mcp_core.oauth.addresses.reachable`; `None`: by the server's URL alone."""
+    """The classes of addresses that are allowed for URLs from peers, see `mcp_core.oauth.addresses.reachable`. `None`
+    derives them from the server's URL."""
     signer: Signer | None = None
     """The client's key for `private_key_jwt`."""
     proof: Proof | None = None
-    """The key that tokens are bound to, where the authorization server can do that."""
+    """The key to which tokens are bound, if the authorization server supports it."""

@@ -1,11 +1,11 @@
-"""JSON Web Signatures of others: they are read strictly, before a key is looked at.
+"""Strict parser of JSON Web Signatures from peers, used before a key is looked up.
 
-What a header says of itself is the word of whoever wrote it. So the algorithm has to be one of a list, which has neither
-`none` nor any whose key is a shared secret: else a public key could be taken for one. Where a key is to be found
-(`jku`, `x5u`, `x5c`, `jwk`) is not asked of the header but for the one use that is bound by a hash (DPoP). An extension
-that has to be understood (`crit`) is not.
+The header of a JWT is not trustworthy before the signature is verified. Therefore the algorithm must be in a list,
+which contains neither `none` nor an algorithm with a shared secret: otherwise a public key could be used as the secret.
+The parser ignores references to a key in the header (`jku`, `x5u`, `x5c`, `jwk`), except in DPoP, where a hash binds
+the key. It rejects extensions that must be understood (`crit`).
 
-The core has no cryptography: `Verifier` is the seam, as `mcp_core.oauth.jws.Signer` is for signing.
+The core contains no cryptography. The caller provides a `Verifier`, as it provides a `mcp_core.oauth.jws.Signer`.
 
 Spec: RFC 7515, RFC 8725 sections 2.1 and 3
 """
@@ -31,81 +31,82 @@ __all__ = ["VERIFIED_ALGORITHMS", "Signed", "Verifier", "read_signed"]
 VERIFIED_ALGORITHMS: Final = (
     "ES256", "ES384", "ES512", "EdDSA", "Ed25519", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
 )  # fmt: skip
-"""Algorithms that are verified unless told otherwise: all asymmetric ones that are in use."""
+"""The default algorithms for verification: all asymmetric algorithms in use."""
 
 _LONGEST: Final = 16 * 1024
-"""Characters. A token has to fit into a header line, and most servers take no more than 8 KiB of those."""
+"""In characters. A token has to fit into a header line, and most servers accept at most 8 KiB of headers."""
 
 _SHAPE: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 _KIND: Final = "application/"
 
 
 class Verifier(Protocol):
-    """Verifies signatures."""
+    """A verifier of signatures."""
 
     def verify(self, jwk: Mapping[str, JsonValue], algorithm: str, data: bytes, signature: bytes) -> bool:
-        """Whether the signature over `data` was made with the private half of a key.
+        """Return whether the signature of `data` was made with the private key of a public key.
 
         Args:
             jwk: The public key (RFC 7517).
-            algorithm: As `ES256`; one of `VERIFIED_ALGORITHMS`. A key of another kind or curve verifies nothing.
-            data: What is signed.
-            signature: In the form of RFC 7518.
+            algorithm: The algorithm, for example `ES256`: one of `VERIFIED_ALGORITHMS`. If the key has another type or
+                curve, the result must be false.
+            data: The signed data.
+            signature: The signature, in the form of RFC 7518.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Signed:
-    """A JWT, taken apart. Nothing in it is true before its signature was verified."""
+    """A parsed JWT. Do not trust its contents before the signature is verified."""
 
     algorithm: str
-    """How it says that it is signed; one of those that are allowed."""
+    """The algorithm in the header, which is an allowed one."""
     header: JsonObject
-    """All of its header."""
+    """The whole header."""
     claims: JsonObject = attrs.field(repr=False)
-    """Its payload."""
+    """The payload."""
     data: bytes = attrs.field(repr=False)
-    """What is signed."""
+    """The signed data."""
     signature: bytes = attrs.field(repr=False)
     """The signature."""
 
     @property
     def key_id(self) -> str | None:
-        """The name of the key, `kid`; `None` when it has none."""
+        """The id of the key, `kid`; `None` if it is missing."""
         kid = self.header.get("kid")
         return kid if isinstance(kid, str) else None
 
     @property
     def kind(self) -> str:
-        """What it is, `typ`: in lower case, without `application/`; `jwt` when it does not say. Spec: RFC 7515 section 4.1.9"""
+        """The type, `typ`, in lower case, without `application/`; `jwt` if missing. Spec: RFC 7515 section 4.1.9"""
         kind = self.header.get("typ", "JWT")
         return kind.lower().removeprefix(_KIND) if isinstance(kind, str) else ""
 
 
 def read_signed(text: str, *, algorithms: Collection[str]) -> Signed:
-    """Takes a JWT in compact form apart.
+    """Parse a JWT in compact form.
 
     Args:
         text: The JWT.
-        algorithms: Those that are allowed.
+        algorithms: The allowed algorithms.
 
     Raises:
-        InvalidValue: It is none, or one that must not be verified. The sentence has nothing of it but the algorithm.
+        InvalidValue: The text is not a JWT, or must not be verified. The message contains only the algorithm.
     """
     if len(text) > _LONGEST:
-        raise InvalidValue(f"it has {len(text)} characters, more than {_LONGEST}")
+        raise InvalidValue(f"it has {len(text)} characters, more than the limit of {_LONGEST}")
     parts = _SHAPE.fullmatch(text)
     if parts is None:
-        raise InvalidValue("it is no JWS in compact form")
+        raise InvalidValue("it is not a JWS in compact form")
     header = _object(parts[1], "header")
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
-        raise InvalidValue(f"the algorithm {algorithm!a:.40} is not allowed: {', '.join(algorithms)} are")
+        raise InvalidValue(f"the algorithm {algorithm!a:.40} is not allowed; allowed: {', '.join(algorithms)}")
     if "crit" in header:
-        raise InvalidValue("its header has crit, and no extension is known here")
+        raise InvalidValue("its header has crit, but no extensions are supported")
     if not isinstance(header.get("kid", ""), str):
-        raise InvalidValue("its kid is no string")
+        raise InvalidValue("its kid is not a string")
     return Signed(
         algorithm=algorithm,
         header=header,
@@ -119,13 +120,13 @@ def _object(text: str, what: str) -> JsonObject:
     try:
         value: JsonValue = orjson.loads(_decoded(text, what))
     except orjson.JSONDecodeError:
-        raise InvalidValue(f"its {what} is no JSON") from None
+        raise InvalidValue(f"its {what} is not JSON") from None
     if not isinstance(value, dict):
-        raise InvalidValue(f"its {what} is no JSON object")
+        raise InvalidValue(f"its {what} is not a JSON object")
     return value
 
 
 def _decoded(text: str, what: str) -> bytes:
     if len(text) % 4 == 1:
-        raise InvalidValue(f"its {what} is no base64url")
+        raise InvalidValue(f"its {what} is not base64url")
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,7 +1,7 @@
-"""What a flow asks its driver to do, and what the driver answers.
+"""Steps of a flow that the caller performs, and their results.
 
-A flow does nothing by itself. It hands out a step, the driver does it, and hands back an answer of the kind that the step
-is answered by: `Flow.receive` refuses any other.
+A flow performs no I/O. It returns a step, the caller performs the step, and passes a result of the expected class back:
+`Flow.receive` rejects any other class.
 """
 
 from __future__ import annotations
@@ -41,119 +41,119 @@ __all__ = [
 ]
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values: headers, or the fields of a form."""
+"""Names and values of headers, or of the fields of a form."""
 
 
 def _names_only(pairs: Pairs) -> str:
-    """What may be shown of headers and fields: tokens, codes and secrets are among their values."""
+    """Return only the names of headers or fields, because their values contain tokens, codes and secrets."""
     return f"<{', '.join(name for name, _ in pairs)}>"
 
 
 @attrs.frozen(kw_only=True)
 class HttpAnswer:
-    """An HTTP response, whatever its status. Redirects that the rules allow were followed."""
+    """An HTTP response with any status, after the allowed redirects."""
 
     status: int
     """The status."""
     headers: Pairs = attrs.field(default=(), repr=_names_only)
     """The headers."""
     body: bytes = attrs.field(default=b"", repr=lambda body: f"<{len(body)} bytes>")
-    """The body, decoded; more than the first 256 KiB and a byte need not be there."""
+    """The decoded body. The caller may truncate it after 256 KiB and one byte."""
 
     def header(self, name: str) -> str | None:
-        """The first header of a name, in whatever case; `None` when there is none."""
+        """Return the first value of a header, ignoring case; `None` if the header is missing."""
         return next((value for given, value in self.headers if given.lower() == name.lower()), None)
 
 
 @attrs.frozen(kw_only=True)
 class Unreachable:
-    """There was no HTTP response."""
+    """The outcome of a request without an HTTP response."""
 
     reason: str
-    """Why, in a sentence for people: no such host, an address that is not allowed, a deadline."""
+    """The reason, in a sentence for users: unknown host, an address that is not allowed, a timeout."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientAnswer:
-    """What is known of the client at an authorization server."""
+    """The client at an authorization server, as stored or entered."""
 
     client: ClientRecord | None
-    """`None`: nothing, or the person does not want to say."""
+    """The client; `None` if unknown, or if the user enters none."""
 
 
 @attrs.frozen(kw_only=True)
 class Opened:
-    """The person was sent to the URL. Whether they went, nobody knows."""
+    """The confirmation that the URL was given to the browser. It does not prove that the user visited the URL."""
 
 
 @attrs.frozen(kw_only=True)
 class Redirected:
-    """The browser came back."""
+    """The redirect of the browser to the redirect URI."""
 
     url: str = attrs.field(repr=False)
-    """The whole URL, or what stands behind its question mark. It has the code in it."""
+    """The whole URL, or its query. It contains the code."""
 
 
 Answer: TypeAlias = HttpAnswer | Unreachable | ClientAnswer | Opened | Redirected
-"""What a driver hands back."""
+"""A result of a step."""
 
 _HTTP: TypeAlias = HttpAnswer | Unreachable
 
 
 @attrs.frozen(kw_only=True)
 class FetchJson:
-    """GET a document. Answered by `HttpAnswer` or `Unreachable`.
+    """GET a document. The result is an `HttpAnswer` or `Unreachable`.
 
-    The URL is a stranger's: the driver holds each address that it resolves to against the networks that are allowed,
-    and each redirect against `check_redirect`. No cookie and no token is sent.
+    The URL comes from a peer. The caller must check each address to which it resolves against the allowed networks, and
+    each redirect with `check_redirect`. The request must not contain cookies or tokens.
     """
 
     answered_by: ClassVar[tuple[type, ...]] = (HttpAnswer, Unreachable)
 
     url: str
-    """Where it is."""
+    """The URL of the document."""
     why: str
-    """What it is for, for people."""
+    """The purpose of the request, for users."""
     headers: Pairs = ()
-    """What is to be sent."""
+    """The headers of the request."""
 
 
 @attrs.frozen(kw_only=True)
 class Register:
-    """POST a document, to get a client id. Answered by `HttpAnswer` or `Unreachable`. No redirect is followed."""
+    """POST a document to register the client. The result is an `HttpAnswer` or `Unreachable`, without redirects."""
 
     answered_by: ClassVar[tuple[type, ...]] = (HttpAnswer, Unreachable)
     why: ClassVar[str] = "dynamic registration"
 
     url: str
-    """The registration endpoint. A stranger's URL, as in `FetchJson`."""
+    """The registration endpoint. The URL comes from a peer, as in `FetchJson`."""
     document: JsonObject
     """The body, as JSON."""
     headers: Pairs = ()
-    """What is to be sent."""
+    """The headers of the request."""
 
 
 @attrs.frozen(kw_only=True)
 class PostForm:
-    """POST a form. Answered by `HttpAnswer` or `Unreachable`. No redirect is followed, and nothing is sent twice."""
+    """POST a form. The result is an `HttpAnswer` or `Unreachable`. Do not follow redirects or repeat the request."""
 
     answered_by: ClassVar[tuple[type, ...]] = (HttpAnswer, Unreachable)
 
     url: str
-    """The token endpoint. A stranger's URL, as in `FetchJson`, unless `configured`."""
+    """The token endpoint. The URL comes from a peer, as in `FetchJson`, unless `configured`."""
     why: str
-    """What it is for, for people."""
+    """The purpose of the request, for users."""
     headers: Pairs = attrs.field(repr=_names_only)
-    """What is to be sent."""
+    """The headers of the request."""
     form: Pairs = attrs.field(repr=_names_only)
-    """The fields, to be sent as `application/x-www-form-urlencoded`."""
+    """The fields, sent as `application/x-www-form-urlencoded`."""
     configured: bool = False
-    """Whether the URL is the user's own word, so that it may lead to any network."""
+    """Whether the user configured the URL, so that it may lead to any network."""
 
 
 @attrs.frozen(kw_only=True)
 class FindClient:
-    """Look up what was kept of the client at this authorization server, and no other. Answered by `ClientAnswer`."""
+    """Find the stored client of this authorization server, and no other. The result is a `ClientAnswer`."""
 
     answered_by: ClassVar[tuple[type, ...]] = (ClientAnswer,)
 
@@ -163,62 +163,63 @@ class FindClient:
 
 @attrs.frozen(kw_only=True)
 class AskClient:
-    """Ask the person for a client id at this authorization server. Answered by `ClientAnswer`."""
+    """Ask the user for a client id at this authorization server. The result is a `ClientAnswer`."""
 
     answered_by: ClassVar[tuple[type, ...]] = (ClientAnswer,)
 
     issuer: str
     """The authorization server."""
     reason: str
-    """Why there is no other way, for people."""
+    """The reason why the other sources failed, for users."""
 
 
 @attrs.frozen(kw_only=True)
 class OpenBrowser:
-    """Listen at the redirect URI, then show the person this URL. Answered by `Opened`."""
+    """Listen at the redirect URI, then open this URL in the user's browser. The result is `Opened`."""
 
     answered_by: ClassVar[tuple[type, ...]] = (Opened,)
 
     url: str
-    """Was checked: https, or http on the loopback interface. To be given to a browser as one argument, never to a shell."""
+    """The checked URL: https, or http on the loopback interface. Pass it to a browser as one argument, never to a
+    shell."""
 
 
 @attrs.frozen(kw_only=True)
 class AwaitRedirect:
-    """Wait until the browser comes back. Answered by `Redirected`; comes again when that was not meant for this flow."""
+    """Wait for the browser's redirect. The result is `Redirected`. Repeated if the redirect is for another flow."""
 
     answered_by: ClassVar[tuple[type, ...]] = (Redirected,)
 
     state: str = attrs.field(repr=False)
-    """By which it will be known."""
+    """The `state` that identifies the redirect."""
     redirect_uri: str
-    """Where it comes."""
+    """The URI at which the redirect arrives."""
 
 
 @attrs.frozen(kw_only=True)
 class Done:
-    """There is a token. The flow is over."""
+    """The flow is over, with a token."""
 
     answered_by: ClassVar[tuple[type, ...]] = ()
 
     tokens: TokenRecord
-    """To be kept in place of what was kept before, in one go: an old refresh token may be void."""
+    """The tokens. Replace the stored tokens with them in one operation: an old refresh token may be void."""
 
 
 @attrs.frozen(kw_only=True)
 class Failed:
-    """There is none. The flow is over."""
+    """The flow is over, without a token."""
 
     answered_by: ClassVar[tuple[type, ...]] = ()
 
     error: AuthorizationError
-    """Why, with every URL that was tried."""
+    """The error, with every URL that was tried."""
     forget: TokenRecord | None = None
-    """Tokens that the authorization server has declared void; to be deleted."""
+    """Tokens that the authorization server has declared void. Delete them."""
 
 
 Step: TypeAlias = FetchJson | Register | PostForm | FindClient | AskClient | OpenBrowser | AwaitRedirect | Done | Failed
-"""What a flow asks for."""
+"""A step of a flow."""
 
 Request: TypeAlias = FetchJson | Register | PostForm
 """Steps that are one HTTP request."""
@@ -226,14 +227,14 @@ Request: TypeAlias = FetchJson | Register | PostForm
 _T = TypeVar("_T")
 
 Running: TypeAlias = Generator[Step, Answer, _T]
-"""A part of a flow: hands out steps, takes answers, ends with a result."""
+"""A part of a flow: a generator that yields steps, receives their results, and returns a value."""
 
 
 def requested(step: Request) -> Running[HttpAnswer | Unreachable]:
-    """Hands out a request, and takes its outcome."""
-    return cast("_HTTP", (yield step))  # Flow.receive lets nothing else through
+    """Yield a request, and return its outcome."""
+    return cast("_HTTP", (yield step))  # Flow.receive rejects other classes
 
 
 def asked(step: FindClient | AskClient) -> Running[ClientRecord | None]:
-    """Hands out a question about the client, and takes the answer."""
-    return cast("ClientAnswer", (yield step)).client  # Flow.receive lets nothing else through
+    """Yield a step that finds the client, and return the client."""
+    return cast("ClientAnswer", (yield step)).client  # Flow.receive rejects other classes

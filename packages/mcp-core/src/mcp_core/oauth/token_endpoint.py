@@ -1,4 +1,4 @@
-"""One request for a token, as a machine: who the client is, the proof, the nonce that a proof may lack, the answer."""
+"""Token request as a state machine: authentication of the client, the proof, a missing nonce, and the response."""
 
 from __future__ import annotations
 
@@ -28,39 +28,39 @@ _NONCE_WANTED: Final = "use_dpop_nonce"
 
 @attrs.define(kw_only=True)
 class TokenEndpoint:
-    """A token endpoint, and who asks it."""
+    """A token endpoint, and the client that sends requests to it."""
 
     url: str
-    """Its URL, which was checked."""
+    """The checked URL."""
     issuer: str
-    """Whose it is."""
+    """The authorization server of the endpoint."""
     discovery: Discovery
-    """Where what is tried is written down."""
+    """The discovery, which records the attempts."""
     client: ClientRecord | None
-    """Who asks; `None` where the grant says it."""
+    """The client; `None` if the grant identifies it."""
     method: AuthMethod | None
-    """How the client authenticates; `None` where there is none."""
+    """The authentication method of the client; `None` without a client."""
     signer: Signer | None
     """The client's key."""
     proof: Proof | None
-    """The key that the token is to be bound to."""
+    """The key to which the token will be bound."""
     random_bytes: Callable[[int], bytes]
-    """Gives so many unpredictable bytes."""
+    """Returns the given number of unpredictable bytes."""
     clock: Callable[[], float]
-    """The time that came in last, in seconds since the epoch."""
+    """Returns the last `now` passed to the flow, in seconds since the epoch."""
     configured: bool = False
-    """Whether its URL is the user's own word."""
+    """Whether the user configured the URL."""
     _learned: bool = attrs.field(default=False, init=False)
 
     def run(self, form: Pairs, why: str) -> Running[TokenAnswer]:
-        """Asks; once more where the proof lacks a nonce, and the answer has one.
+        """Request a token. Repeat the request once if the proof lacks a nonce that the response contains.
 
         Args:
             form: The fields of the grant.
-            why: What it is for, for people.
+            why: The purpose of the request, for users.
 
         Raises:
-            TokenRefused: There is no answer, or it has no token.
+            TokenRefused: There is no response, or it has no token.
         """
         try:
             return (yield from self._once(form, why))
@@ -77,13 +77,13 @@ class TokenEndpoint:
         answer = yield from requested(step)
         try:
             if isinstance(answer, Unreachable):
-                raise TokenRefused(f"the token endpoint {self.url} did not answer: {one_line(answer.reason)}")
+                raise TokenRefused(f"no response from the token endpoint {self.url}: {one_line(answer.reason)}")
             self._learned = self.proof is not None and self.proof.learn(self.url, answer.headers)
             token = read_token_answer(answer, issuer=self.issuer, secrets=secrets_of(sent, self.client))
         except TokenRefused as refused:
             self.discovery.note(self.url, why, refused.message)
             raise
-        self.discovery.note(self.url, why, "gave a token")
+        self.discovery.note(self.url, why, "received a token")
         return token
 
     def _authenticated(self, form: Pairs) -> tuple[Pairs, Pairs]:

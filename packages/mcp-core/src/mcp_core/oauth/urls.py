@@ -1,13 +1,13 @@
-"""URLs that came from a peer: which may be followed, and what of them is compared.
+"""URLs from peers: the checks before a request, and the comparison of URLs.
 
-A URL in a challenge, in metadata or in a redirect is the word of a stranger. It may lead to a service of the local
-network, to a program that takes it for a command, or to a spelling that two programs read differently. So it is read
-by a narrow grammar, in ASCII, and everything that needs interpretation is refused: userinfo, backslashes, hosts that
-some resolvers take for numbers. TLS is demanded everywhere but on the loopback interface, and that one is entered only
-if the MCP server itself is there.
+A URL in a challenge, in metadata or in a redirect is not trustworthy. It may lead to a service of the local network, to
+a program that treats it as a command, or be spelled so that two programs read it differently. Therefore the parser
+accepts only a narrow grammar in ASCII, and rejects everything that requires interpretation: user information,
+backslashes, hosts that some resolvers treat as numbers. TLS is required except on the loopback interface, and the
+loopback interface is allowed only if the MCP server is on it.
 
-A host that is a name passes here. What it resolves to is judged by `mcp_core.oauth.addresses`, after resolution and for
-the connection that is made.
+A host name passes the checks here. `mcp_core.oauth.addresses` checks the addresses to which it resolves, for the
+connection that is made.
 
 Spec: basic/security_best_practices#server-side-request-forgery; RFC 9700 section 4.18, RFC 8252 section 7.3
 """
@@ -41,12 +41,12 @@ __all__ = [
 ]
 
 _LONGEST: Final = 4_096
-"""Browsers and servers refuse longer ones sooner or later."""
+"""The maximum length of a URL, in characters. Many browsers and servers reject longer URLs."""
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 _AWKWARD: Final = frozenset('\\"<>^`{|}')
-"""Characters that no URL has (RFC 3986), and that browsers and shells read each in their own way."""
+"""Characters that are not allowed in a URL (RFC 3986), and that browsers and shells interpret differently."""
 _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*\.?")
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)\.?")
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
@@ -57,32 +57,32 @@ _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 @attrs.frozen(kw_only=True)
 class Url:
-    """An http or https URL, taken apart."""
+    """A parsed http or https URL."""
 
     text: str
-    """As it came."""
+    """The URL as received."""
     scheme: str
     """`http` or `https`."""
     host: str
-    """In lower case, without brackets and without a dot at its end."""
+    """The host in lower case, without brackets and without a dot at its end."""
     port: int
-    """The port, said or not."""
+    """The port, explicit or by default."""
     path: str
-    """As it came, perhaps empty."""
+    """The path as received; may be empty."""
     query: str | None
-    """Without the question mark; `None` when there is none."""
+    """The query without the question mark; `None` if it is missing."""
     fragment: str | None
-    """Without the number sign; `None` when there is none."""
+    """The fragment without the number sign; `None` if it is missing."""
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, in one spelling."""
+        """Scheme, host and port, normalized."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + ("" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}")
 
     @property
     def address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-        """The host, if it is an address."""
+        """The host as an address; `None` for a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -98,7 +98,7 @@ class Url:
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The path, with dots resolved and needless escapes undone; what is compared. No empty segment at the end."""
+        """The normalized path for comparison: without dot segments, needless escapes, and empty segments at the end."""
         kept: list[str] = []
         for raw in self.path.split("/")[1:]:
             segment = _ESCAPE.sub(_unescaped, raw)
@@ -117,25 +117,25 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def parse_url(text: str, *, what: str) -> Url:
-    """Reads an http or https URL.
+    """Parse an http or https URL.
 
     Args:
         text: The URL.
-        what: What it is meant for, as `token_endpoint`; stands in the error.
+        what: The purpose of the URL, for the error, for example `token_endpoint`.
 
     Raises:
-        UnsafeUrl: It is none, or is written so that two readers might read two things.
+        UnsafeUrl: The text is not such a URL, or two programs might read it differently.
     """
     if len(text) > _LONGEST:
-        raise UnsafeUrl(text, f"it has {len(text)} characters, more than {_LONGEST}", what=what)
+        raise UnsafeUrl(text, f"it has {len(text)} characters, more than the limit of {_LONGEST}", what=what)
     if not _PRINTABLE.fullmatch(text) or not _AWKWARD.isdisjoint(text):
-        raise UnsafeUrl(text, "it has characters that a URL cannot have", what=what)
+        raise UnsafeUrl(text, "it contains characters that are not allowed in a URL", what=what)
     parts = _URL.fullmatch(text)
     if parts is None or parts[1].lower() not in _DEFAULT_PORTS:
-        raise UnsafeUrl(text, "it is no absolute http or https URL", what=what)
+        raise UnsafeUrl(text, "it is not an absolute http or https URL", what=what)
     scheme, authority = parts[1].lower(), parts[2]
     if "@" in authority:
-        raise UnsafeUrl(text, "it has a user or a password before the host", what=what)
+        raise UnsafeUrl(text, "it contains a user name or a password before the host", what=what)
     host, port = _host_and_port(authority, text, what)
     return Url(
         text=text,
@@ -153,26 +153,26 @@ def _host_and_port(authority: str, text: str, what: str) -> tuple[str, int | Non
     host = "" if found is None else found[1].lower()
     port = int(found[2]) if found is not None and found[2] else None
     if port is not None and not 0 < port < 65_536:
-        raise UnsafeUrl(text, f"there is no port {port}", what=what)
+        raise UnsafeUrl(text, f"the port {port} is out of range", what=what)
     if host.startswith("["):
         try:
             return str(ipaddress.IPv6Address(host[1:-1])), port
         except ValueError:
-            raise UnsafeUrl(text, "its host is no IPv6 address", what=what) from None
+            raise UnsafeUrl(text, "its host is not an IPv6 address", what=what) from None
     if not _NAME.fullmatch(host):
-        raise UnsafeUrl(text, "its host is none; a name in another alphabet has to be written as xn--", what=what)
+        raise UnsafeUrl(text, "its host is not a valid name; write names in other alphabets as xn--", what=what)
     host = host.removesuffix(".")
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
-        # Resolvers read 127.1, 2130706433 and 0x7f000001 as addresses. Only one spelling of them is taken here.
+        # Resolvers read 127.1, 2130706433 and 0x7f000001 as addresses. The parser accepts only the dotted form.
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
-            raise UnsafeUrl(text, "its host looks like an IPv4 address, and is none", what=what) from None
+            raise UnsafeUrl(text, "its host looks like an IPv4 address, but is invalid", what=what) from None
     return host, port
 
 
 def networks_of(server: Url) -> frozenset[AddressClass]:
-    """Which classes of addresses a peer may send us to, as far as the server's own URL tells without resolution."""
+    """Return the classes of addresses that are allowed for URLs from peers, judged by the server's unresolved URL."""
     address = server.address
     if address is not None:
         return reachable([address])
@@ -180,53 +180,53 @@ def networks_of(server: Url) -> frozenset[AddressClass]:
 
 
 def check_peer_url(text: str, *, what: str, networks: frozenset[AddressClass]) -> Url:
-    """Checks a URL that came from a peer and is to be requested.
+    """Check a URL from a peer before a request.
 
     Args:
         text: The URL.
-        what: What it is meant for, as `token_endpoint`; stands in the error.
-        networks: Classes of addresses that may be reached, see `networks_of` and `mcp_core.oauth.addresses.reachable`.
+        what: The purpose of the URL, for the error, for example `token_endpoint`.
+        networks: The allowed classes of addresses, see `networks_of` and `mcp_core.oauth.addresses.reachable`.
 
     Raises:
-        UnsafeUrl: It must not be requested.
+        UnsafeUrl: The client must not send requests to the URL.
     """
     url = parse_url(text, what=what)
     if url.fragment is not None:
         raise UnsafeUrl(text, "it has a fragment", what=what)
     if url.scheme != "https" and not url.is_loopback:
-        raise UnsafeUrl(text, "it is not https, which only the loopback interface may do without", what=what)
+        raise UnsafeUrl(text, "it is not https, which is required except on the loopback interface", what=what)
     if url.is_loopback and AddressClass.LOOPBACK not in networks:
-        raise UnsafeUrl(text, "it leads to this machine, where the server is not", what=what)
+        raise UnsafeUrl(text, "it leads to this machine, but the server is not on this machine", what=what)
     address = url.address
     if address is not None and classify(address) not in networks:
         text_of_class = classify(address).value
-        raise UnsafeUrl(text, f"it leads to a {text_of_class} address, where the server is not", what=what)
+        raise UnsafeUrl(text, f"it leads to a {text_of_class} address, but the server has none", what=what)
     return url
 
 
 def check_browser_url(text: str, *, what: str = "URL") -> Url:
-    """Checks a URL that is about to be shown to a person or given to a browser.
+    """Check a URL before it is shown to a user or opened in a browser.
 
     Raises:
-        UnsafeUrl: It is neither https, nor http on the loopback interface.
+        UnsafeUrl: The URL is neither https, nor http on the loopback interface.
     """
     url = parse_url(text, what=what)
     if url.scheme != "https" and not url.is_loopback:
-        raise UnsafeUrl(text, "it is not https, which only the loopback interface may do without", what=what)
+        raise UnsafeUrl(text, "it is not https, which is required except on the loopback interface", what=what)
     return url
 
 
 def check_redirect(source: str, target: str, *, followed: int, networks: frozenset[AddressClass]) -> Url:
-    """Whether a GET for a document may follow a redirect: once, and within the origin. A POST never may.
+    """Check a redirect of a GET for a document. One redirect within the origin is allowed. Never follow one for a POST.
 
     Args:
-        source: The URL that was requested.
-        target: `Location`, made absolute.
-        followed: How many redirects were followed already.
-        networks: See `check_peer_url`.
+        source: The URL of the request.
+        target: The absolute URL of `Location`.
+        followed: The number of redirects that were already followed.
+        networks: The allowed classes of addresses; see `check_peer_url`.
 
     Raises:
-        UnsafeUrl: It may not.
+        UnsafeUrl: The redirect must not be followed.
     """
     url = check_peer_url(target, what="redirect", networks=networks)
     if followed:
@@ -237,12 +237,12 @@ def check_redirect(source: str, target: str, *, followed: int, networks: frozens
 
 
 def same_origin(one: Url, other: Url) -> bool:
-    """Whether scheme, host and port are the same, whatever the spelling."""
+    """Return whether two URLs have the same scheme, host and port, regardless of spelling."""
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
 def canonical_resource(server: Url) -> str:
-    """The identifier of an MCP server as a resource: its URL without a fragment, without a slash alone at its end.
+    """Return the resource identifier of an MCP server: its URL without a fragment, and without a path of only a slash.
 
     Spec: basic/authorization#canonical-server-uri
     """
@@ -252,10 +252,10 @@ def canonical_resource(server: Url) -> str:
 
 
 def with_query(endpoint: Url, parameters: Sequence[tuple[str, str]], *, what: str) -> str:
-    """The endpoint with parameters behind those that it has.
+    """Append parameters to the query of an endpoint.
 
     Raises:
-        UnsafeUrl: It has one of them already: the authorization server would read one, and we mean the other.
+        UnsafeUrl: The query has one of the parameters already, and the authorization server might use the wrong value.
     """
     given = {name for name, _ in parse_qsl(endpoint.query or "", keep_blank_values=True)}
     taken = sorted(given & {name for name, _ in parameters})
@@ -266,7 +266,7 @@ def with_query(endpoint: Url, parameters: Sequence[tuple[str, str]], *, what: st
 
 
 def redirect_uri_matches(registered: str, used: str) -> bool:
-    """Whether a redirect URI is a registered one: the same octets, but for the port on the loopback interface.
+    """Return whether a redirect URI is registered: the same octets, except for the port on the loopback interface.
 
     Spec: RFC 8252 section 7.3
     """
