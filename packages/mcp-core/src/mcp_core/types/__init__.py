@@ -1,10 +1,11 @@
 """The types of the protocol: one class per concept, for all revisions.
 
-The names are those of the specification's own schema, so that a search for one finds it there. Which member exists in
-which revision stands in the class; `mcp_core.conversion.converter` reads and writes JSON by it. The keys of `_meta` are in
-`mcp_core.types.meta`.
+The names are those of the specification's schema, so that a search finds them in both. Each class declares which member
+exists in which revision; `mcp_core.conversion.converter` reads and writes JSON by these declarations. The keys of
+`_meta` are in `mcp_core.types.meta`.
 
-An extension makes its own with `wire` and `field`, from `RequestParams`, `NotificationParams`, `Result` or `Open`.
+An extension declares its own types with `wire` and `field`, from `RequestParams`, `NotificationParams`, `Result` or
+`Open`.
 """
 
 from __future__ import annotations

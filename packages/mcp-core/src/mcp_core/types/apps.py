@@ -1,7 +1,7 @@
-"""MCP Apps: pages that show what a tool gave. The extension `io.modelcontextprotocol/ui`, in all revisions with `_meta`.
+"""MCP Apps: pages that show the result of a tool, by the extension `io.modelcontextprotocol/ui`.
 
-It has no methods: all of it stands under the key `ui` in `_meta` of tools and resources, and in the client's
-capabilities. `mcp_core.features.apps` reads and writes these places.
+The extension works in all revisions with `_meta`, and has no methods. All of its data is under the key `ui` in `_meta`
+of tools and resources, and in the client's capabilities. `mcp_core.features.apps` reads and writes it.
 """
 
 from __future__ import annotations
@@ -30,47 +30,50 @@ APP_MIME_TYPE: Final = "text/html;profile=mcp-app"
 """The media type of a page."""
 
 AppVisibility: TypeAlias = Literal["model", "app"]
-"""Who may see and call a tool: the model, or the page of the same server."""
+"""A caller that may see and call a tool: the model, or the page of the same server."""
 
 
 @wire()
 class AppsExtensionCapability(Open):
-    """What a client says of itself under `UI_EXTENSION`. Spec: the extension `io.modelcontextprotocol/ui`"""
+    """The client capability under `UI_EXTENSION`. Spec: the extension `io.modelcontextprotocol/ui`"""
 
     mime_types: tuple[str, ...]
-    """The media types of pages that it can show."""
+    """The media types of pages that the client can show."""
 
 
 @wire()
 class AppToolMeta(Open):
-    """What stands under `ui` in `_meta` of a tool. Spec: the extension `io.modelcontextprotocol/ui`, Resource Discovery"""
+    """The member `ui` in `_meta` of a tool.
+
+    Spec: the extension `io.modelcontextprotocol/ui`, Resource Discovery
+    """
 
     resource_uri: str | None = None
-    """The page that shows what the tool gave."""
+    """The URI of the page that shows the result of the tool."""
     visibility: tuple[str, ...] | None = None
-    """Who may see and call the tool, see `AppVisibility`; `None`: the model and the page."""
+    """The callers that may see and call the tool, see `AppVisibility`; `None` for the model and the page."""
 
 
 @wire()
 class AppCsp(Open):
-    """Where a page may load things from: origins as `https://cdn.example.com` or `https://*.example.com`.
+    """Content security policy of a page: origins, for example `https://cdn.example.com` or `https://*.example.com`.
 
-    What is left out is allowed from nowhere. Spec: the extension `io.modelcontextprotocol/ui`, UI Resource Format
+    A missing list allows no origin. Spec: the extension `io.modelcontextprotocol/ui`, UI Resource Format
     """
 
     connect_domains: tuple[str, ...] | None = None
-    """What scripts may ask for: fetch, WebSocket."""
+    """Origins for requests of scripts: fetch, WebSocket."""
     resource_domains: tuple[str, ...] | None = None
-    """Scripts, styles, pictures, fonts, media."""
+    """Origins of scripts, styles, images, fonts and media."""
     frame_domains: tuple[str, ...] | None = None
-    """Frames in the page."""
+    """Origins of frames in the page."""
     base_uri_domains: tuple[str, ...] | None = None
-    """What relative addresses may be relative to."""
+    """Origins for the base URL of the page."""
 
 
 @wire()
 class AppPermissions(Open):
-    """What a page would like to use of the browser; `{}` says so. It has to do without.
+    """Browser features that a page requests, each with `{}`. The page must also work without them.
 
     Spec: the extension `io.modelcontextprotocol/ui`, UI Resource Format
     """
@@ -80,20 +83,23 @@ class AppPermissions(Open):
     microphone: JsonObject | None = None
     """The microphone."""
     geolocation: JsonObject | None = None
-    """Where the device is."""
+    """The location of the device."""
     clipboard_write: JsonObject | None = None
     """Writing to the clipboard."""
 
 
 @wire()
 class AppResourceMeta(Open):
-    """What stands under `ui` in `_meta` of a page. Spec: the extension `io.modelcontextprotocol/ui`, UI Resource Format"""
+    """The member `ui` in `_meta` of a page.
+
+    Spec: the extension `io.modelcontextprotocol/ui`, UI Resource Format
+    """
 
     csp: AppCsp | None = None
-    """Where the page may load things from; `None`: from nowhere."""
+    """Origins from which the page may load resources; `None` for no origin."""
     permissions: AppPermissions | None = None
-    """What it would like to use of the browser."""
+    """The browser features that the page requests."""
     domain: str | None = None
-    """The origin that it would like to have, in the form that the host documents."""
+    """The origin that the page requests, in the form that the host documents."""
     prefers_border: bool | None = None
-    """Whether the host shall draw a border and a background; `None`: as it likes."""
+    """Whether the host should draw a border and a background; `None` leaves it to the host."""

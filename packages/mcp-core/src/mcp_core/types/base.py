@@ -1,4 +1,4 @@
-"""What many types have in common: `_meta`, pages, cache hints, names, icons, annotations.
+"""Common parts of many types: `_meta`, pagination, cache hints, names, icons, annotations.
 
 Spec: basic#meta, basic#icons, server/utilities/pagination, server/utilities/caching
 """
@@ -32,29 +32,29 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal["user", "assistant"]
-"""Who speaks, or who is meant."""
+"""The sender of a message, or its audience."""
 
 CacheScope: TypeAlias = Literal["public", "private"]
-"""Who may share a cached result: anybody, or one authorization context."""
+"""The clients that may share a cached result: all, or one authorization context."""
 
 
 class SchemaRoot(enum.Enum):
-    """Marks a JSON object that is a JSON Schema."""
+    """A marker for a JSON object that is a JSON Schema."""
 
     OBJECT = "object"
-    """Its root is an object."""
+    """A schema whose root is an object."""
 
 
 ObjectSchema: TypeAlias = Annotated[JsonObject, SchemaRoot.OBJECT]
-"""A JSON Schema with `"type": "object"` at its root, kept exactly as it came."""
+"""A JSON Schema with `"type": "object"` at its root, kept exactly as received."""
 
 
 @wire()
 class Open(WireObject):
-    """The base of all objects: each may have members beyond those that this project knows."""
+    """The base of all objects that may have members beyond those that this project knows."""
 
     extra: Mapping[str, JsonValue] = NO_EXTRA
-    """Members that the revision does not define, by wire name; kept on receipt and sent again."""
+    """Members that the revision does not define, by wire name. They are kept on receipt and sent again."""
 
 
 @wire()
@@ -80,28 +80,28 @@ class Result(Open):
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
     result_type: str = field(default="complete", since=R2026_07_28, required_since=R2026_07_28, always=True)
-    """What kind of result it is; see `Method.results`."""
+    """The type of result; see `Method.results`."""
 
 
 @wire()
 class EmptyResult(Result):
-    """A result that only says that the request succeeded. Spec: basic#result-responses"""
+    """A result without data: the request succeeded. Spec: basic#result-responses"""
 
 
 @wire()
 class PaginatedRequestParams(RequestParams):
-    """The parameters of a request that is answered in pages. Spec: server/utilities/pagination"""
+    """The parameters of a request whose result has pages. Spec: server/utilities/pagination"""
 
     cursor: str | None = None
-    """Where to go on, as the last page said. Opaque; the empty string is a cursor."""
+    """The cursor from the previous page. Opaque; the empty string is a cursor."""
 
 
 @wire()
 class PaginatedResult(Result):
-    """One page. Spec: server/utilities/pagination"""
+    """One page of a result. Spec: server/utilities/pagination"""
 
     next_cursor: str | None = None
-    """Where the next page begins; `None` on the last one."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @wire()
@@ -109,23 +109,23 @@ class CacheableResult(Result):
     """A result with cache hints. Spec: server/utilities/caching (2026-07-28)"""
 
     ttl_ms: int = field(default=0, since=R2026_07_28, required_since=R2026_07_28, always=True, minimum=0)
-    """How long the result stays fresh, in milliseconds; 0: not at all."""
+    """The time for which the result is fresh, in milliseconds; 0 disables caching."""
     cache_scope: CacheScope = field(default="private", since=R2026_07_28, required_since=R2026_07_28, always=True)
-    """Who may share the cached result."""
+    """The clients that may share the cached result."""
 
 
 @wire(since=R2025_11_25)
 class Icon(Open):
-    """A picture for a user interface. Spec: basic#icons"""
+    """An image for a user interface. Spec: basic#icons"""
 
     src: str
-    """Its URI, `https:` or `data:`. Comes from the peer: not to be fetched without a guard."""
+    """The URI, `https:` or `data:`. It comes from the peer: check it before you fetch it."""
     mime_type: str | None = None
-    """Its media type, where the server of the picture does not say."""
+    """The media type, if the server of the image does not specify it."""
     sizes: tuple[str, ...] | None = None
-    """Its sizes, as `48x48`, or `any`."""
+    """The sizes, for example `48x48`, or `any`."""
     theme: Literal["light", "dark"] | None = None
-    """The background that it is made for."""
+    """The background for which the image is designed."""
 
 
 @wire()
@@ -133,17 +133,17 @@ class Implementation(Open):
     """The name and version of a program. Spec: basic/lifecycle"""
 
     name: str
-    """The name for programs."""
+    """The identifier."""
     version: str
     """The version, in any notation."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """The name for people."""
+    """The display name."""
     description: str | None = field(default=None, since=R2025_11_25)
-    """What it does."""
+    """The description of the program."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)
-    """Its pictures."""
+    """The icons."""
     website_url: str | None = field(default=None, since=R2025_11_25)
-    """Where it is at home."""
+    """The URL of the program's web site."""
 
 
 @wire()
@@ -151,20 +151,20 @@ class Annotations(Open):
     """Hints on content and resources. Spec: server/resources#annotations"""
 
     audience: tuple[Role, ...] | None = None
-    """Whom it is meant for."""
+    """The intended audience."""
     priority: float | None = field(default=None, minimum=0, maximum=1)
-    """How important it is, from 0 to 1."""
+    """The importance, from 0 to 1."""
     last_modified: str | None = field(default=None, since=R2025_06_18)
-    """When it was changed last, in ISO 8601."""
+    """The time of the last change, in ISO 8601."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class TaskMetadata(Open):
-    """Asks to run a request as a task. Spec: basic/utilities/tasks (2025-11-25)"""
+    """The metadata of a request that runs as a task. Spec: basic/utilities/tasks (2025-11-25)"""
 
     ttl: int | None = None
-    """How long the task shall be kept, in milliseconds."""
+    """The requested time to keep the task, in milliseconds."""
 
 
 META_SINCE: Final = R2025_06_18
-"""The first revision with `_meta` on things that are no params and no results."""
+"""The first revision with `_meta` in objects other than params and results."""

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 MAX_COMPLETION_VALUES: Final = 100
-"""The most values that one answer may have."""
+"""The maximum number of values of one result."""
 
 
 @wire(tag="type")
@@ -29,11 +29,11 @@ class PromptReference(Open):
     """A prompt, by name. Spec: server/utilities/completion#reference-types"""
 
     type: ClassVar[Literal["ref/prompt"]] = "ref/prompt"
-    """Tells the kinds of reference apart."""
+    """The type of reference."""
     name: str
-    """The prompt."""
+    """The name of the prompt."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """Its name for people."""
+    """The display name."""
 
 
 @wire(tag="type")
@@ -41,27 +41,27 @@ class ResourceTemplateReference(Open):
     """A resource or a template, by its URI. Spec: server/utilities/completion#reference-types"""
 
     type: ClassVar[Literal["ref/resource"]] = "ref/resource"
-    """Tells the kinds of reference apart."""
+    """The type of reference."""
     uri: str
-    """The URI or the pattern."""
+    """The URI or the URI template."""
 
 
 @wire()
 class CompletionArgument(Open):
-    """What shall be completed. Spec: server/utilities/completion#requesting-completions"""
+    """The argument to complete. Spec: server/utilities/completion#requesting-completions"""
 
     name: str
-    """The argument."""
+    """The name of the argument."""
     value: str
-    """What was typed so far."""
+    """The text typed so far."""
 
 
 @wire(since=R2025_06_18)
 class CompletionContext(Open):
-    """What is known besides. Spec: server/utilities/completion#requesting-completions"""
+    """The context of a completion. Spec: server/utilities/completion#requesting-completions"""
 
     arguments: Mapping[str, str] | None = None
-    """The arguments that have their values already."""
+    """The values of arguments that are already known."""
 
 
 @wire()
@@ -69,23 +69,23 @@ class CompleteRequestParams(RequestParams):
     """The parameters of `completion/complete`. Spec: server/utilities/completion#requesting-completions"""
 
     ref: PromptReference | ResourceTemplateReference
-    """Whose argument it is."""
+    """The prompt or resource template of the argument."""
     argument: CompletionArgument
-    """What shall be completed."""
+    """The argument to complete."""
     context: CompletionContext | None = field(default=None, since=R2025_06_18)
-    """What is known besides."""
+    """The values of other arguments."""
 
 
 @wire()
 class Completion(Open):
-    """What may be meant. Spec: server/utilities/completion#completion-results"""
+    """Suggested values. Spec: server/utilities/completion#completion-results"""
 
     values: tuple[str, ...]
     """The values, the best first; at most `MAX_COMPLETION_VALUES`."""
     total: int | None = None
-    """How many there are in all."""
+    """The total number of values."""
     has_more: bool | None = None
-    """There are more than these."""
+    """Whether there are further values."""
 
 
 @wire()
@@ -93,4 +93,4 @@ class CompleteResult(Result):
     """The answer to `completion/complete`. Spec: server/utilities/completion#requesting-completions"""
 
     completion: Completion
-    """What may be meant."""
+    """The suggested values."""

@@ -1,4 +1,4 @@
-"""Content: text, images, sound, resources; and the base64 that the binary kinds travel in.
+"""Content: text, images, audio and resources, and the base64 encoding of binary content.
 
 Spec: server/tools#tool-result, server/prompts#data-types, server/resources#resource-contents
 """
@@ -32,24 +32,24 @@ __all__ = [
 ]
 
 MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
-"""The default bound on decoded binary content, in bytes: more than any picture or recording that a model takes."""
+"""The default limit of decoded binary content, in bytes: more than any image or recording that a model accepts."""
 
 _URL_SAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 
 
 def decode_base64(text: str, *, max_bytes: int = MAX_DECODED_BYTES) -> bytes:
-    """The bytes that a peer wrote in base64. Line breaks, the URL-safe alphabet and missing padding are taken.
+    """Decode base64 from a peer. Line breaks, the URL-safe alphabet and missing padding are accepted.
 
     Args:
         text: The base64.
-        max_bytes: The bound on what comes out, in bytes.
+        max_bytes: The maximum size of the result, in bytes.
 
     Returns:
         The bytes.
 
     Raises:
-        LimitExceeded: There would be more than `max_bytes`.
-        InvalidValue: It is no base64.
+        LimitExceeded: The result would be larger than `max_bytes`.
+        InvalidValue: The text is not base64.
     """
     clean = text.translate(_URL_SAFE).rstrip("=")
     size = len(clean) * 3 // 4
@@ -77,79 +77,79 @@ class TextContent(Open):
     """Text. Spec: server/tools#text-content"""
 
     type: ClassVar[Literal["text"]] = "text"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     text: str
     """The text."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
 
 @wire(tag="type")
 class ImageContent(Open):
-    """A picture. Spec: server/tools#image-content"""
+    """An image. Spec: server/tools#image-content"""
 
     type: ClassVar[Literal["image"]] = "image"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     data: str
-    """The picture, in base64."""
+    """The image, in base64."""
     mime_type: str
-    """Its media type."""
+    """The media type."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
     @classmethod
     def of_bytes(cls, data: bytes, mime_type: str) -> Self:
-        """The content for the bytes of a picture."""
+        """Create content from the bytes of an image."""
         return cls(data=_encode(data), mime_type=mime_type)
 
     def data_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES, check_type: bool = False) -> bytes:
-        """The bytes of the picture.
+        """Decode the image.
 
         Args:
-            max_bytes: The bound on their number, which is looked at before they are decoded.
-            check_type: Whether they have to begin as those of `mime_type` do; see `check_media_type`.
+            max_bytes: The maximum size, in bytes, which is checked before the decoding.
+            check_type: Whether the bytes must begin as `mime_type` requires; see `check_media_type`.
 
         Raises:
-            LimitExceeded: There would be more than `max_bytes`.
-            InvalidValue: It is no base64, or not what `mime_type` says.
+            LimitExceeded: The image would be larger than `max_bytes`.
+            InvalidValue: The data is not base64, or does not match `mime_type`.
         """
         return _decoded(self.data, max_bytes, self.mime_type if check_type else None)
 
 
 @wire(since=R2025_03_26, tag="type")
 class AudioContent(Open):
-    """A recording. Spec: server/tools#audio-content"""
+    """An audio recording. Spec: server/tools#audio-content"""
 
     type: ClassVar[Literal["audio"]] = "audio"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     data: str
     """The recording, in base64."""
     mime_type: str
-    """Its media type."""
+    """The media type."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
     @classmethod
     def of_bytes(cls, data: bytes, mime_type: str) -> Self:
-        """The content for the bytes of a recording."""
+        """Create content from the bytes of a recording."""
         return cls(data=_encode(data), mime_type=mime_type)
 
     def data_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES, check_type: bool = False) -> bytes:
-        """The bytes of the recording.
+        """Decode the recording.
 
         Args:
-            max_bytes: The bound on their number, which is looked at before they are decoded.
-            check_type: Whether they have to begin as those of `mime_type` do; see `check_media_type`.
+            max_bytes: The maximum size, in bytes, which is checked before the decoding.
+            check_type: Whether the bytes must begin as `mime_type` requires; see `check_media_type`.
 
         Raises:
-            LimitExceeded: There would be more than `max_bytes`.
-            InvalidValue: It is no base64, or not what `mime_type` says.
+            LimitExceeded: The recording would be larger than `max_bytes`.
+            InvalidValue: The data is not base64, or does not match `mime_type`.
         """
         return _decoded(self.data, max_bytes, self.mime_type if check_type else None)
 
@@ -159,11 +159,11 @@ class TextResourceContents(Open):
     """The text of a resource. Spec: server/resources#resource-contents"""
 
     uri: str
-    """The resource."""
+    """The URI of the resource."""
     text: str
     """The text."""
     mime_type: str | None = None
-    """Its media type."""
+    """The media type."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
@@ -173,35 +173,35 @@ class BlobResourceContents(Open):
     """The bytes of a resource. Spec: server/resources#resource-contents"""
 
     uri: str
-    """The resource."""
+    """The URI of the resource."""
     blob: str
     """The bytes, in base64."""
     mime_type: str | None = None
-    """Their media type."""
+    """The media type of the bytes."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
     @classmethod
     def of_bytes(cls, uri: str, data: bytes, mime_type: str | None = None) -> Self:
-        """The contents of the resource `uri`."""
+        """Create the contents of the resource `uri` from bytes."""
         return cls(uri=uri, blob=_encode(data), mime_type=mime_type)
 
     def blob_bytes(self, *, max_bytes: int = MAX_DECODED_BYTES, check_type: bool = False) -> bytes:
-        """The bytes of the resource.
+        """Decode the contents.
 
         Args:
-            max_bytes: The bound on their number, which is looked at before they are decoded.
-            check_type: Whether they have to begin as those of `mime_type` do; see `check_media_type`.
+            max_bytes: The maximum size, in bytes, which is checked before the decoding.
+            check_type: Whether the bytes must begin as `mime_type` requires; see `check_media_type`.
 
         Raises:
-            LimitExceeded: There would be more than `max_bytes`.
-            InvalidValue: It is no base64, or not what `mime_type` says.
+            LimitExceeded: The contents would be larger than `max_bytes`.
+            InvalidValue: The data is not base64, or does not match `mime_type`.
         """
         return _decoded(self.blob, max_bytes, self.mime_type if check_type else None)
 
 
 ResourceContents: TypeAlias = TextResourceContents | BlobResourceContents
-"""What is in a resource."""
+"""The contents of a resource."""
 
 
 @wire(tag="type")
@@ -209,48 +209,48 @@ class EmbeddedResource(Open):
     """A resource with its contents. Spec: server/tools#embedded-resources"""
 
     type: ClassVar[Literal["resource"]] = "resource"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     resource: ResourceContents
     """The contents."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
 
 @wire(since=R2025_06_18, tag="type")
 class ResourceLink(Open):
-    """A resource by name, to be read if wanted. Spec: server/tools#resource-links"""
+    """A reference to a resource, which the client can read. Spec: server/tools#resource-links"""
 
     type: ClassVar[Literal["resource_link"]] = "resource_link"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     uri: str
-    """The resource. It need not be in `resources/list`."""
+    """The URI of the resource, which may be missing in `resources/list`."""
     name: str
-    """The name for programs."""
+    """The identifier."""
     title: str | None = None
-    """The name for people."""
+    """The display name."""
     description: str | None = None
-    """What it is."""
+    """The description of the resource."""
     mime_type: str | None = None
-    """Its media type."""
+    """The media type."""
     size: int | None = None
-    """Its size in bytes, before base64."""
+    """The size in bytes, before base64."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)
-    """Its pictures."""
+    """The icons."""
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
 
 
 @wire()
 class UnknownContent(Open):
-    """Content of a kind that the revision does not have: kept as it came, and sent as it came."""
+    """Content of a type that the revision does not define. It is kept and sent unchanged."""
 
     type: str
-    """The kind. The other members are in `extra`."""
+    """The type of content. The other members are in `extra`."""
 
 
 ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
-"""What a tool or a prompt gives."""
+"""A part of the result of a tool or prompt."""

@@ -1,4 +1,4 @@
-"""A server asks the user: by a form, or by a page to visit. Spec: client/elicitation"""
+"""Elicitation: a server requests input of the user, by a form or a web page. Spec: client/elicitation"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ElicitValue: TypeAlias = str | int | float | bool | tuple[str, ...]
-"""What the user puts in one field of a form."""
+"""The user's value for one field of a form."""
 
 
 @wire(since=R2025_06_18, tag="type")
@@ -41,19 +41,19 @@ class StringSchema(Open):
     """A field for text. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["string"]] = "string"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     min_length: int | None = None
-    """The least number of characters."""
+    """The minimum number of characters."""
     max_length: int | None = None
-    """The largest number of characters."""
+    """The maximum number of characters."""
     format: Literal["email", "uri", "date", "date-time"] | None = None
-    """What the text has to look like."""
+    """The format of the text."""
     default: str | None = field(default=None, since=R2025_11_25)
-    """What stands there at first."""
+    """The default value."""
 
 
 @wire(since=R2025_06_18)
@@ -61,17 +61,17 @@ class NumberSchema(Open):
     """A field for a number. Spec: client/elicitation#requested-schema"""
 
     type: Literal["number", "integer"]
-    """Whether it has to be whole."""
+    """Whether the number must be an integer."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     minimum: float | None = None
-    """The smallest number."""
+    """The minimum number."""
     maximum: float | None = None
-    """The largest number."""
+    """The maximum number."""
     default: float | None = field(default=None, since=R2025_11_25)
-    """What stands there at first."""
+    """The default value."""
 
 
 @wire(since=R2025_06_18, tag="type")
@@ -79,88 +79,91 @@ class BooleanSchema(Open):
     """A field for yes or no. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["boolean"]] = "boolean"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     default: bool | None = None
-    """What stands there at first."""
+    """The default value."""
 
 
 @wire(since=R2025_06_18, tag="type", when=("enum",))
 class UntitledSingleSelectEnumSchema(Open):
-    """A field to choose one of several values. Spec: client/elicitation#requested-schema"""
+    """A field to select one of several values. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["string"]] = "string"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     enum: tuple[str, ...]
     """The values."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     default: str | None = field(default=None, since=R2025_11_25)
-    """What is chosen at first."""
+    """The default selection."""
 
 
 @wire(since=R2025_06_18, tag="type", when=("enumNames",))
 class LegacyTitledEnumSchema(Open):
-    """A field to choose one of several values, with names in a list of their own. Spec: client/elicitation#requested-schema"""
+    """A field to select one of several values, with a list of display names.
+
+    Spec: client/elicitation#requested-schema
+    """
 
     type: ClassVar[Literal["string"]] = "string"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     enum: tuple[str, ...]
     """The values."""
     enum_names: tuple[str, ...] | None = None
-    """Their names for people, in the same order."""
+    """The display names, in the same order."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     default: str | None = field(default=None, since=R2025_11_25)
-    """What is chosen at first."""
+    """The default selection."""
 
 
 @wire(since=R2025_11_25)
 class EnumOption(Open):
-    """A value to choose, with its name. Spec: client/elicitation#requested-schema"""
+    """A value with its display name. Spec: client/elicitation#requested-schema"""
 
     const: str
     """The value."""
     title: str
-    """Its name for people."""
+    """The display name."""
 
 
 @wire(since=R2025_11_25, tag="type", when=("oneOf",))
 class TitledSingleSelectEnumSchema(Open):
-    """A field to choose one of several values with names. Spec: client/elicitation#requested-schema"""
+    """A field to select one of several values with display names. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["string"]] = "string"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     one_of: tuple[EnumOption, ...]
     """The values."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     default: str | None = None
-    """What is chosen at first."""
+    """The default selection."""
 
 
 @wire(since=R2025_11_25, tag="type")
 class EnumItems(Open):
-    """The values of a field to choose several. Spec: client/elicitation#requested-schema"""
+    """The values of a field to select several. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["string"]] = "string"
-    """What the values are."""
+    """The type of the values."""
     enum: tuple[str, ...]
     """The values."""
 
 
 @wire(since=R2025_11_25)
 class TitledEnumItems(Open):
-    """The values, with names, of a field to choose several. Spec: client/elicitation#requested-schema"""
+    """The values, with display names, of a field to select several. Spec: client/elicitation#requested-schema"""
 
     any_of: tuple[EnumOption, ...]
     """The values."""
@@ -168,42 +171,42 @@ class TitledEnumItems(Open):
 
 @wire(since=R2025_11_25, tag="type", when=("items", "enum"))
 class UntitledMultiSelectEnumSchema(Open):
-    """A field to choose several values. Spec: client/elicitation#requested-schema"""
+    """A field to select several values. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["array"]] = "array"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     items: EnumItems
     """The values."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     min_items: int | None = None
-    """The least number of values."""
+    """The minimum number of values."""
     max_items: int | None = None
-    """The largest number of values."""
+    """The maximum number of values."""
     default: tuple[str, ...] | None = None
-    """What is chosen at first."""
+    """The default selection."""
 
 
 @wire(since=R2025_11_25, tag="type", when=("items", "anyOf"))
 class TitledMultiSelectEnumSchema(Open):
-    """A field to choose several values with names. Spec: client/elicitation#requested-schema"""
+    """A field to select several values with display names. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["array"]] = "array"
-    """Tells the kinds of field apart."""
+    """The type of field."""
     items: TitledEnumItems
     """The values."""
     title: str | None = None
     """The name of the field."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     min_items: int | None = None
-    """The least number of values."""
+    """The minimum number of values."""
     max_items: int | None = None
-    """The largest number of values."""
+    """The maximum number of values."""
     default: tuple[str, ...] | None = None
-    """What is chosen at first."""
+    """The default selection."""
 
 
 PrimitiveSchemaDefinition: TypeAlias = (
@@ -216,7 +219,7 @@ PrimitiveSchemaDefinition: TypeAlias = (
     | UntitledMultiSelectEnumSchema
     | NumberSchema
 )
-"""A field of a form. The order is that in which they are told apart."""
+"""A field of a form. The reader tries the classes in this order."""
 
 
 @wire(since=R2025_06_18, tag="type")
@@ -224,11 +227,11 @@ class RequestedSchema(Open):
     """A form. Spec: client/elicitation#requested-schema"""
 
     type: ClassVar[Literal["object"]] = "object"
-    """What the answer is."""
+    """The type of the content."""
     properties: Mapping[str, PrimitiveSchemaDefinition]
     """The fields, by name."""
     required: tuple[str, ...] | None = None
-    """The names of the fields that have to be filled in."""
+    """The names of the required fields."""
     schema: str | None = field(default=None, name="$schema", since=R2025_11_25)
     """The dialect of JSON Schema."""
 
@@ -238,31 +241,31 @@ class ElicitRequestFormParams(Open):
     """The parameters of `elicitation/create` for a form. Spec: client/elicitation#form-mode-elicitation-requests"""
 
     message: str
-    """What the user is told."""
+    """The message for the user."""
     requested_schema: RequestedSchema
     """The form."""
     mode: Literal["form"] = field(default="form", since=R2025_11_25)
-    """Tells the modes apart; on the wire a form is the default."""
+    """The mode of elicitation; the default on the wire."""
     task: TaskMetadata | None = field(default=None, since=R2025_11_25, until=R2025_11_25, refuse=True)
-    """Run it as a task."""
+    """Metadata of a request that runs as a task; `None` for other requests."""
     meta: JsonObject | None = field(default=None, name="_meta", until=R2025_11_25)
     """Metadata."""
 
 
 @wire(since=R2025_11_25, tag="mode")
 class ElicitRequestURLParams(Open):
-    """The parameters of `elicitation/create` for a page to visit. Spec: client/elicitation#url-mode-elicitation-requests"""
+    """The parameters of `elicitation/create` for a web page. Spec: client/elicitation#url-mode-elicitation-requests"""
 
     mode: ClassVar[Literal["url"]] = "url"
-    """Tells the modes apart."""
+    """The mode of elicitation."""
     message: str
-    """What the user is told."""
+    """The message for the user."""
     url: str
-    """The page. Comes from the server: not to be opened without asking the user."""
+    """The URL of the page. It comes from the server: do not open it without the user's consent."""
     elicitation_id: str | None = field(default=None, until=R2025_11_25, required=between(R2025_11_25, R2025_11_25))
-    """What `notifications/elicitation/complete` will name; has to be there in 2025-11-25."""
+    """The id that `notifications/elicitation/complete` will name; required in 2025-11-25."""
     task: TaskMetadata | None = field(default=None, until=R2025_11_25, refuse=True)
-    """Run it as a task."""
+    """Metadata of a request that runs as a task; `None` for other requests."""
     meta: JsonObject | None = field(default=None, name="_meta", until=R2025_11_25)
     """Metadata."""
 
@@ -273,14 +276,14 @@ ElicitRequestParams: TypeAlias = ElicitRequestURLParams | ElicitRequestFormParam
 
 @wire(since=R2025_06_18, when=("action",))
 class ElicitResult(Open):
-    """The answer to `elicitation/create`. Spec: client/elicitation#response-actions"""
+    """The result of `elicitation/create`. Spec: client/elicitation#response-actions"""
 
     action: Literal["accept", "decline", "cancel"]
-    """What the user did."""
+    """The action of the user."""
     content: Mapping[str, ElicitValue] | None = field(
         default=None, was=(between(R2025_06_18, R2025_06_18), Mapping[str, str | int | float | bool])
     )
-    """What is in the form, when it was accepted. Lists of strings since 2025-11-25."""
+    """The content of an accepted form. Lists of strings since 2025-11-25."""
     meta: JsonObject | None = field(default=None, name="_meta", until=R2025_11_25)
     """Metadata."""
 
@@ -290,4 +293,4 @@ class ElicitationCompleteNotificationParams(NotificationParams):
     """The parameters of `notifications/elicitation/complete`. Spec: client/elicitation (2025-11-25)"""
 
     elicitation_id: str
-    """The elicitation whose page the user is done with."""
+    """The id of the elicitation whose page the user completed."""

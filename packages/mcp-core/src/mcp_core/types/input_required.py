@@ -1,4 +1,4 @@
-"""Multi round-trip requests: a result that asks, and a request that answers.
+"""Multi round-trip requests: a result with input requests, and a retry with input responses.
 
 Spec: basic/patterns/mrtr (2026-07-28)
 """
@@ -31,69 +31,69 @@ __all__ = [
 
 @wire(since=R2026_07_28, tag="method")
 class ElicitRequest(Open):
-    """Asks the user. Spec: client/elicitation (2026-07-28)"""
+    """An input request for the user. Spec: client/elicitation (2026-07-28)"""
 
     method: ClassVar[Literal["elicitation/create"]] = "elicitation/create"
-    """Tells the kinds of request apart."""
+    """The method of the request."""
     params: ElicitRequestParams
-    """What is asked."""
+    """The parameters of the request."""
 
 
 @wire(since=R2026_07_28, tag="method")
 class CreateMessageRequest(Open):
-    """Asks the client's model. Spec: client/sampling (2026-07-28)"""
+    """An input request for the client's model. Spec: client/sampling (2026-07-28)"""
 
     method: ClassVar[Literal["sampling/createMessage"]] = "sampling/createMessage"
-    """Tells the kinds of request apart."""
+    """The method of the request."""
     params: CreateMessageRequestParams
-    """What is asked."""
+    """The parameters of the request."""
 
 
 @wire(since=R2026_07_28, tag="method")
 class ListRootsRequest(Open):
-    """Asks for the roots. Spec: client/roots (2026-07-28)"""
+    """An input request for the roots. Spec: client/roots (2026-07-28)"""
 
     method: ClassVar[Literal["roots/list"]] = "roots/list"
-    """Tells the kinds of request apart."""
+    """The method of the request."""
     params: ListRootsRequestParams | None = None
-    """Metadata at most."""
+    """The parameters, which contain at most metadata."""
 
 
 InputRequest: TypeAlias = ElicitRequest | CreateMessageRequest | ListRootsRequest
-"""One thing that a server asks for."""
+"""One input request of a server."""
 
 InputRequests: TypeAlias = Mapping[str, InputRequest]
-"""What a server asks for, by keys of its own choice."""
+"""The input requests of a server, by keys that the server chooses."""
 
 InputResponse: TypeAlias = ElicitResult | CreateMessageResult | ListRootsResult
-"""The answer to one thing that a server asked for."""
+"""The response to one input request."""
 
 InputResponses: TypeAlias = Mapping[str, InputResponse]
-"""The answers, by the keys of the questions."""
+"""The input responses, by the keys of the input requests."""
 
 
 @wire(since=R2026_07_28, tag="result_type", any_of=("input_requests", "request_state"))
 class InputRequiredResult(Open):
-    """More is needed to answer: ask again with it. Spec: basic/patterns/mrtr (2026-07-28)
+    """A request for input: the client repeats its request with the responses. Spec: basic/patterns/mrtr (2026-07-28)
 
-    At least one of the two members has to be there.
+    At least one of `input_requests` and `request_state` is required.
     """
 
     result_type: ClassVar[Literal["input_required"]] = "input_required"
-    """Tells the kinds of result apart."""
+    """The type of result."""
     input_requests: InputRequests | None = None
-    """What the server asks for."""
+    """The input requests."""
     request_state: str | None = None
-    """What the client gives back unchanged."""
+    """The state that the client returns unchanged."""
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
 
 
 @wire()
 class InputResponseRequestParams(RequestParams):
-    """The parameters of a request that may come with answers. Spec: basic/patterns/mrtr (2026-07-28)"""
+    """The parameters of a request that may contain input responses. Spec: basic/patterns/mrtr (2026-07-28)"""
 
     input_responses: InputResponses | None = field(default=None, since=R2026_07_28, refuse=True)
-    """The answers to what the last result asked for."""
+    """The responses to the input requests of the previous result."""
     request_state: str | None = field(default=None, since=R2026_07_28, refuse=True)
-    """What the last result gave, unchanged."""
+    """The state of the previous result, unchanged."""

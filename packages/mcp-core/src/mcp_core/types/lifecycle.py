@@ -1,4 +1,4 @@
-"""How the two sides get to know each other: `initialize`, `server/discover`, and the capabilities.
+"""Initialization and discovery: `initialize`, `server/discover`, and the capabilities.
 
 Spec: basic/lifecycle (until 2025-11-25), server/discover and basic/versioning (2026-07-28)
 """
@@ -39,30 +39,30 @@ __all__ = [
 
 @wire()
 class RootsCapability(Open):
-    """The client can list its roots. Spec: client/roots#capabilities"""
+    """The capability of a client that lists its roots. Spec: client/roots#capabilities"""
 
     list_changed: bool = field(default=False, until=R2025_11_25)
-    """It says so when the list changes."""
+    """Whether the peer is notified when the list changes."""
 
 
 @wire()
 class SamplingCapability(Open):
-    """The client can ask a model. Spec: client/sampling#capabilities"""
+    """The capability of a client with a model. Spec: client/sampling#capabilities"""
 
     tools: JsonObject | None = field(default=None, since=R2025_11_25)
-    """The model may call tools; `{}` says so."""
+    """Support for tool calls of the model; `{}` if supported."""
     context: JsonObject | None = field(default=None, since=R2025_11_25)
-    """`includeContext` may be something else than `none`; `{}` says so."""
+    """Support for values of `includeContext` other than `none`; `{}` if supported."""
 
 
 @wire(since=R2025_06_18)
 class ElicitationCapability(Open):
-    """The client can ask the user. Without members: by form. Spec: client/elicitation#capabilities"""
+    """The capability of a client that elicits input. Without members: by form. Spec: client/elicitation#capabilities"""
 
     form: JsonObject | None = field(default=None, since=R2025_11_25)
-    """By form; `{}` says so."""
+    """Support for forms; `{}` if supported."""
     url: JsonObject | None = field(default=None, since=R2025_11_25)
-    """By a page that the user visits; `{}` says so."""
+    """Support for web pages; `{}` if supported."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
@@ -70,7 +70,7 @@ class SamplingTaskRequests(Open):
     """Sampling as a task. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     create_message: JsonObject | None = None
-    """`sampling/createMessage`; `{}` says so."""
+    """Support for `sampling/createMessage`; `{}` if supported."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
@@ -78,12 +78,12 @@ class ElicitationTaskRequests(Open):
     """Elicitation as a task. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     create: JsonObject | None = None
-    """`elicitation/create`; `{}` says so."""
+    """Support for `elicitation/create`; `{}` if supported."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class ClientTaskRequests(Open):
-    """What the client runs as a task. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
+    """The requests that the client can run as tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     sampling: SamplingTaskRequests | None = None
     """Sampling."""
@@ -93,58 +93,58 @@ class ClientTaskRequests(Open):
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class ClientTasksCapability(Open):
-    """The client can run tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
+    """The capability of a client with tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     list: JsonObject | None = None
-    """`tasks/list`; `{}` says so."""
+    """Support for `tasks/list`; `{}` if supported."""
     cancel: JsonObject | None = None
-    """`tasks/cancel`; `{}` says so."""
+    """Support for `tasks/cancel`; `{}` if supported."""
     requests: ClientTaskRequests | None = None
-    """The requests that may be tasks."""
+    """The requests that can run as tasks."""
 
 
 @wire()
 class ClientCapabilities(Open):
-    """What the client can do for the server. Spec: basic/lifecycle#capability-negotiation"""
+    """The capabilities of a client. Spec: basic/lifecycle#capability-negotiation"""
 
     roots: RootsCapability | None = None
-    """List its roots."""
+    """Roots."""
     sampling: SamplingCapability | None = None
-    """Ask a model."""
+    """Sampling."""
     elicitation: ElicitationCapability | None = field(default=None, since=R2025_06_18)
-    """Ask the user."""
+    """Elicitation."""
     tasks: ClientTasksCapability | None = field(default=None, since=R2025_11_25, until=R2025_11_25)
-    """Run tasks."""
+    """Tasks."""
     experimental: Mapping[str, JsonObject] | None = None
-    """Things outside of the specification, by name."""
+    """Capabilities outside of the specification, by name."""
     extensions: Mapping[str, JsonObject] | None = field(default=None, since=R2026_07_28)
     """Extensions, by identifier, with their settings."""
 
 
 @wire()
 class PromptsCapability(Open):
-    """The server has prompts. Spec: server/prompts#capabilities"""
+    """The capability of a server with prompts. Spec: server/prompts#capabilities"""
 
     list_changed: bool = False
-    """It says so when the list changes."""
+    """Whether the peer is notified when the list changes."""
 
 
 @wire()
 class ResourcesCapability(Open):
-    """The server has resources. Spec: server/resources#capabilities"""
+    """The capability of a server with resources. Spec: server/resources#capabilities"""
 
     subscribe: bool = False
-    """It says so when a resource changes, to those who subscribed to it."""
+    """Whether the server notifies subscribers of changes of a resource."""
     list_changed: bool = False
-    """It says so when the list changes."""
+    """Whether the peer is notified when the list changes."""
 
 
 @wire()
 class ToolsCapability(Open):
-    """The server has tools. Spec: server/tools#capabilities"""
+    """The capability of a server with tools. Spec: server/tools#capabilities"""
 
     list_changed: bool = False
-    """It says so when the list changes."""
+    """Whether the peer is notified when the list changes."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
@@ -152,12 +152,12 @@ class ToolTaskRequests(Open):
     """Tool calls as tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     call: JsonObject | None = None
-    """`tools/call`; `{}` says so."""
+    """Support for `tools/call`; `{}` if supported."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class ServerTaskRequests(Open):
-    """What the server runs as a task. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
+    """The requests that the server can run as tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     tools: ToolTaskRequests | None = None
     """Tool calls."""
@@ -165,19 +165,19 @@ class ServerTaskRequests(Open):
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class ServerTasksCapability(Open):
-    """The server can run tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
+    """The capability of a server with tasks. Spec: basic/utilities/tasks#capabilities (2025-11-25)"""
 
     list: JsonObject | None = None
-    """`tasks/list`; `{}` says so."""
+    """Support for `tasks/list`; `{}` if supported."""
     cancel: JsonObject | None = None
-    """`tasks/cancel`; `{}` says so."""
+    """Support for `tasks/cancel`; `{}` if supported."""
     requests: ServerTaskRequests | None = None
-    """The requests that may be tasks."""
+    """The requests that can run as tasks."""
 
 
 @wire()
 class ServerCapabilities(Open):
-    """What the server offers. Spec: basic/lifecycle#capability-negotiation"""
+    """The capabilities of a server. Spec: basic/lifecycle#capability-negotiation"""
 
     prompts: PromptsCapability | None = None
     """Prompts."""
@@ -186,13 +186,13 @@ class ServerCapabilities(Open):
     tools: ToolsCapability | None = None
     """Tools."""
     completions: JsonObject | None = field(default=None, since=R2025_03_26)
-    """Completion of arguments; `{}` says so."""
+    """Completion of arguments; `{}` if supported."""
     logging: JsonObject | None = None
-    """Log messages; `{}` says so."""
+    """Log messages; `{}` if supported."""
     tasks: ServerTasksCapability | None = field(default=None, since=R2025_11_25, until=R2025_11_25)
     """Tasks."""
     experimental: Mapping[str, JsonObject] | None = None
-    """Things outside of the specification, by name."""
+    """Capabilities outside of the specification, by name."""
     extensions: Mapping[str, JsonObject] | None = field(default=None, since=R2026_07_28)
     """Extensions, by identifier, with their settings."""
 
@@ -202,25 +202,25 @@ class InitializeRequestParams(RequestParams):
     """The parameters of `initialize`. Spec: basic/lifecycle#initialization"""
 
     protocol_version: str
-    """The revision that the client wants: its newest."""
+    """The revision that the client requests: its newest."""
     capabilities: ClientCapabilities
-    """What the client can do."""
+    """The capabilities of the client."""
     client_info: Implementation
-    """Who the client is."""
+    """Name and version of the client."""
 
 
 @wire(until=R2025_11_25)
 class InitializeResult(Result):
-    """The answer to `initialize`. Spec: basic/lifecycle#initialization"""
+    """The result of `initialize`. Spec: basic/lifecycle#initialization"""
 
     protocol_version: str
-    """The revision that shall be spoken: the wanted one, or another one that the server knows."""
+    """The negotiated revision: the requested one, or another that the server supports."""
     capabilities: ServerCapabilities
-    """What the server offers."""
+    """The capabilities of the server."""
     server_info: Implementation
-    """Who the server is."""
+    """Name and version of the server."""
     instructions: str | None = None
-    """How to use the server, for the model. Written by the server: untrusted text."""
+    """Instructions for use of the server, for the model. Untrusted text of the server."""
 
 
 @wire(until=R2025_11_25)
@@ -240,11 +240,11 @@ class DiscoverRequestParams(RequestParams):
 
 @wire(since=R2026_07_28)
 class DiscoverResult(CacheableResult):
-    """The answer to `server/discover`. Spec: server/discover (2026-07-28)"""
+    """The result of `server/discover`. Spec: server/discover (2026-07-28)"""
 
     supported_versions: tuple[str, ...]
-    """The revisions that the server implements."""
+    """The revisions that the server supports."""
     capabilities: ServerCapabilities
-    """What the server offers."""
+    """The capabilities of the server."""
     instructions: str | None = None
-    """How to use the server, for the model. Written by the server: untrusted text."""
+    """Instructions for use of the server, for the model. Untrusted text of the server."""

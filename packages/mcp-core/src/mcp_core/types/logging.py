@@ -12,7 +12,7 @@ from mcp_core.types.wire_object import wire
 __all__ = ["LOGGING_LEVELS", "LoggingLevel", "LoggingMessageNotificationParams", "SetLevelRequestParams", "reaches"]
 
 LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""How grave a log message is: the severities of RFC 5424."""
+"""The severity of a log message (RFC 5424)."""
 
 LOGGING_LEVELS: Final[tuple[LoggingLevel, ...]] = (
     "debug",
@@ -24,11 +24,11 @@ LOGGING_LEVELS: Final[tuple[LoggingLevel, ...]] = (
     "alert",
     "emergency",
 )
-"""All levels, the least grave first."""
+"""All levels, the least severe first."""
 
 
 def reaches(level: LoggingLevel, threshold: LoggingLevel) -> bool:
-    """Whether a message of `level` is as grave as `threshold`, or more so."""
+    """Return whether a message of `level` is at least as severe as `threshold`."""
     return LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(threshold)
 
 
@@ -37,7 +37,7 @@ class SetLevelRequestParams(RequestParams):
     """The parameters of `logging/setLevel`. Spec: server/utilities/logging#setting-log-level"""
 
     level: LoggingLevel
-    """The least grave level that the client wants."""
+    """The minimum level that the client requests."""
 
 
 @wire()
@@ -45,8 +45,8 @@ class LoggingMessageNotificationParams(NotificationParams):
     """The parameters of `notifications/message`. Spec: server/utilities/logging#log-message-notifications"""
 
     level: LoggingLevel
-    """How grave it is."""
+    """The severity of the message."""
     data: JsonValue
-    """What is logged: any JSON, `None` included."""
+    """The logged data: any JSON value, including `None`."""
     logger: str | None = None
-    """Which part of the server says it."""
+    """The logger in the server."""

@@ -1,6 +1,6 @@
 """The keys of `_meta`, and typed views of it. Spec: basic#meta
 
-In params and results `_meta` is kept as plain JSON. What is defined for it is read with a converter:
+In params and results `_meta` is plain JSON. A converter reads its defined members:
 `converter(revision).structure(params.meta, RequestMetaObject)`.
 """
 
@@ -40,17 +40,17 @@ __all__ = [
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 """The revision of a request (2026-07-28)."""
 CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-"""What the client can do for this request (2026-07-28)."""
+"""The capabilities of the client for this request (2026-07-28)."""
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
-"""Who the client is (2026-07-28)."""
+"""Name and version of the client (2026-07-28)."""
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-"""The least grave log messages that are wanted for this request (2026-07-28)."""
+"""The minimum level of log messages for this request (2026-07-28)."""
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-"""Who the server is (2026-07-28)."""
+"""Name and version of the server (2026-07-28)."""
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
-"""The subscription that a notification belongs to (2026-07-28)."""
+"""The subscription of a notification (2026-07-28)."""
 PROGRESS_TOKEN: Final = "progressToken"
-"""Asks for progress of a request."""
+"""The token for progress notifications of a request."""
 TRACEPARENT: Final = "traceparent"
 """W3C trace context."""
 TRACESTATE: Final = "tracestate"
@@ -58,14 +58,14 @@ TRACESTATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
 """W3C baggage."""
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
-"""The task that a message belongs to (2025-11-25)."""
+"""The task of a message (2025-11-25)."""
 MODEL_IMMEDIATE_RESPONSE: Final = "io.modelcontextprotocol/model-immediate-response"
-"""What a model may be told while a task runs (2025-11-25)."""
+"""The immediate response for the model while a task runs (2025-11-25)."""
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The identifier of the tasks extension, a key of `extensions` (2026-07-28)."""
 
 ProgressToken: TypeAlias = int | str
-"""What connects progress to its request."""
+"""The token that connects progress notifications with their request."""
 
 
 @wire()
@@ -73,19 +73,19 @@ class RequestMetaObject(Open):
     """`_meta` of a request. Spec: basic#meta"""
 
     progress_token: ProgressToken | None = None
-    """Progress is wanted, under this token."""
+    """The token for progress notifications; `None` disables them."""
     protocol_version: str | None = field(
         default=None, name=PROTOCOL_VERSION, since=R2026_07_28, required_since=R2026_07_28
     )
-    """The revision of the request; has to be there since 2026-07-28."""
+    """The revision of the request; required since 2026-07-28."""
     client_capabilities: ClientCapabilities | None = field(
         default=None, name=CLIENT_CAPABILITIES, since=R2026_07_28, required_since=R2026_07_28
     )
-    """What the client can do for this request; has to be there since 2026-07-28."""
+    """The capabilities of the client for this request; required since 2026-07-28."""
     client_info: Implementation | None = field(default=None, name=CLIENT_INFO, since=R2026_07_28)
-    """Who the client is."""
+    """Name and version of the client."""
     log_level: LoggingLevel | None = field(default=None, name=LOG_LEVEL, since=R2026_07_28)
-    """The least grave log messages that are wanted; `None`: none at all."""
+    """The minimum level of log messages; `None` disables them."""
 
 
 @wire(since=R2026_07_28)
@@ -93,7 +93,7 @@ class ResultMetaObject(Open):
     """`_meta` of a result. Spec: basic#meta (2026-07-28)"""
 
     server_info: Implementation | None = field(default=None, name=SERVER_INFO)
-    """Who the server is."""
+    """Name and version of the server."""
 
 
 @wire(since=R2026_07_28)
@@ -101,7 +101,7 @@ class NotificationMetaObject(Open):
     """`_meta` of a notification. Spec: basic/utilities/subscriptions (2026-07-28)"""
 
     subscription_id: RequestId | None = field(default=None, name=SUBSCRIPTION_ID)
-    """The id of the `subscriptions/listen` request that asked for it."""
+    """The id of the `subscriptions/listen` request."""
 
 
 @wire(since=R2026_07_28)
@@ -111,12 +111,12 @@ class SubscriptionsListenResultMetaObject(Open):
     subscription_id: RequestId = field(name=SUBSCRIPTION_ID)
     """The id of the `subscriptions/listen` request."""
     server_info: Implementation | None = field(default=None, name=SERVER_INFO)
-    """Who the server is."""
+    """Name and version of the server."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class RelatedTaskMetadata(Open):
-    """The task that a message belongs to: the value of `RELATED_TASK`. Spec: basic/utilities/tasks (2025-11-25)"""
+    """The task of a message: the value of `RELATED_TASK`. Spec: basic/utilities/tasks (2025-11-25)"""
 
     task_id: str
-    """The task."""
+    """The id of the task."""

@@ -1,4 +1,4 @@
-"""Notices about a request under way: progress and cancellation.
+"""Notifications about a request in progress: progress and cancellation.
 
 Spec: basic/utilities/progress, basic/utilities/cancellation
 """
@@ -19,13 +19,13 @@ class ProgressNotificationParams(NotificationParams):
     """The parameters of `notifications/progress`. Spec: basic/utilities/progress#progress-flow"""
 
     progress_token: ProgressToken
-    """The token that the request brought."""
+    """The token of the request."""
     progress: float
-    """How far it is; greater each time."""
+    """The progress so far. It increases with each notification."""
     total: float | None = None
-    """How far it will be in the end."""
+    """The progress at the end, if known."""
     message: str | None = field(default=None, since=R2025_03_26)
-    """What is going on."""
+    """A description of the progress."""
 
 
 @wire()
@@ -33,6 +33,6 @@ class CancelledNotificationParams(NotificationParams):
     """The parameters of `notifications/cancelled`. Spec: basic/utilities/cancellation#cancellation-flow"""
 
     request_id: RequestId | None = field(default=None, required=between(None, R2025_06_18) | between(R2026_07_28))
-    """The request; may be `None` in 2025-11-25 only, where a task has another way."""
+    """The id of the request; may be `None` only in 2025-11-25, which cancels tasks with `tasks/cancel`."""
     reason: str | None = None
-    """Why."""
+    """The reason of the cancellation."""

@@ -37,13 +37,13 @@ class PromptArgument(Open):
     """An argument of a prompt. Spec: server/prompts#prompt"""
 
     name: str
-    """The name for programs."""
+    """The identifier."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """The name for people."""
+    """The display name."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
     required: bool = False
-    """It has to be given."""
+    """Whether the argument is required."""
 
 
 @wire()
@@ -51,15 +51,15 @@ class Prompt(Open):
     """A prompt. Spec: server/prompts#prompt"""
 
     name: str
-    """The name for programs: what `prompts/get` names."""
+    """The identifier, for `prompts/get`."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """The name for people."""
+    """The display name."""
     description: str | None = None
-    """What it is for. Written by the server: untrusted text."""
+    """The description. Untrusted text of the server."""
     arguments: tuple[PromptArgument, ...] | None = None
-    """Its arguments."""
+    """The arguments of the prompt."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)
-    """Its pictures."""
+    """The icons."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
@@ -69,9 +69,9 @@ class PromptMessage(Open):
     """A message of a prompt. Spec: server/prompts#promptmessage"""
 
     role: Role
-    """Who says it."""
+    """The sender of the message."""
     content: ContentBlock
-    """What is said."""
+    """The content of the message."""
 
 
 @wire()
@@ -81,12 +81,12 @@ class ListPromptsRequestParams(PaginatedRequestParams):
 
 @wire()
 class ListPromptsResult(CacheableResult):
-    """The answer to `prompts/list`. Spec: server/prompts#listing-prompts"""
+    """The result of `prompts/list`. Spec: server/prompts#listing-prompts"""
 
     prompts: tuple[Prompt, ...]
     """The prompts of this page."""
     next_cursor: str | None = None
-    """Where the next page begins; `None` on the last one."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @wire()
@@ -94,19 +94,19 @@ class GetPromptRequestParams(InputResponseRequestParams):
     """The parameters of `prompts/get`. Spec: server/prompts#getting-a-prompt"""
 
     name: str
-    """The prompt."""
+    """The name of the prompt."""
     arguments: Mapping[str, str] | None = None
     """The arguments, by name."""
 
 
 @wire()
 class GetPromptResult(Result):
-    """The answer to `prompts/get`. Spec: server/prompts#getting-a-prompt"""
+    """The result of `prompts/get`. Spec: server/prompts#getting-a-prompt"""
 
     messages: tuple[PromptMessage, ...]
-    """The conversation to begin with."""
+    """The initial messages of the conversation."""
     description: str | None = None
-    """What it is for."""
+    """The description."""
 
 
 @wire()

@@ -39,43 +39,43 @@ class Resource(Open):
     """A resource. Spec: server/resources#resource"""
 
     uri: str
-    """What it is read by."""
+    """The URI, for `resources/read`."""
     name: str
-    """The name for programs."""
+    """The identifier."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """The name for people."""
+    """The display name."""
     description: str | None = None
-    """What it is, for the model. Written by the server: untrusted text."""
+    """The description, for the model. Untrusted text of the server."""
     mime_type: str | None = None
-    """Its media type."""
+    """The media type."""
     size: int | None = None
-    """Its size in bytes, before base64."""
+    """The size in bytes, before base64."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)
-    """Its pictures."""
+    """The icons."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
 
 @wire()
 class ResourceTemplate(Open):
-    """Many resources at once, by a pattern of their URIs. Spec: server/resources#resource-templates"""
+    """A family of resources, described by a URI template. Spec: server/resources#resource-templates"""
 
     uri_template: str
-    """The pattern, by RFC 6570."""
+    """The URI template (RFC 6570)."""
     name: str
-    """The name for programs."""
+    """The identifier."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """The name for people."""
+    """The display name."""
     description: str | None = None
-    """What they are, for the model. Written by the server: untrusted text."""
+    """The description of the resources, for the model. Untrusted text of the server."""
     mime_type: str | None = None
-    """Their media type, when they all have the same."""
+    """The media type, if all resources of the template have the same."""
     annotations: Annotations | None = None
-    """Hints."""
+    """Hints for clients."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)
-    """Their pictures."""
+    """The icons of the resources."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
@@ -87,12 +87,12 @@ class ListResourcesRequestParams(PaginatedRequestParams):
 
 @wire()
 class ListResourcesResult(CacheableResult):
-    """The answer to `resources/list`. Spec: server/resources#listing-resources"""
+    """The result of `resources/list`. Spec: server/resources#listing-resources"""
 
     resources: tuple[Resource, ...]
     """The resources of this page."""
     next_cursor: str | None = None
-    """Where the next page begins; `None` on the last one."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @wire()
@@ -102,12 +102,12 @@ class ListResourceTemplatesRequestParams(PaginatedRequestParams):
 
 @wire()
 class ListResourceTemplatesResult(CacheableResult):
-    """The answer to `resources/templates/list`. Spec: server/resources#resource-templates"""
+    """The result of `resources/templates/list`. Spec: server/resources#resource-templates"""
 
     resource_templates: tuple[ResourceTemplate, ...]
     """The templates of this page."""
     next_cursor: str | None = None
-    """Where the next page begins; `None` on the last one."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @wire()
@@ -115,15 +115,15 @@ class ReadResourceRequestParams(InputResponseRequestParams):
     """The parameters of `resources/read`. Spec: server/resources#reading-resources"""
 
     uri: str
-    """The resource."""
+    """The URI of the resource."""
 
 
 @wire()
 class ReadResourceResult(CacheableResult):
-    """The answer to `resources/read`. Spec: server/resources#reading-resources"""
+    """The result of `resources/read`. Spec: server/resources#reading-resources"""
 
     contents: tuple[ResourceContents, ...]
-    """What is in the resource, or in those that it is made of."""
+    """The contents of the resource, or of its parts."""
 
 
 @wire(until=R2025_11_25)
@@ -131,7 +131,7 @@ class SubscribeRequestParams(RequestParams):
     """The parameters of `resources/subscribe`. Spec: server/resources#subscriptions"""
 
     uri: str
-    """The resource."""
+    """The URI of the resource."""
 
 
 @wire(until=R2025_11_25)
@@ -139,7 +139,7 @@ class UnsubscribeRequestParams(RequestParams):
     """The parameters of `resources/unsubscribe`. Spec: server/resources#subscriptions"""
 
     uri: str
-    """The resource."""
+    """The URI of the resource."""
 
 
 @wire()
@@ -147,7 +147,7 @@ class ResourceUpdatedNotificationParams(NotificationParams):
     """The parameters of `notifications/resources/updated`. Spec: server/resources#subscriptions"""
 
     uri: str
-    """The resource, or a part of the one that was subscribed to."""
+    """The URI of the resource, or of a part of the subscribed resource."""
 
 
 @wire()

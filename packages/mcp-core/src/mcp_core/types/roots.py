@@ -1,4 +1,4 @@
-"""The folders that a client lets a server work in. Spec: client/roots"""
+"""Roots: the folders in which a client allows a server to work. Spec: client/roots"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Root(Open):
     uri: str
     """A `file:` URI."""
     name: str | None = None
-    """The name for people."""
+    """The display name."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""
 
@@ -32,7 +32,7 @@ class ListRootsRequestParams(Open):
 
 @wire(when=("roots",))
 class ListRootsResult(Open):
-    """The answer to `roots/list`. Spec: client/roots#listing-roots"""
+    """The result of `roots/list`. Spec: client/roots#listing-roots"""
 
     roots: tuple[Root, ...]
     """The folders."""

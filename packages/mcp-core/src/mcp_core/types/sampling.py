@@ -1,4 +1,4 @@
-"""A server asks the client's model. Spec: client/sampling"""
+"""Sampling: a server sends a request to the client's model. Spec: client/sampling"""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = [
 ]
 
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
-"""Which servers' context the model shall see."""
+"""The servers whose context the model receives."""
 
 
 @wire(since=R2025_11_25, tag="type")
 class ToolUseContent(Open):
-    """The model wants to call a tool. Spec: client/sampling#tool-use-content"""
+    """A tool call of the model. Spec: client/sampling#tool-use-content"""
 
     type: ClassVar[Literal["tool_use"]] = "tool_use"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     id: str
-    """What the result has to name."""
+    """The id of the call, which the result must name."""
     name: str
-    """The tool."""
+    """The name of the tool."""
     input: JsonObject
     """The arguments."""
     meta: JsonObject | None = field(default=None, name="_meta")
@@ -46,18 +46,18 @@ class ToolUseContent(Open):
 
 @wire(since=R2025_11_25, tag="type")
 class ToolResultContent(Open):
-    """What a tool gave to the model. Spec: client/sampling#tool-result-content"""
+    """The result of a tool call of the model. Spec: client/sampling#tool-result-content"""
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
-    """Tells the kinds of content apart."""
+    """The type of content."""
     tool_use_id: str
     """`ToolUseContent.id` of the call."""
     content: tuple[ContentBlock, ...]
     """The result."""
     structured_content: JsonValue | Absent = field(default=ABSENT, was=(between(R2025_11_25, R2025_11_25), JsonObject))
-    """The result as data: any JSON, an object until 2025-11-25."""
+    """The structured result: any JSON value, an object until 2025-11-25."""
     is_error: bool = False
-    """The call failed."""
+    """Whether the call failed."""
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
 
@@ -65,7 +65,7 @@ class ToolResultContent(Open):
 SamplingMessageContentBlock: TypeAlias = (
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | UnknownContent
 )
-"""What a message to or from a model is made of."""
+"""A part of a message to or from a model."""
 
 _ONE_BLOCK = (between(None, R2025_06_18), SamplingMessageContentBlock)
 
@@ -75,16 +75,16 @@ class SamplingMessage(Open):
     """A message to or from a model. Spec: client/sampling#messages"""
 
     role: Role
-    """Who said it."""
+    """The sender of the message."""
     content: SamplingMessageContentBlock | tuple[SamplingMessageContentBlock, ...] = field(was=_ONE_BLOCK)
-    """What was said; several blocks since 2025-11-25."""
+    """The content of the message; several blocks since 2025-11-25."""
     meta: JsonObject | None = field(default=None, name="_meta", since=R2025_11_25)
     """Metadata."""
 
 
 @wire()
 class ModelHint(Open):
-    """A hint on which model to take. Spec: client/sampling#model-preferences"""
+    """A hint for the selection of a model. Spec: client/sampling#model-preferences"""
 
     name: str | None = None
     """A part of the model's name."""
@@ -92,24 +92,24 @@ class ModelHint(Open):
 
 @wire()
 class ModelPreferences(Open):
-    """What matters when the client chooses the model. Spec: client/sampling#model-preferences"""
+    """The preferences for the selection of a model. Spec: client/sampling#model-preferences"""
 
     hints: tuple[ModelHint, ...] | None = None
-    """Models that would do, the best first."""
+    """Suitable models, the best first."""
     cost_priority: float | None = field(default=None, minimum=0, maximum=1)
-    """How much a low price matters, from 0 to 1."""
+    """The importance of a low cost, from 0 to 1."""
     speed_priority: float | None = field(default=None, minimum=0, maximum=1)
-    """How much speed matters, from 0 to 1."""
+    """The importance of speed, from 0 to 1."""
     intelligence_priority: float | None = field(default=None, minimum=0, maximum=1)
-    """How much ability matters, from 0 to 1."""
+    """The importance of capability, from 0 to 1."""
 
 
 @wire(since=R2025_11_25)
 class ToolChoice(Open):
-    """Whether the model may, must or must not call tools. Spec: client/sampling#tool-choice-modes"""
+    """The rule for tool calls: optional, required or forbidden. Spec: client/sampling#tool-choice-modes"""
 
     mode: Literal["auto", "required", "none"] | None = None
-    """By default `auto`."""
+    """The mode; `auto` by default."""
 
 
 @wire()
@@ -119,40 +119,40 @@ class CreateMessageRequestParams(Open):
     messages: tuple[SamplingMessage, ...]
     """The conversation."""
     max_tokens: int
-    """The most tokens that the answer may have."""
+    """The maximum number of tokens of the result."""
     system_prompt: str | None = None
-    """The system prompt that the server would like."""
+    """The system prompt that the server requests."""
     model_preferences: ModelPreferences | None = None
-    """What matters when the client chooses the model."""
+    """The preferences for the selection of a model."""
     include_context: IncludeContext | None = None
-    """Which servers' context the model shall see; anything but `none` is deprecated."""
+    """The servers whose context the model receives; values other than `none` are deprecated."""
     temperature: float | None = None
     """The temperature."""
     stop_sequences: tuple[str, ...] | None = None
-    """Where the model shall stop."""
+    """Texts at which the model stops."""
     metadata: JsonObject | None = None
-    """For the provider of the model."""
+    """Metadata for the provider of the model."""
     tools: tuple[Tool, ...] | None = field(default=None, since=R2025_11_25, refuse=True)
     """The tools that the model may call; the server runs them."""
     tool_choice: ToolChoice | None = field(default=None, since=R2025_11_25, refuse=True)
-    """Whether the model may, must or must not call tools."""
+    """The rule for tool calls: optional, required or forbidden."""
     task: TaskMetadata | None = field(default=None, since=R2025_11_25, until=R2025_11_25, refuse=True)
-    """Run it as a task."""
+    """Metadata of a request that runs as a task; `None` for other requests."""
     meta: JsonObject | None = field(default=None, name="_meta", until=R2025_11_25)
     """Metadata."""
 
 
 @wire(when=("model",))
 class CreateMessageResult(Open):
-    """The answer to `sampling/createMessage`. Spec: client/sampling#creating-messages"""
+    """The result of `sampling/createMessage`. Spec: client/sampling#creating-messages"""
 
     role: Role
-    """Who says it: `assistant`."""
+    """The sender of the message: `assistant`."""
     content: SamplingMessageContentBlock | tuple[SamplingMessageContentBlock, ...] = field(was=_ONE_BLOCK)
-    """What the model says; several blocks since 2025-11-25."""
+    """The content of the message; several blocks since 2025-11-25."""
     model: str
-    """The model."""
+    """The name of the model."""
     stop_reason: str | None = None
-    """Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or anything else."""
+    """The reason why the model stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or any other text."""
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""

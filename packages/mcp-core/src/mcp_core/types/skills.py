@@ -32,23 +32,23 @@ class SkillResource(Open):
     """A file of a skill. Spec: the extension `io.modelcontextprotocol/skills`, Skill Entries"""
 
     uri: str
-    """What it is read by."""
+    """The URI, for `resources/read`."""
     digest: str
-    """`sha256:` and the SHA-256 of its bytes, as 64 hexadecimal digits in lower case."""
+    """`sha256:` and the SHA-256 of the file, as 64 hexadecimal digits in lower case."""
     size: int = field(minimum=0)
-    """Its bytes."""
+    """The size of the file, in bytes."""
 
 
 @wire(since=R2026_07_28)
 class Skill(Open):
-    """A skill: what it is, and all its files. Spec: the extension `io.modelcontextprotocol/skills`, Skill Entries"""
+    """A skill with its description and files. Spec: the extension `io.modelcontextprotocol/skills`, Skill Entries"""
 
     uri: str
-    """The URI of its `SKILL.md`."""
+    """The URI of the skill's `SKILL.md`."""
     frontmatter: JsonObject
-    """The YAML at the head of its `SKILL.md`, as JSON: all of it. Written by the server's author: untrusted text."""
+    """The whole YAML front matter of `SKILL.md`, as JSON. Untrusted text of the server's author."""
     resources: tuple[SkillResource, ...] | Literal["dynamic"]
-    """All its files, `SKILL.md` too; or `dynamic`, where they are made when they are read and nothing can be verified."""
+    """All files, including `SKILL.md`; or `dynamic` if files are generated when read, and cannot be verified."""
 
 
 @wire(since=R2026_07_28)
@@ -58,12 +58,12 @@ class ListSkillsRequestParams(PaginatedRequestParams):
 
 @wire(since=R2026_07_28)
 class ListSkillsResult(CacheableResult):
-    """The answer to `skills/list`. Spec: the extension `io.modelcontextprotocol/skills`, Listing Skills"""
+    """The result of `skills/list`. Spec: the extension `io.modelcontextprotocol/skills`, Listing Skills"""
 
     skills: tuple[Skill, ...]
-    """The skills of this page. There may be others that are not listed."""
+    """The skills of this page. A server may have further skills that are not listed."""
     next_cursor: str | None = None
-    """Where the next page begins; `None` on the last one."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @wire(since=R2026_07_28)
@@ -76,10 +76,10 @@ class GetSkillRequestParams(RequestParams):
 
 @wire(since=R2026_07_28)
 class GetSkillResult(CacheableResult):
-    """The answer to `skills/get`. Spec: the extension `io.modelcontextprotocol/skills`, Getting a Skill"""
+    """The result of `skills/get`. Spec: the extension `io.modelcontextprotocol/skills`, Getting a Skill"""
 
     skill: Skill
-    """The skill, as it is now."""
+    """The current version of the skill."""
 
 
 @wire(since=R2026_07_28)
@@ -90,18 +90,18 @@ class ReadResourceDirectoryRequestParams(PaginatedRequestParams):
     """
 
     uri: str
-    """The directory, without a slash at its end."""
+    """The URI of the directory, without a slash at its end."""
 
 
 @wire(since=R2026_07_28)
 class ReadResourceDirectoryResult(PaginatedResult):
-    """The answer to `resources/directory/read`.
+    """The result of `resources/directory/read`.
 
     Spec: the extension `io.modelcontextprotocol/skills`, Reading Directories
     """
 
     resources: tuple[Resource, ...]
-    """The files and directories in it, but not in those; the media type of a directory is `inode/directory`."""
+    """The files and directories in the directory, not recursive. The media type of a directory is `inode/directory`."""
 
 
 @wire(since=R2026_07_28)
@@ -112,4 +112,4 @@ class SkillsExtensionCapability(Open):
     """
 
     directory_read: bool = False
-    """The server has `resources/directory/read`."""
+    """Whether the server supports `resources/directory/read`."""

@@ -1,4 +1,4 @@
-"""Change notices on a stream of their own. Spec: basic/utilities/subscriptions (2026-07-28)"""
+"""Subscriptions to change notifications. Spec: basic/utilities/subscriptions (2026-07-28)"""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = [
 
 @wire(since=R2026_07_28)
 class SubscriptionFilter(Open):
-    """Which changes are wanted, or granted. Spec: basic/utilities/subscriptions (2026-07-28)"""
+    """The requested or granted changes of a subscription. Spec: basic/utilities/subscriptions (2026-07-28)"""
 
     tools_list_changed: bool = False
-    """Changes of the list of tools."""
+    """Whether to notify of changes of the list of tools."""
     prompts_list_changed: bool = False
-    """Changes of the list of prompts."""
+    """Whether to notify of changes of the list of prompts."""
     resources_list_changed: bool = False
-    """Changes of the list of resources."""
+    """Whether to notify of changes of the list of resources."""
     resource_subscriptions: tuple[str, ...] | None = None
-    """Changes of the resources with these URIs."""
+    """The URIs of resources whose changes are notified."""
     task_ids: tuple[str, ...] | None = None
-    """Changes of these tasks. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The ids of tasks whose changes are notified. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
 
 @wire(since=R2026_07_28)
@@ -36,18 +36,18 @@ class SubscriptionsListenRequestParams(RequestParams):
     """The parameters of `subscriptions/listen`. Spec: basic/utilities/subscriptions (2026-07-28)"""
 
     notifications: SubscriptionFilter
-    """Which changes are wanted."""
+    """The requested changes."""
 
 
 @wire(since=R2026_07_28)
 class SubscriptionsListenResult(Result):
-    """The answer to `subscriptions/listen`, when the server ends it. Spec: basic/utilities/subscriptions (2026-07-28)
+    """The result of `subscriptions/listen`, when the server ends it. Spec: basic/utilities/subscriptions (2026-07-28)
 
-    Its `_meta` holds `mcp_core.types.meta.SUBSCRIPTION_ID`.
+    Its `_meta` contains `mcp_core.types.meta.SUBSCRIPTION_ID`.
     """
 
     meta: JsonObject | None = field(default=None, name="_meta", required_since=R2026_07_28, added=True)
-    """Metadata; has to be there."""
+    """Metadata; required."""
 
 
 @wire(since=R2026_07_28)
@@ -55,4 +55,4 @@ class SubscriptionsAcknowledgedNotificationParams(NotificationParams):
     """The parameters of `notifications/subscriptions/acknowledged`. Spec: basic/utilities/subscriptions (2026-07-28)"""
 
     notifications: SubscriptionFilter
-    """Which changes are granted."""
+    """The granted changes."""

@@ -1,7 +1,8 @@
-"""Tasks: requests that are answered later, twice.
+"""Tasks: requests whose result is retrieved later, in two forms.
 
-First as an experimental part of 2025-11-25 (basic/utilities/tasks), with `Task` and `CreateTaskResult`; then as the
-extension `io.modelcontextprotocol/tasks` of 2026-07-28, with `ExtensionTask` and `CreateExtensionTaskResult`.
+The first form is an experimental part of 2025-11-25 (basic/utilities/tasks), with `Task` and `CreateTaskResult`. The
+second is the extension `io.modelcontextprotocol/tasks` of 2026-07-28, with `ExtensionTask` and
+`CreateExtensionTaskResult`.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ __all__ = [
 ]
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""How a task stands, in either form."""
+"""The status of a task, in both forms."""
 
 TERMINAL_STATUSES: Final[frozenset[TaskStatus]] = frozenset({"completed", "failed", "cancelled"})
-"""The statuses that do not change any more."""
+"""The final statuses of a task."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
@@ -63,68 +64,73 @@ class Task(Open):
     """A task. Spec: basic/utilities/tasks#data-types (2025-11-25)"""
 
     task_id: str
-    """What it is asked for by."""
+    """The id of the task."""
     status: TaskStatus
-    """How it stands."""
+    """The status of the task."""
     created_at: str
-    """When it was made, in ISO 8601."""
+    """The time of creation, in ISO 8601."""
     last_updated_at: str
-    """When its status changed last, in ISO 8601."""
+    """The time of the last status change, in ISO 8601."""
     ttl: int | None
-    """How long it is kept after it was made, in milliseconds; `None` (`null` on the wire): for ever."""
+    """The time for which the task is kept after its creation, in milliseconds; `None` (`null` on the wire):
+    unlimited."""
     poll_interval: int | None = None
-    """How long to wait before asking again, in milliseconds."""
+    """The time to wait between two polls, in milliseconds."""
     status_message: str | None = None
-    """More about the status, for people."""
+    """Details of the status, for users."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class CreateTaskResult(Result):
-    """The answer to a request that runs as a task. Spec: basic/utilities/tasks#creating-tasks (2025-11-25)"""
+    """The result of a request that runs as a task. Spec: basic/utilities/tasks#creating-tasks (2025-11-25)"""
 
     task: Task
-    """The task."""
+    """The id of the task."""
 
 
 @wire(since=R2025_11_25)
 class GetTaskRequestParams(RequestParams):
-    """The parameters of `tasks/get`, in either form. Spec: basic/utilities/tasks#getting-tasks (2025-11-25)"""
+    """The parameters of `tasks/get`, in both forms. Spec: basic/utilities/tasks#getting-tasks (2025-11-25)"""
 
     task_id: str
-    """The task."""
+    """The id of the task."""
 
 
 @wire(since=R2025_11_25)
 class CancelTaskRequestParams(RequestParams):
-    """The parameters of `tasks/cancel`, in either form. Spec: basic/utilities/tasks#cancelling-tasks (2025-11-25)"""
+    """The parameters of `tasks/cancel`, in both forms. Spec: basic/utilities/tasks#cancelling-tasks (2025-11-25)"""
 
     task_id: str
-    """The task."""
+    """The id of the task."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class GetTaskResult(Result):
-    """The answer to `tasks/get`: a `Task`, flat. Spec: basic/utilities/tasks#getting-tasks (2025-11-25)"""
+    """The result of `tasks/get`: the members of a `Task`. Spec: basic/utilities/tasks#getting-tasks (2025-11-25)"""
 
     task_id: str
-    """What it is asked for by."""
+    """The id of the task."""
     status: TaskStatus
-    """How it stands."""
+    """The status of the task."""
     created_at: str
-    """When it was made, in ISO 8601."""
+    """The time of creation, in ISO 8601."""
     last_updated_at: str
-    """When its status changed last, in ISO 8601."""
+    """The time of the last status change, in ISO 8601."""
     ttl: int | None
-    """How long it is kept after it was made, in milliseconds; `None` (`null` on the wire): for ever."""
+    """The time for which the task is kept after its creation, in milliseconds; `None` (`null` on the wire):
+    unlimited."""
     poll_interval: int | None = None
-    """How long to wait before asking again, in milliseconds."""
+    """The time to wait between two polls, in milliseconds."""
     status_message: str | None = None
-    """More about the status, for people."""
+    """Details of the status, for users."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class CancelTaskResult(GetTaskResult):
-    """The answer to `tasks/cancel`: a `Task`, flat. Spec: basic/utilities/tasks#cancelling-tasks (2025-11-25)"""
+    """The result of `tasks/cancel`: the members of a `Task`.
+
+    Spec: basic/utilities/tasks#cancelling-tasks (2025-11-25)
+    """
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
@@ -132,12 +138,12 @@ class GetTaskPayloadRequestParams(RequestParams):
     """The parameters of `tasks/result`. Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25)"""
 
     task_id: str
-    """The task."""
+    """The id of the task."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class GetTaskPayloadResult(Result):
-    """The answer to `tasks/result`: what the request would have been answered with; its members are in `extra`.
+    """The result of `tasks/result`: the members of the result of the request, in `extra`.
 
     Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25)
     """
@@ -150,7 +156,7 @@ class ListTasksRequestParams(PaginatedRequestParams):
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class ListTasksResult(PaginatedResult):
-    """The answer to `tasks/list`. Spec: basic/utilities/tasks#listing-tasks (2025-11-25)"""
+    """The result of `tasks/list`. Spec: basic/utilities/tasks#listing-tasks (2025-11-25)"""
 
     tasks: tuple[Task, ...]
     """The tasks of this page."""
@@ -158,34 +164,38 @@ class ListTasksResult(PaginatedResult):
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class TaskStatusNotificationParams(NotificationParams):
-    """The parameters of `notifications/tasks/status`: a `Task`, flat. Spec: basic/utilities/tasks (2025-11-25)"""
+    """The parameters of `notifications/tasks/status`: the members of a `Task`.
+
+    Spec: basic/utilities/tasks (2025-11-25)
+    """
 
     task_id: str
-    """What it is asked for by."""
+    """The id of the task."""
     status: TaskStatus
-    """How it stands."""
+    """The status of the task."""
     created_at: str
-    """When it was made, in ISO 8601."""
+    """The time of creation, in ISO 8601."""
     last_updated_at: str
-    """When its status changed last, in ISO 8601."""
+    """The time of the last status change, in ISO 8601."""
     ttl: int | None
-    """How long it is kept after it was made, in milliseconds; `None` (`null` on the wire): for ever."""
+    """The time for which the task is kept after its creation, in milliseconds; `None` (`null` on the wire):
+    unlimited."""
     poll_interval: int | None = None
-    """How long to wait before asking again, in milliseconds."""
+    """The time to wait between two polls, in milliseconds."""
     status_message: str | None = None
-    """More about the status, for people."""
+    """Details of the status, for users."""
 
 
 @wire(since=R2026_07_28)
 class TaskError(Open):
-    """The JSON-RPC error that a task failed with. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The JSON-RPC error of a failed task. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     code: int
     """The JSON-RPC code."""
     message: str
-    """What went wrong."""
+    """The error message."""
     data: JsonValue | Absent = ABSENT
-    """More about it."""
+    """Further data of the error."""
 
 
 @wire(since=R2026_07_28)
@@ -193,27 +203,28 @@ class ExtensionTask(Open):
     """A task of the extension. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     task_id: str
-    """What it is asked for by."""
+    """The id of the task."""
     status: TaskStatus
-    """How it stands."""
+    """The status of the task."""
     created_at: str
-    """When it was made, in ISO 8601."""
+    """The time of creation, in ISO 8601."""
     last_updated_at: str
-    """When its status changed last, in ISO 8601."""
+    """The time of the last status change, in ISO 8601."""
     ttl_ms: int | None
-    """How long it is kept after it was made, in milliseconds; `None` (`null` on the wire): for ever."""
+    """The time for which the task is kept after its creation, in milliseconds; `None` (`null` on the wire):
+    unlimited."""
     poll_interval_ms: int | None = None
-    """How long to wait before asking again, in milliseconds."""
+    """The time to wait between two polls, in milliseconds."""
     status_message: str | None = None
-    """More about the status, for people."""
+    """Details of the status, for users."""
 
 
 @wire(since=R2026_07_28, tag="result_type")
 class CreateExtensionTaskResult(ExtensionTask):
-    """The answer to a request that runs as a task. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The result of a request that runs as a task. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     result_type: ClassVar[Literal["task"]] = "task"
-    """Tells the kinds of result apart."""
+    """The type of result."""
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
 
@@ -223,10 +234,10 @@ _NEEDS: Final = ("status", {"input_required": "input_requests", "completed": "re
 
 @wire(since=R2026_07_28, needs=_NEEDS)
 class DetailedTask(ExtensionTask):
-    """A task with what came of it so far. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """A task with its result, error or input requests. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     input_requests: InputRequests | None = None
-    """With the status `input_required`: all that is still asked for."""
+    """With the status `input_required`: the input requests without a response."""
     result: JsonObject | None = None
     """With the status `completed`: the result of the request."""
     error: TaskError | None = None
@@ -235,12 +246,12 @@ class DetailedTask(ExtensionTask):
 
 @wire(since=R2026_07_28, needs=_NEEDS)
 class GetExtensionTaskResult(DetailedTask):
-    """The answer to `tasks/get`. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The result of `tasks/get`. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
     result_type: Literal["complete"] = field(default="complete", required_since=R2026_07_28, always=True)
-    """What kind of result it is."""
+    """The type of result."""
 
 
 @wire(since=R2026_07_28)
@@ -248,25 +259,25 @@ class UpdateTaskRequestParams(RequestParams):
     """The parameters of `tasks/update`. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     task_id: str
-    """The task."""
+    """The id of the task."""
     input_responses: InputResponses
-    """Answers to what the task asked for; not all have to come at once."""
+    """Responses to input requests of the task; possibly not to all."""
 
 
 @wire(since=R2026_07_28)
 class UpdateTaskResult(Result):
-    """The answer to `tasks/update`. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The result of `tasks/update`. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     result_type: Literal["complete"] = field(default="complete", required_since=R2026_07_28, always=True)
-    """What kind of result it is."""
+    """The type of result."""
 
 
 @wire(since=R2026_07_28)
 class CancelExtensionTaskResult(Result):
-    """The answer to `tasks/cancel`. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The result of `tasks/cancel`. Spec: the extension `io.modelcontextprotocol/tasks`"""
 
     result_type: Literal["complete"] = field(default="complete", required_since=R2026_07_28, always=True)
-    """What kind of result it is."""
+    """The type of result."""
 
 
 @wire(since=R2026_07_28, needs=_NEEDS)
@@ -279,4 +290,7 @@ class ExtensionTaskNotificationParams(DetailedTask):
 
 @wire(since=R2026_07_28)
 class TasksExtensionCapability(Open):
-    """The settings of the extension under `TASKS_EXTENSION`: none. Spec: the extension `io.modelcontextprotocol/tasks`"""
+    """The settings under `TASKS_EXTENSION`, which has no settings.
+
+    Spec: the extension `io.modelcontextprotocol/tasks`
+    """

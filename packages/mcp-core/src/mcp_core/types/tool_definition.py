@@ -1,4 +1,4 @@
-"""What a tool is. Apart from `tools`, since a model that is asked by sampling gets tools as well.
+"""The definition of a tool. It is separate from `tools`, because sampling requests contain tools too.
 
 Spec: server/tools#tool
 """
@@ -17,26 +17,26 @@ __all__ = ["Tool", "ToolAnnotations", "ToolExecution"]
 
 @wire(since=R2025_03_26)
 class ToolAnnotations(Open):
-    """Hints on what a tool does. Not to be trusted, unless the server is. Spec: server/tools#tool"""
+    """Hints about a tool. Do not trust them unless you trust the server. Spec: server/tools#tool"""
 
     title: str | None = None
-    """The name for people; `Tool.title` goes before it."""
+    """The display name; `Tool.title` has precedence."""
     read_only_hint: bool | None = None
-    """It changes nothing. By default it may."""
+    """Whether the tool changes nothing. Default: false."""
     destructive_hint: bool | None = None
-    """It may destroy something. By default it may."""
+    """Whether the tool may destroy data. Default: true."""
     idempotent_hint: bool | None = None
-    """The same call again has no further effect. By default it may."""
+    """Whether a repeated call has no further effect. Default: false."""
     open_world_hint: bool | None = None
-    """It deals with things outside of the server. By default it does."""
+    """Whether the tool interacts with systems outside of the server. Default: true."""
 
 
 @wire(since=R2025_11_25, until=R2025_11_25)
 class ToolExecution(Open):
-    """How a tool may be run. Spec: basic/utilities/tasks#tool-level-negotiation (2025-11-25)"""
+    """The ways to run a tool. Spec: basic/utilities/tasks#tool-level-negotiation (2025-11-25)"""
 
     task_support: Literal["forbidden", "optional", "required"] | None = None
-    """Whether it may, or has to, run as a task. By default it must not."""
+    """Whether the tool can or must run as a task. Default: `forbidden`."""
 
 
 @wire()
@@ -44,22 +44,22 @@ class Tool(Open):
     """A tool. Spec: server/tools#tool"""
 
     name: str
-    """The name for programs: what a call names."""
+    """The identifier, for `tools/call`."""
     input_schema: ObjectSchema
     """The JSON Schema of the arguments."""
     title: str | None = field(default=None, since=R2025_06_18)
-    """The name for people."""
+    """The display name."""
     description: str | None = None
-    """What it does, for the model. Written by the server: untrusted text."""
+    """The description, for the model. Untrusted text of the server."""
     output_schema: JsonObject | None = field(
         default=None, since=R2025_06_18, was=(between(R2025_06_18, R2025_11_25), ObjectSchema)
     )
     """The JSON Schema of `CallToolResult.structured_content`."""
     annotations: ToolAnnotations | None = field(default=None, since=R2025_03_26)
-    """Hints on what it does. Not to be trusted, unless the server is."""
+    """Hints about the tool. Do not trust them unless you trust the server."""
     execution: ToolExecution | None = field(default=None, since=R2025_11_25, until=R2025_11_25)
-    """How it may be run."""
+    """The ways to run the tool."""
     icons: tuple[Icon, ...] | None = field(default=None, since=R2025_11_25)
-    """Its pictures."""
+    """The icons."""
     meta: JsonObject | None = field(default=None, name="_meta", since=META_SINCE)
     """Metadata."""

@@ -29,12 +29,12 @@ class ListToolsRequestParams(PaginatedRequestParams):
 
 @wire()
 class ListToolsResult(CacheableResult):
-    """The answer to `tools/list`. Spec: server/tools#listing-tools"""
+    """The result of `tools/list`. Spec: server/tools#listing-tools"""
 
     tools: tuple[Tool, ...]
     """The tools of this page."""
     next_cursor: str | None = None
-    """Where the next page begins; `None` on the last one."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @wire()
@@ -42,25 +42,25 @@ class CallToolRequestParams(InputResponseRequestParams):
     """The parameters of `tools/call`. Spec: server/tools#calling-tools"""
 
     name: str
-    """The tool."""
+    """The name of the tool."""
     arguments: JsonObject | None = None
-    """The arguments, as the tool's input schema wants them."""
+    """The arguments, which must match the tool's input schema."""
     task: TaskMetadata | None = field(default=None, since=R2025_11_25, until=R2025_11_25, refuse=True)
-    """Run it as a task."""
+    """Metadata of a request that runs as a task; `None` for other requests."""
 
 
 @wire()
 class CallToolResult(Result):
-    """The answer to `tools/call`. Spec: server/tools#calling-tools"""
+    """The result of `tools/call`. Spec: server/tools#calling-tools"""
 
     content: tuple[ContentBlock, ...]
     """The result, for the model."""
     structured_content: JsonValue | Absent = field(
         default=ABSENT, since=R2025_06_18, was=(between(R2025_06_18, R2025_11_25), JsonObject)
     )
-    """The result as data: any JSON, an object until 2025-11-25."""
+    """The structured result: any JSON value, an object until 2025-11-25."""
     is_error: bool = False
-    """The call failed; the content says why."""
+    """Whether the call failed; the content states the reason."""
 
 
 @wire()

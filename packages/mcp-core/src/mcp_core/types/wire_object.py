@@ -1,7 +1,8 @@
-"""How a class says what it looks like on the wire, and in which revisions.
+"""Declaration of wire classes: the JSON form of a class, and the revisions that have it.
 
-`wire` makes a frozen class and registers the lifetime of the concept; `field` does the same for one member.
-Everything that depends on the revision is read from these two by `mcp_core.conversion.wire_types`; nothing else knows camelCase.
+`wire` creates a frozen class and records the revisions of the concept; `field` does the same for one member.
+`mcp_core.conversion.wire_types` derives everything that depends on the revision from these two. No other module handles
+camelCase.
 
     @wire(since=R2025_03_26, tag="type")
     class AudioContent(WireObject):
@@ -9,12 +10,12 @@ Everything that depends on the revision is read from these two by `mcp_core.conv
         data: str
         meta: JsonObject | None = field(default=None, name="_meta", since=R2025_06_18)
 
-A member without a default has to be there. With the default `None` it is optional, and a `null` on the wire means
-that it is absent. With the default `ABSENT` it is optional and `null` is a value like any other.
+A member without a default is required. A member with the default `None` is optional, and a `null` on the wire means
+that it is missing. A member with the default `ABSENT` is optional, and `null` is a value like any other.
 
-The classes are made here and not by attrs, which makes all other data classes of this project: there are over 150 of
-them, and attrs takes 240 microseconds for each, which was a fifth of the time to import a client. What a wire class
-has is little: slots, one `__init__` for all, equality, `repr`, and no way to change a value.
+This module creates the classes itself, although all other data classes of this project use attrs. There are over 150 of
+them, and attrs takes 240 microseconds for each, which was a fifth of the time to import a client. A wire class needs
+only slots, one `__init__` for all, equality, `repr`, and immutability.
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ class Absent(enum.Enum):
     """The type of `ABSENT`."""
 
     ABSENT = "absent"
-    """The one value."""
+    """The only value."""
 
     def __repr__(self) -> str:
         return "ABSENT"
 
 
 ABSENT: Final = Absent.ABSENT
-"""Stands for a member that is not there, where `None` would stand for a `null` that is."""
+"""The value of a missing member, if `None` means a `null` on the wire."""
 
 
 class _NoExtra(Mapping[str, JsonValue]):
-    """An empty mapping that nobody can fill, and that stays itself when it is copied or pickled."""
+    """An immutable empty mapping that keeps its identity when it is copied or pickled."""
 
     __slots__ = ()
 
@@ -87,41 +88,41 @@ class _NoExtra(Mapping[str, JsonValue]):
 
 
 NO_EXTRA: Final[Mapping[str, JsonValue]] = _NoExtra()
-"""No unknown members; shared, and cannot be changed."""
+"""No unknown members; shared and immutable."""
 
 
 class FieldInfo(NamedTuple):
-    """What the wire knows of one field."""
+    """The wire properties of one field."""
 
     name: str | None = None
     """The wire name; `None` to derive it from the name of the attribute."""
     alive: frozenset[Revision] = _ALL
     """The revisions that have the member."""
     required: frozenset[Revision] = frozenset()
-    """The revisions in which the member has to be there although the class has a default for it."""
+    """The revisions in which the member is required although the class has a default for it."""
     refuse: bool = False
-    """To send it to a peer whose revision lacks it is an error. If not, it is left out."""
+    """Whether it is an error to send the member to a peer whose revision lacks it. If not, the member is left out."""
     always: bool = False
-    """It is sent also when it has its default value."""
+    """Whether the member is sent even if it has its default value."""
     added: bool = False
-    """The connection adds to it when a message is sent, so it is not missed before."""
+    """Whether the connection completes the member when it sends a message, so that it may be missing before."""
     was: tuple[frozenset[Revision], object] | None = None
-    """Another type that the member has in some revisions."""
+    """Revisions in which the member has another type, and that type."""
     minimum: float | None = None
-    """The smallest number that is allowed."""
+    """The minimum value of a number."""
     maximum: float | None = None
-    """The largest number that is allowed."""
+    """The maximum value of a number."""
 
 
 class Required(enum.Enum):
     """The type of `REQUIRED`."""
 
     REQUIRED = "required"
-    """The one value."""
+    """The only value."""
 
 
 REQUIRED: Final = Required.REQUIRED
-"""Stands where a default would stand, of a field that has to be given."""
+"""The default of a required field."""
 
 
 class Field(NamedTuple):
@@ -130,30 +131,30 @@ class Field(NamedTuple):
     name: str
     """The name of the attribute."""
     default: object = REQUIRED
-    """Its default."""
+    """The default value."""
     info: FieldInfo = FieldInfo()
-    """What the wire knows of it."""
+    """The wire properties."""
 
 
 class ClassInfo(NamedTuple):
-    """What the wire knows of one class."""
+    """The wire properties of one class."""
 
     alive: frozenset[Revision]
     """The revisions that have the concept."""
     tag: str | None
-    """The class variable whose value stands on the wire and tells the class from others."""
+    """The class variable whose value is on the wire and identifies the class."""
     when: tuple[str, ...]
-    """The path of a member that tells the class from others in a union."""
+    """The path of a member that identifies the class in a union."""
     needs: tuple[str, Mapping[str, str]] | None
-    """A field, and for some of its values another field that then has to be there."""
+    """A field, and for some of its values another field that is then required."""
     any_of: tuple[str, ...]
-    """Fields of which at least one has to be there."""
+    """Fields of which at least one is required."""
 
 
 class WireObject:  # noqa: PLW1641  # JSON has no hash
-    """The base of everything that is a JSON object on the wire.
+    """The base of all classes for JSON objects on the wire.
 
-    Two values are equal when they are of the same class and have equal fields. They have no hash, since they hold JSON.
+    Two values are equal if they have the same class and equal fields. They have no hash, because they contain JSON.
     """
 
     __slots__ = ()
@@ -161,9 +162,9 @@ class WireObject:  # noqa: PLW1641  # JSON has no hash
     __fields__: ClassVar[tuple[Field, ...]] = ()
 
     if TYPE_CHECKING:
-        # Type checkers make an `__init__` of the fields, as `dataclass_transform` says.
+        # For type checkers, `dataclass_transform` derives an `__init__` from the fields.
         extra: Mapping[str, JsonValue]
-        """Members that the revision does not define, by wire name; kept on receipt and sent again."""
+        """Members that the revision does not define, by wire name. They are kept on receipt and sent again."""
     else:
 
         def __init__(self, **given: object) -> None:
@@ -201,7 +202,7 @@ _Remake: TypeAlias = "Callable[[type[WireObject], dict[str, object]], WireObject
 
 
 def _remake(cls: type[WireObject], fields: dict[str, object]) -> WireObject:
-    """What pickling and copying use."""
+    """Create an object, for pickle and copy."""
     return cls(**fields)
 
 
@@ -231,7 +232,7 @@ def field(
     was: tuple[frozenset[Revision], object] | None = None,
     minimum: float | None = None,
     maximum: float | None = None,
-) -> T: ...  # type: ignore[type-var]  # the type comes from the annotation that the call stands beside
+) -> T: ...  # type: ignore[type-var]  # the annotation of the attribute provides the type
 def field(
     *,
     default: object = REQUIRED,
@@ -247,24 +248,25 @@ def field(
     minimum: float | None = None,
     maximum: float | None = None,
 ) -> object:
-    """One member of a wire class.
+    """Declare one member of a wire class.
 
     Args:
-        default: The value where the member is absent; without it the member has to be there.
-        name: The wire name, where it is not the attribute's name in camelCase.
+        default: The value of a missing member. Without a default the member is required.
+        name: The wire name, if it is not the attribute's name in camelCase.
         since: The first revision that has the member.
-        until: The last revision that has it.
-        required_since: The first revision in which it has to be there, for a member that has a default.
+        until: The last revision that has the member.
+        required_since: The first revision in which a member with a default is required.
         required: The same as a set.
-        refuse: Sending it to a peer whose revision lacks it raises `LocalProtocolError`; by default it is left out.
-        always: It is sent also when it has its default value.
-        added: The connection adds to it when a message is sent, so it is not missed before.
-        was: Revisions, and the type that the member has in these.
-        minimum: The smallest number that is allowed.
-        maximum: The largest number that is allowed.
+        refuse: Whether sending the member to a peer whose revision lacks it raises `LocalProtocolError`. By default the
+            member is left out.
+        always: Whether the member is sent even if it has its default value.
+        added: Whether the connection completes the member when it sends a message, so that it may be missing before.
+        was: Revisions in which the member has another type, and that type.
+        minimum: The minimum value of a number.
+        maximum: The maximum value of a number.
 
     Returns:
-        What has to stand in the class body.
+        The value for the class body.
     """
     info = FieldInfo(
         name=name,
@@ -290,15 +292,15 @@ def wire(
     needs: tuple[str, Mapping[str, str]] | None = None,
     any_of: tuple[str, ...] = (),
 ) -> Callable[[type[W]], type[W]]:
-    """Makes a class that stands for a JSON object: frozen, keyword-only, with slots.
+    """Create a class for a JSON object: frozen, keyword-only, with slots.
 
     Args:
         since: The first revision that has the concept.
-        until: The last revision that has it.
-        tag: The class variable whose value stands on the wire and tells the class from others, as `type`.
-        when: The path of a member that tells the class from others of the same tag, or without one.
-        needs: A field, and for some of its values another field that then has to be there.
-        any_of: Fields of which at least one has to be there.
+        until: The last revision that has the concept.
+        tag: The class variable whose value is on the wire and identifies the class, for example `type`.
+        when: The path of a member that identifies the class among those with the same tag, or without one.
+        needs: A field, and for some of its values another field that is then required.
+        any_of: Fields of which at least one is required.
 
     Returns:
         The decorator.
@@ -314,7 +316,7 @@ def wire(
 
 
 def _with_slots(cls: type[W]) -> type[W]:
-    """The same class with slots; they have to be there when a class is made, so it is made anew."""
+    """Return a copy of the class with slots, which can be set only when a class is created."""
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     own: dict[str, Field] = {}
     for name, annotation in body.get("__annotations__", {}).items():
@@ -325,19 +327,19 @@ def _with_slots(cls: type[W]) -> type[W]:
     body["__slots__"] = tuple(name for name in own if name not in fields)
     body["__fields__"] = tuple({**fields, **own}.values())
     body["__match_args__"] = ()
-    # The class is the one that was decorated, but for its slots.
+    # The new class is the decorated class with slots.
     return cast("type[W]", type(cls.__name__, cls.__bases__, body))
 
 
 def evolve(value: W, /, **changes: object) -> W:
-    """A copy of `value` with some fields changed.
+    """Return a copy of `value` with some fields changed.
 
     Args:
         value: Any wire object.
-        **changes: The fields that shall differ.
+        **changes: The fields to change.
 
     Returns:
-        The copy; what is not changed is shared.
+        The copy. It shares the unchanged values.
 
     Raises:
         TypeError: There is no such field.
