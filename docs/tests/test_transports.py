@@ -473,7 +473,7 @@ async def test_a_server_without_authentication_listens_for_this_machine_only(hos
 async def test_a_list_that_lets_anybody_in_is_refused() -> None:
     with pytest.raises(ValueError, match="wildcard"):
         await serve_websockets(_echo, 0, allowed_hosts=["*"])
-    with pytest.raises(ValueError, match="any web page"):
+    with pytest.raises(ValueError, match="every web page"):
         await serve_websockets(_echo, 0, allowed_origins=["*"])
 
 

@@ -433,10 +433,10 @@ async def test_what_is_posted_is_posted_to_nobody_else(kind: str, status: int) -
         ("http://169.254.169.254/latest/meta-data", "not https"),
         ("https://169.254.169.254/latest/meta-data", "cloud metadata"),
         ("https://10.0.0.1/x", "private"),
-        ("file:///etc/passwd", "no absolute http or https"),
-        ("gopher://127.0.0.1/x", "no absolute http or https"),
+        ("file:///etc/passwd", "not an absolute http or https"),
+        ("gopher://127.0.0.1/x", "not an absolute http or https"),
         ("//evil.example/x", "not https"),
-        ("http://user@127.0.0.1/x", "user or a password"),
+        ("http://user@127.0.0.1/x", "user name or a password"),
         ("\\\\evil.example", "characters"),
     ],
 )

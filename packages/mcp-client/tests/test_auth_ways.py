@@ -253,7 +253,7 @@ async def test_what_the_user_says_of_networks_and_of_the_authorization_server_ho
     world = World(issuer_path="/two")
     async with protected(world) as server:
         # Neither this machine ...
-        with pytest.raises(UnsafeUrl, match="leads to this machine, where the server is not"):
+        with pytest.raises(UnsafeUrl, match="leads to this machine, but the server is not on this machine"):
             async with open_http(server.url, auth=oauth(world, networks=frozenset({AddressClass.PUBLIC}))):
                 pass
         # ... nor another authorization server than that one.

@@ -208,7 +208,7 @@ FAULTS: list[tuple[JsonObject, JsonObject, str, str, str]] = [
         {"issuer": "https://as.example"},
         {},
         "IssuerMismatch",
-        "its issuer is 'https://as.example'",
+        "the metadata has the issuer 'https://as.example'",
         "authorization_server=",
     ),
     ({"absent": True}, {}, "DiscoveryFailed", "no metadata of", "authorization_server="),

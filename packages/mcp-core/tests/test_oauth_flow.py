@@ -607,8 +607,8 @@ def test_a_public_client_names_itself_at_the_identity_provider_and_one_with_a_ke
     [
         (_refusal("invalid_grant"), "https://idp.example issued no token: invalid_grant"),
         (Unreachable(reason="x"), f"no response from the token endpoint {IDP}"),
-        (_jag(issued_token_type="urn:ietf:params:oauth:token-type:access_token"), "in place of an ID-JAG"),
-        (_jag(issued_token_type=None), "of type None in place of an ID-JAG"),
+        (_jag(issued_token_type="urn:ietf:params:oauth:token-type:access_token"), "instead of an ID-JAG"),
+        (_jag(issued_token_type=None), "of type None instead of an ID-JAG"),
     ],
 )
 def test_without_an_id_jag_nothing_goes_to_the_authorization_server(
@@ -707,7 +707,7 @@ def test_where_only_bound_tokens_are_taken_no_other_is_asked_for(*, by_challenge
     with_key = _settings(proof=Dpop(Key("RS256"), random_bytes()))
     assert "https://as.example does not know RS256" in message(start(_bound(), with_key))
     # Nothing is listed: it is tried.
-    assert "is of type 'Bearer'; one of type DPoP was wanted" in message(start(World(), with_key))
+    assert "has the type 'Bearer'; expected: DPoP" in message(start(World(), with_key))
 
 
 # --- A token is shown -------------------------------------------------------------------------------------------------
@@ -733,7 +733,7 @@ def test_a_token_goes_in_the_header_and_to_its_server_alone() -> None:
     shown = headers(bound, proof=Dpop(Key(), random_bytes()))
     assert shown["Authorization"] == "DPoP access-0"
     assert _claims(PostForm(url=MCP, why="", headers=tuple(shown.items()), form=()))["ath"]
-    with pytest.raises(LocalProtocolError, match="needs a proof, and there is no key for it"):
+    with pytest.raises(LocalProtocolError, match="requires a proof, but there is no key for it"):
         headers(bound)
     with pytest.raises(LocalProtocolError, match="needs a proof"):
         headers(attrs.evolve(TOKENS, token_type="mac"), proof=Dpop(Key(), random_bytes()))
@@ -750,7 +750,7 @@ def test_a_flow_is_for_one_attempt_and_takes_only_answers_to_its_step() -> None:
         flow.abandon("x")
     step = flow.start(NOW)
     assert isinstance(step, FetchJson)
-    with pytest.raises(LocalProtocolError, match="has begun already"):
+    with pytest.raises(LocalProtocolError, match="has started already"):
         flow.start(NOW)
     for answer in (Opened(), ClientAnswer(client=None), Redirected(url="")):
         with pytest.raises(LocalProtocolError, match=f"{type(answer).__name__} is not a result of FetchJson"):

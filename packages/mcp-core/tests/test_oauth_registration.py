@@ -150,7 +150,7 @@ def test_the_last_way_is_to_ask(endpoint: JsonValue) -> None:
             HttpAnswer(status=403, body=b"<html>"),
             "status 403 without a valid document: the document is not JSON, but a web page",
         ),
-        (Unreachable(reason="no\nroute"), f"registration at {REGISTER} was not answered: no route"),
+        (Unreachable(reason="no\nroute"), f"no response to the registration at {REGISTER}: no route"),
     ],
 )
 def test_a_registration_that_is_refused_is_told_to_whoever_is_asked(

@@ -372,7 +372,7 @@ async def test_a_session_id_that_is_not_ours_is_told_from_a_missing_one(autojump
         twice = legacy(session, R2025_11_25, asking("ping")).replace(
             b"\r\nmcp-s", f"\r\nmcp-session-id: {session}\r\nmcp-s".encode()
         )
-        refused(await place.wire.ask(twice), 400, -32600, "more than once")
+        refused(await place.wire.ask(twice), 400, -32600, "is repeated")
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)

@@ -99,7 +99,7 @@ class StepUps:
             sentence = f"{wanted}, and the token has them: {granted}. The authorization server and the server disagree"
             raise InsufficientScope(sentence, required=required, granted=tokens.scopes)
         if taken >= self.limit:
-            sentence = f"{wanted}, but {taken} authorization requests did not grant it: {granted}"
+            sentence = f"{wanted}; authorization requests without success: {taken}; {granted}"
             raise InsufficientScope(sentence, required=required, granted=tokens.scopes)
         self._taken[key] = taken + 1
         if len(self._taken) > _OPERATIONS:
