@@ -188,4 +188,4 @@ def test_headers_of_a_file_are_sent_and_those_of_the_command_line_win(
     assert code == 3
     assert "401" in err
     code, _, err = run("probe", "--config", str(config), "--cwd", "/")
-    assert (code, "--cwd is for a server that is started here" in err) == (2, True)
+    assert (code, "--cwd requires a command" in err) == (2, True)

@@ -36,7 +36,7 @@ async def test_a_transcript_has_all_lines_in_their_order_and_can_be_replayed(
 
 def test_a_transcript_says_who_speaks() -> None:
     assert Transcript.of("> a\n\n< b\n").lines == [(">", b"a"), ("<", b"b")]
-    with pytest.raises(ValueError, match="begins with '> ' or '< ', not 'a'"):
+    with pytest.raises(ValueError, match="must start with '> ' or '< ', not 'a'"):
         Transcript.of("> a\na\n")
 
 
