@@ -317,7 +317,7 @@ class Connection:
     async def abandon(self) -> None:
         """Release the connection of a client that has disconnected, while the application continues.
 
-        The application has received `http.disconnect`. Another client can use the capacity.
+        The application receives `http.disconnect`. Another client can use the capacity.
         """
         if not self.abandoned:
             self.abandoned = self.lost = True
