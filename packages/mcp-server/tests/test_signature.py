@@ -785,7 +785,7 @@ def test_a_header_is_told_where_clients_find_it() -> None:
 def test_two_parameters_cannot_have_the_same_header() -> None:
     def function(a: Annotated[str, Param(header="Same")], b: Annotated[str, Param(header="same")]) -> None: ...
 
-    with pytest.raises(RegistrationError, match="is already that of"):
+    with pytest.raises(RegistrationError, match="is already used by"):
         parameters(function)
 
 
