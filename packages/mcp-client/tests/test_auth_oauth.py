@@ -172,7 +172,7 @@ async def test_a_call_whose_scopes_are_never_granted_ends_with_what_is_lacking()
     world = World(needed={"tools/call write": "notes:write"}, grants=lambda asked: "notes:read")
     person = Person(world)
     async with connected(world, oauth(world, person)) as (_, client):
-        with pytest.raises(InsufficientScope, match="tools/call write needs notes:write") as caught:
+        with pytest.raises(InsufficientScope, match="tools/call write requires notes:write") as caught:
             await client.call_tool("write")
         assert caught.value.required == ("notes:write",)
         assert caught.value.authorization_url == f"{world.issuer}/authorize"

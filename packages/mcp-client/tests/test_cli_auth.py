@@ -164,8 +164,8 @@ async def test_a_diagnosis_tells_what_a_login_would_do_and_does_nothing(run: Run
         "asked         server/discover: 401",
         "authorization wanted",
         f"challenge     Bearer, resource_metadata {resource}, scope notes:read",
-        f"tried         200 {resource} (resource_metadata): describe {town.url}",
-        f"tried         200 {metadata} (authorization server metadata): is of {town.issuer}",
+        f"tried         200 {resource} (resource_metadata): metadata of {town.url}",
+        f"tried         200 {metadata} (authorization server metadata): metadata of {town.issuer}",
         f"issuer        {town.issuer}, as named by the server",
         f"registration  dynamic, at {town.origin}/register; not performed",
         f"browser       would open {town.origin}/authorize",
@@ -216,7 +216,7 @@ FAULTS: list[tuple[JsonObject, JsonObject, str, str, str]] = [
     ({"token_endpoint": None}, {}, "DiscoveryFailed", "no token_endpoint", "No client setting can prevent this"),
     ({"registration_endpoint": None}, {}, "RegistrationFailed", "no client id", "OAuth(credentials="),
     ({"authorization_endpoint": "javascript:alert(1)"}, {}, "UnsafeUrl", "authorization_endpoint", "OAuth(networks="),
-    ({}, {"resource": "https://mcp.example/mcp"}, "DiscoveryFailed", "are about 'https://mcp.example/mcp'", "="),
+    ({}, {"resource": "https://mcp.example/mcp"}, "DiscoveryFailed", "describes 'https://mcp.example/mcp'", "="),
     ({}, {"authorization_servers": ["http://169.254.169.254/"]}, "DiscoveryFailed", "no metadata of", "="),
     ({}, {"dpop_bound_access_tokens_required": True}, "DiscoveryFailed", "there is no key", "OAuth(proof="),
 ]
@@ -313,7 +313,7 @@ async def test_an_authorization_server_that_does_not_answer_is_told(run: Run) ->
         done = await run("diagnose-auth", server.url)
     assert done.code == 1
     assert "tried         --- http://127.0.0.1:1/.well-known/oauth-authorization-server " in done.out
-    assert "no answer: " in done.out
+    assert "no response: " in done.out
 
 
 # --- logging in ------------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def test_from_a_challenge_to_a_token() -> None:
     )
     assert read_tokens(tokens.to_json()) == tokens
     assert [attempt.verdict for attempt in flow.discovery.attempts] == [
-        f"describe {MCP}", f"is of {ISSUER}", "received a client id", "received a code", "received a token",
+        f"metadata of {MCP}", f"metadata of {ISSUER}", "received a client id", "received a code", "received a token",
     ]  # fmt: skip
 
 
@@ -705,7 +705,7 @@ def test_where_only_bound_tokens_are_taken_no_other_is_asked_for(*, by_challenge
 
     assert "bound to a key with DPoP, and there is no key" in message(start(World(), _settings()))
     with_key = _settings(proof=Dpop(Key("RS256"), random_bytes()))
-    assert "https://as.example does not know RS256" in message(start(_bound(), with_key))
+    assert "https://as.example does not support RS256" in message(start(_bound(), with_key))
     # Nothing is listed: it is tried.
     assert "has the type 'Bearer'; expected: DPoP" in message(start(World(), with_key))
 
@@ -735,7 +735,7 @@ def test_a_token_goes_in_the_header_and_to_its_server_alone() -> None:
     assert _claims(PostForm(url=MCP, why="", headers=tuple(shown.items()), form=()))["ath"]
     with pytest.raises(LocalProtocolError, match="requires a proof, but there is no key for it"):
         headers(bound)
-    with pytest.raises(LocalProtocolError, match="needs a proof"):
+    with pytest.raises(LocalProtocolError, match="requires a proof"):
         headers(attrs.evolve(TOKENS, token_type="mac"), proof=Dpop(Key(), random_bytes()))
 
 
@@ -746,7 +746,7 @@ def test_a_flow_is_for_one_attempt_and_takes_only_answers_to_its_step() -> None:
     world, flow = World(), _flow()
     with pytest.raises(LocalProtocolError, match="Opened is not a result of no step"):
         flow.receive(Opened(), NOW)
-    with pytest.raises(LocalProtocolError, match="nothing to abandon"):
+    with pytest.raises(LocalProtocolError, match="cannot be abandoned"):
         flow.abandon("x")
     step = flow.start(NOW)
     assert isinstance(step, FetchJson)
@@ -760,7 +760,7 @@ def test_a_flow_is_for_one_attempt_and_takes_only_answers_to_its_step() -> None:
     assert isinstance(end, Done)
     with pytest.raises(LocalProtocolError, match="Opened is not a result of Done"):
         flow.receive(Opened(), NOW)
-    with pytest.raises(LocalProtocolError, match="nothing to abandon"):
+    with pytest.raises(LocalProtocolError, match="cannot be abandoned"):
         flow.abandon("x")
 
 
