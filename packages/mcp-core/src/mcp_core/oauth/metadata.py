@@ -1,6 +1,6 @@
 """Metadata documents of protected resources and of authorization servers.
 
-The readers are lenient and note deviations. The checks for security are strict: `check_resource` (the document is about
+The readers are lenient and note deviations. The checks for security are strict: `match_resource` (the document is about
 the requested server), `check_issuer` (the document belongs to the requested authorization server, octet by octet) and
 `check_pkce`. Endpoints are checked where they are used, see `mcp_core.oauth.urls`.
 
