@@ -84,11 +84,11 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def start(name: str, *arguments: str) -> AsyncIterator[Child]:
-    """Run `python -m attack_programs.NAME ARGUMENTS` for the time of the block."""
+    """Run `python -m bench.attacks.NAME ARGUMENTS` for the time of the block."""
     # It stays open for as long as the child runs.
     errors = tempfile.TemporaryFile()  # noqa: SIM115
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", f"attack_programs.{name}", *arguments],
+        [sys.executable, "-m", f"bench.attacks.{name}", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
