@@ -215,7 +215,7 @@ def test_a_circle_is_refused() -> None:
         return word
 
     first.__annotations__["word"] = Annotated[str, Depends(second)]
-    with pytest.raises(RegistrationError, match=r"dependencies in a circle: .*second.* needs .*first.* needs .*second"):
+    with pytest.raises(RegistrationError, match=r"circular dependency: .*second.* needs .*first.* needs .*second"):
 
         @server.tool
         async def tool(word: Annotated[str, Depends(second)]) -> str:

@@ -210,7 +210,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_told(server: Server, revi
         result = await client.tool("book")
         assert result["isError"] is True
         assert text_of(result) == (
-            'the client\'s answer does not fit the form: seats: expected an integer, got the string "two"'
+            'the elicitation result does not fit the form: seats: expected an integer, got the string "two"'
         )
 
 

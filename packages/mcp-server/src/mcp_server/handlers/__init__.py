@@ -1,1 +1,1 @@
-"""What the functions of a server's author receive, and how they are called."""
+"""The calls of a server author's functions, and the objects that these functions receive."""

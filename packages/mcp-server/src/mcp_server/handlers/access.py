@@ -1,4 +1,4 @@
-"""Who may see and use what: one function of the author, asked on every way to a thing."""
+"""Access control: one function of the server's author, called for each way to reach a feature."""
 
 from __future__ import annotations
 
@@ -17,46 +17,52 @@ if TYPE_CHECKING:
 __all__ = ["Access", "AccessKind", "AccessRequest", "Guard", "principal_of"]
 
 AccessKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
-"""What there is to be allowed."""
+"""The kinds of features that access is decided for."""
 
 
 @attrs.frozen(kw_only=True)
 class AccessRequest:
-    """A client is about to see or use something."""
+    """A client's attempt to list or use a feature."""
 
     kind: AccessKind
-    """What kind of thing it is."""
+    """The kind of the feature."""
     name: str
-    """The name of a tool or prompt, the URI of a resource, the URI template of a template. Of a resource that a template
-    stands for, the URI as the template expands to it: however a client encodes it, there is one form to decide by."""
+    """The name of a tool or prompt, the URI of a resource, or the URI template of a template.
+
+    For a resource that matches a template, the URI as the template expands it: all encodings that a client can send have
+    this one form.
+    """
     principal: Principal | None
-    """Who the client was established to be; `None` where nobody is told apart, as on stdio."""
+    """The authenticated principal of the client; `None` without authentication, for example on stdio."""
     scopes: frozenset[str] = frozenset()
-    """What the access token of the request is good for; empty without one."""
+    """The scopes of the request's access token; empty without a token."""
     peer: ClientPeer
-    """The client, as it describes itself. Nothing to decide by."""
+    """The client as it describes itself. Not verified: do not decide by it."""
     http: HttpRequest | None
-    """The HTTP request that it came in, without what let the client in; `None` on stdio and other pipes."""
+    """The HTTP request without its credentials; `None` on stdio and other streams."""
 
 
 Access: TypeAlias = Callable[[AccessRequest], Awaitable[bool]]
-"""Whether a client may see and use something. Only `True` allows it; what is raised is an internal error."""
+"""A function that returns whether a client may list or use a feature.
+
+Only `True` allows it. An exception is reported to the client as an internal error.
+"""
 
 
 class Guard:
-    """Asks the author's function, if there is one.
+    """The decision whether a client may list or use a feature.
 
     Args:
-        access: The function; `None`: everything is allowed.
+        access: The author's function. `None` allows everything.
     """
 
     def __init__(self, access: Access | None) -> None:
         self._access: Final = access
         self.asks: Final = access is not None
-        """Whether anybody is asked, so that clients differ in what they see."""
+        """Whether there is a function, so that clients can see different lists."""
 
     async def allows(self, call: Call, kind: AccessKind, name: str) -> bool:
-        """Whether the client that `call` comes from may see and use something."""
+        """Return whether the client that sent `call` may list or use a feature."""
         if self._access is None:
             return True
         peer = cast("ClientPeer", call.request.peer)  # of a server
@@ -68,8 +74,8 @@ class Guard:
 
 
 def principal_of(call: Call) -> Principal | None:
-    """Who a call comes from."""
+    """Return the principal that sent a call, or `None` for an anonymous client."""
     if call.identity is not None:
         return call.identity.principal
-    # Of a task that was begun in an earlier process this is all that was kept.
+    # After a restart only the principal of a task is stored, not the identity of its request.
     return None if call.link.principal is None else Principal.of_key(call.link.principal)

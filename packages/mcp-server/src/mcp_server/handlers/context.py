@@ -1,4 +1,4 @@
-"""What one handler may do besides returning: tell how far it got, log, ask the client."""
+"""The context of a request: progress, log messages, client requests."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ R = TypeVar("R")
 
 
 class Context(Asks):
-    """One request, as its handler sees it. A function gets it by a parameter that is annotated with `Context`.
+    """One request, from the view of its handler. A function receives it in a parameter annotated with `Context`.
 
-    It cannot be used after the handler has returned. Functions that run in a worker thread may read the properties,
-    and call the methods through trio: `trio.from_thread.run(context.progress, 0.5)`.
+    It cannot be used after the handler has returned. Functions that run in a worker thread can read the properties,
+    and can call the methods through trio: `trio.from_thread.run(context.progress, 0.5)`.
 
-    The methods that ask the client raise `RequestFailed` when it answers with an error, `ConnectionEnded` when it goes
-    away, and `MissingRequiredClientCapability` when it did not declare that it can be asked. On 2026-07-28 a question
-    ends the handler: it runs **again from its top** when the answer is there. See `once`.
+    The methods that send a client request raise `RequestFailed` if the client responds with an error, `ConnectionEnded`
+    if the client disconnects, and `MissingRequiredClientCapability` if the client did not declare the capability. On
+    2026-07-28 a client request ends the handler. It runs **again from its top** when the client has responded. See
+    `once`.
     """
 
     __slots__ = ("_call", "_ended")
@@ -65,7 +66,7 @@ class Context(Asks):
     def __repr__(self) -> str:
         return f"<Context of {self._call.request.method} {self._call.request.id!r}>"
 
-    # --- what is known ---------------------------------------------------------------------------------------------
+    # --- properties of the request ---------------------------------------------------------------------------------
 
     @property
     def peer(self) -> ClientPeer:
@@ -84,33 +85,36 @@ class Context(Asks):
 
     @property
     def meta(self) -> JsonObject:
-        """The `_meta` of the request, as it came; empty when it has none."""
+        """The `_meta` of the request as received; empty if the request does not have it."""
         meta = self._alive().request.raw.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
     def principal(self) -> Principal | None:
-        """Who the client was established to be; `None` where nobody is told apart, as on stdio."""
+        """The authenticated principal of the client; `None` without authentication, for example on stdio."""
         return principal_of(self._alive())
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What the access token of the request is good for; empty without one, as in a task that outlived its process."""
+        """The scopes of the request's access token.
+
+        Empty without a token, and in a task that was started in an earlier process.
+        """
         identity = self._alive().identity
         return frozenset() if identity is None else identity.scopes
 
     @property
     def http(self) -> HttpRequest | None:
-        """The HTTP request that it came in: its headers, and who sent it; `None` on stdio and other pipes.
+        """The HTTP request: its headers and the address of the sender; `None` on stdio and other streams.
 
-        The headers that let the client in are not there: `Authorization`, `DPoP`, `Proxy-Authorization`, `Cookie`. A token
-        for this server must not be sent to another one.
+        The headers with credentials are removed: `Authorization`, `DPoP`, `Proxy-Authorization`, `Cookie`. A token for
+        this server must not be sent to another server.
         """
         return self._alive().http
 
     @property
     def task(self) -> str | None:
-        """The id of the task that this is the work of; `None` in an ordinary request."""
+        """The id of the task that the handler runs for; `None` in an ordinary request."""
         run = self._alive().task
         return None if run is None else run.id
 
@@ -120,30 +124,30 @@ class Context(Asks):
         return self._server
 
     def state(self, kind: type[T]) -> T:
-        """What the server's `lifespan` gave, which lives as long as the server.
+        """Return the value that the server's `lifespan` yielded.
 
         Args:
-            kind: Its class, or a base of it.
+            kind: The class of the value, or a base class of it.
 
         Raises:
-            NotRunning: The life of the server has not begun.
-            LocalProtocolError: It gave something else, or there is no `lifespan`.
+            NotRunning: The lifespan of the server has not started.
+            LocalProtocolError: The value has another class, or the server has no `lifespan`.
         """
         self._alive()
         return self._server._service.life.state(kind)  # noqa: SLF001  # one package
 
-    # --- telling ---------------------------------------------------------------------------------------------------
+    # --- progress, log messages, notifications ---------------------------------------------------------------------
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tells the client how far the request got. Does nothing when it did not ask for it, except in a task.
+        """Report the progress of the request. Without effect if the client did not request progress, except in a task.
 
-        What comes faster than `Limits.progress_per_second` is held back: the latest value is sent with the next one that may
-        be, before a question to the client, or before the answer.
+        Progress above `Limits.progress_per_second` is delayed. The latest value is sent with the next report that the
+        limit allows, before a client request, or before the response.
 
         Args:
-            progress: How far it is, in any unit. A value that is not greater than the last one is not sent.
-            total: How far it will be in the end, if that is known.
-            message: What is going on, for a person. In a task it becomes the message of its status.
+            progress: The progress so far, in any unit. A value that is not greater than the last one is not sent.
+            total: The progress at the end, in the same unit, if it is known.
+            message: The current step, for the user. In a task it becomes the status message.
         """
         call = self._alive()
         token = self.meta.get(PROGRESS_TOKEN)
@@ -162,27 +166,27 @@ class Context(Asks):
         return call.pace
 
     def _told(self, row: NotificationRow[object], params: P) -> P | None:
-        """What the middleware lets through of a notification."""
+        """Return the parameters of a notification after the middleware, or `None` if the middleware dropped it."""
         told = self._server._service.told(row, params, self._call.request.peer.revision)  # noqa: SLF001  # one package
         return cast("P | None", told)  # the middleware keeps the class
 
     async def log(self, level: LoggingLevel, data: JsonValue, logger: str | None = None) -> None:
-        """Sends the client a log message, if it wants messages of this level.
+        """Send the client a log message, if the client has requested messages of this level.
 
-        What comes faster than `Limits.log_messages_per_second` is dropped, and the client is told how many there were. The
-        `redact` of the server sees the data before it is sent.
+        Messages above `Limits.log_messages_per_second` are dropped. The next message reports how many. The server's
+        `redact` function processes the data before it is sent.
 
         Args:
-            level: How grave it is.
-            data: What to say: a text, or anything that JSON can say. No secrets.
-            logger: Which part of the server says it.
+            level: The severity.
+            data: The message: text, or any JSON value. It must not contain secrets.
+            logger: The name of the part of the server that logs.
 
         Raises:
-            ValueError: There is no such level.
+            ValueError: `level` is not a level of the protocol.
         """
         call = self._alive()
         if level not in LOGGING_LEVELS:
-            raise ValueError(f"there is no log level {level!r}; there are {', '.join(LOGGING_LEVELS)}")
+            raise ValueError(f"unknown log level {level!r}; the levels are {', '.join(LOGGING_LEVELS)}")
         said = self._told(
             NOTIFICATIONS_MESSAGE, LoggingMessageNotificationParams(level=level, data=data, logger=logger)
         )
@@ -191,31 +195,31 @@ class Context(Asks):
         await trio.lowlevel.checkpoint()
 
     async def debug(self, data: JsonValue, logger: str | None = None) -> None:
-        """Logs at the level `debug`, see `log`."""
+        """Log at level `debug`. See `log`."""
         await self.log("debug", data, logger)
 
     async def info(self, data: JsonValue, logger: str | None = None) -> None:
-        """Logs at the level `info`, see `log`."""
+        """Log at level `info`. See `log`."""
         await self.log("info", data, logger)
 
     async def warning(self, data: JsonValue, logger: str | None = None) -> None:
-        """Logs at the level `warning`, see `log`."""
+        """Log at level `warning`. See `log`."""
         await self.log("warning", data, logger)
 
     async def error(self, data: JsonValue, logger: str | None = None) -> None:
-        """Logs at the level `error`, see `log`."""
+        """Log at level `error`. See `log`."""
         await self.log("error", data, logger)
 
     async def notify(self, row: NotificationRow[object], params: WireObject) -> None:
-        """Sends a notification about this request: one of an extension, or one that has no method here.
+        """Send a notification that belongs to this request, for example one of an extension.
 
         Args:
-            row: The notification.
+            row: The definition of the notification.
             params: Its parameters.
 
         Raises:
-            LocalProtocolError: The client's revision has no such notification, or the server did not declare what it
-                belongs to.
+            LocalProtocolError: The client's revision does not define the notification, or the server did not declare
+                its capability.
         """
         call = self._alive()
         told = self._told(row, params)
@@ -224,14 +228,15 @@ class Context(Asks):
         await trio.lowlevel.checkpoint()
 
     async def begin_task(self) -> None:
-        """From here on the call is a task, where it can be one and is not yet: for tools with `task_at_once=False`.
+        """Continue this tool call as a task. For tools with `task_at_once=False`.
 
-        The client has its answer, and the function runs **again from its top**, in the background, as it does after a
-        question: what was asked before is not asked again, see also `once`. There this method does nothing, nor does it
-        where the client takes no tasks, or where the call is no tool's.
+        The client receives the task as the result, and the function runs **again from its top** in the background, as
+        after a client request. Client requests that have a response are not sent again; see also `once`. In the task,
+        this method has no effect. It also has no effect if the client does not support tasks, or the request is not a
+        tool call.
 
         Raises:
-            RequestFailed: There are too many tasks.
+            RequestFailed: The limit of tasks is reached.
         """
         call = self._alive()
         if call.deferred is not None:
@@ -239,10 +244,10 @@ class Context(Asks):
         await trio.lowlevel.checkpoint()
 
     async def release_stream(self) -> None:
-        """Lets the connection go by which the client waits for the answer, for a handler that runs long.
+        """Release the connection on which the client waits for the response, for a handler that runs long.
 
-        Over HTTP, on 2025-11-25, the client is told to come back after `EndpointPolicy.retry` seconds, and has then what
-        was sent meanwhile; so no connection has to be held. With other clients it does nothing.
+        Over HTTP on 2025-11-25, the server closes the stream. The client reconnects after `EndpointPolicy.retry`
+        seconds and then receives the messages sent meanwhile. With other clients this method has no effect.
         """
         call = self._alive()
         await call.link.release_stream(call)
@@ -253,10 +258,10 @@ class Context(Asks):
         if self._ended:
             raise RuntimeError(
                 f"the context of request {self._call.request.id!r} is used after its handler has returned; "
-                "a task that outlives its request has nobody to talk to"
+                "a background task must not use the context of a finished request"
             )
         return self._call
 
     def _end(self) -> None:
-        """The handler has returned."""
+        """Make the context unusable: the handler has returned."""
         self._ended = True

@@ -1,4 +1,4 @@
-"""How a handler asks its client: the half of `Context` that waits for somebody else."""
+"""Client requests of a handler: the part of `Context` that waits for the client."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Asks"]
 
 _CONTEXT_DECLARED: Final = between(R2025_11_25)
-"""Where a client says whether a model may be shown what servers told."""
+"""Revisions in which a client declares support of `includeContext` in sampling."""
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -64,39 +64,39 @@ R = TypeVar("R")
 
 @lru_cache(maxsize=256)
 def _form(kind: Hashable) -> Form:
-    """Forms are compiled once; the bound is for classes that are made while the server runs."""
+    """Compile a form, once for each class. The cache is bounded because classes can be created at run time."""
     return form_schema(kind)
 
 
 def _check_page(url: str) -> None:
-    """Raises `ValueError` for what no user should be sent to."""
+    """Raise `ValueError` if `url` is not safe to show to a user."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
     except ValueError as bad:
-        raise ValueError(f"{url!r} is no URL of a page: {bad}") from None
+        raise ValueError(f"{url!r} is not the URL of a page: {bad}") from None
     if parts.username is not None or parts.password is not None:
-        raise ValueError("the URL of a page must not have a user or a password: everybody on the way sees it")
+        raise ValueError("the URL of a page must not have a user or a password: third parties can see the URL")
     if not host or parts.scheme not in {"http", "https"} or any(char <= " " or char == "\x7f" for char in url):
-        raise ValueError(f"{url!r} is no URL of a page; one begins with https:// and a host, and has no blanks")
-    from mcp_core.http.origin import is_loopback  # lazy: few tools send anybody anywhere, and stdio needs no HTTP
+        raise ValueError(f"{url!r} is not the URL of a page: use https:// with a host and without blanks")
+    from mcp_core.http.origin import is_loopback  # lazy: few tools use URL elicitation, and stdio does not use HTTP
 
     if parts.scheme == "http" and not is_loopback(host):
-        raise ValueError(f"{url!r} has to begin with https://; http:// is for pages of this machine")
+        raise ValueError(f"{url!r} must begin with https://; http:// is allowed for pages of this machine")
 
 
 @attrs.define
 class _ByHand:
-    """What a function that asks by hand has been told so far."""
+    """The input responses and the state of a function that returns `InputRequired`."""
 
     answers: dict[str, Answer] = attrs.field(factory=dict)
     state: JsonValue = None
     methods: dict[str, JsonValue] = attrs.field(factory=dict)
-    """The method of each question, by its key."""
+    """Method of each input request, by its key."""
 
     @classmethod
     def of(cls, asking: Asking) -> _ByHand:
-        """What earlier rounds brought."""
+        """Restore the input responses of earlier round trips."""
         plan = asking.plan()
         methods = plan["methods"] if isinstance(plan, dict) else None
         if not isinstance(plan, dict) or not isinstance(methods, dict):
@@ -110,11 +110,11 @@ class _ByHand:
 
 
 class Asks(ABC):
-    """Asks the client.
+    """The methods of `Context` that send client requests.
 
     Args:
         server: The server.
-        asking: How the client is asked.
+        asking: The way in which client requests are sent.
     """
 
     __slots__ = ("_asking", "_hand", "_server")
@@ -126,34 +126,35 @@ class Asks(ABC):
 
     @abstractmethod
     def _alive(self) -> Call:
-        """The call. Raises `RuntimeError` when its handler has returned."""
+        """Return the request of this handler. Raises `RuntimeError` if the handler has returned."""
 
     @property
     @abstractmethod
     def peer(self) -> ClientPeer:
         """The client: revision, capabilities, name, log level."""
 
-    # --- asking ----------------------------------------------------------------------------------------------------
+    # --- client requests -------------------------------------------------------------------------------------------
 
     async def elicit(
         self, form: type[T], message: str, *, key: str | None = None
     ) -> Accepted[T] | Declined | Dismissed:
-        """Asks the user to fill in a form.
+        """Ask the user to fill in a form. Spec: client/elicitation
 
         Args:
-            form: A dataclass, attrs class or `TypedDict` with flat fields: text, numbers, truth values, choices.
-            message: What the user is told.
-            key: What the question is called on 2026-07-28, where a client that knows the key may send the answer before
-                it is asked. Made from the question by default, so that only this question can be answered.
+            form: A dataclass, attrs class or `TypedDict` with flat fields: text, numbers, booleans, choices.
+            message: The text that the user sees.
+            key: The key of the input request on 2026-07-28. A client that knows the key can send the input response
+                before it is requested. By default the key is derived from the request, so that it matches only this
+                request.
 
         Returns:
             `Accepted` with an instance of `form`, `Declined` or `Dismissed`.
 
         Raises:
             RegistrationError: The class cannot be a form.
-            LocalProtocolError: The client's revision has no such field; the error names it. Or another question of this
-                handler has the same key.
-            InvalidAnswer: What the client sent does not fit the form.
+            LocalProtocolError: The client's revision does not support a field, which the error names. Or another client
+                request of this handler has the same key.
+            InvalidAnswer: The client's response does not fit the form.
         """
         compiled = _form(cast("Hashable", form))  # as all classes are
         params = ElicitRequestFormParams(message=message, requested_schema=self._said(compiled))
@@ -161,14 +162,14 @@ class Asks(ABC):
         if not isinstance(outcome, ElicitResult):
             return outcome
         try:
-            # What `form_schema` reads are instances of what it was made from.
+            # `form_schema` returns a form whose `load` makes instances of the class that it was given.
             return Accepted(cast("T", compiled.load(outcome.content or {})))
         except InvalidArguments as bad:
             problems = "; ".join(str(problem) for problem in bad.problems)
-            raise InvalidAnswer(f"the client's answer does not fit the form: {problems}") from bad
+            raise InvalidAnswer(f"the elicitation result does not fit the form: {problems}") from bad
 
     def _said(self, form: Form) -> RequestedSchema:
-        """The form as the client's revision says it, or the converter says what cannot be said."""
+        """Return the form's schema for the client's revision. The converter rejects what the revision does not have."""
         if self.peer.revision not in TitledSingleSelectEnumSchema.__wire__.alive:
             return form.legacy_schema
         return form.schema
@@ -176,20 +177,24 @@ class Asks(ABC):
     async def elicit_url(
         self, url: str, message: str, *, elicitation_id: str | None = None, key: str | None = None
     ) -> Accepted[None] | Declined | Dismissed:
-        """Asks the user to visit a page: for a payment, a consent, or anything that must not pass through the client.
+        """Ask the user to visit a page, for example to pay, to consent, or to enter data that the client must not see.
+
+        Spec: client/elicitation
 
         Args:
-            url: The page, by https, or by http on this machine. Others see it: it must not have secrets or let anybody in.
-            message: What the user is told.
-            elicitation_id: What `notifications/elicitation/complete` will name, in 2025-11-25; made up by default.
-            key: What the question is called on 2026-07-28, see `elicit`.
+            url: The URL of the page: https, or http on this machine. It is visible to third parties, so it must not
+                contain secrets or grant access.
+            message: The text that the user sees.
+            elicitation_id: The id that `notifications/elicitation/complete` names in 2025-11-25. Random by default.
+            key: The key of the input request on 2026-07-28, see `elicit`.
 
         Returns:
-            `Accepted` when the user agreed to go there, which does not mean that they are done; `Declined` or `Dismissed`.
+            `Accepted` if the user agreed to visit the page, which does not mean that the user has finished there.
+            Otherwise `Declined` or `Dismissed`.
 
         Raises:
-            ValueError: That is no URL of a page that a user can be sent to: https, or http on the server's own machine.
-            LocalProtocolError: The client's revision has no such question.
+            ValueError: The URL is not the URL of a page: https, or http on the server's own machine.
+            LocalProtocolError: The client's revision does not have URL elicitation.
         """
         _check_page(url)
         elicitation_id = elicitation_id or secrets.token_urlsafe(16)
@@ -220,35 +225,35 @@ class Asks(ABC):
         tool_choice: ToolChoice | None = None,
         key: str | None = None,
     ) -> CreateMessageResult:
-        """Asks the client's model. Spec: client/sampling
+        """Request a completion from the client's model. Spec: client/sampling
 
         Args:
-            messages: The conversation; a text stands for one message of the user. What the assistant called is followed
-                by the results.
-            max_tokens: The most tokens that the answer may have.
-            system_prompt: The system prompt that the server would like.
-            model_preferences: What matters when the client chooses the model.
-            include_context: Which servers' context the model shall see; left out where the client declares no such thing.
-            temperature: The temperature.
-            stop_sequences: Where the model shall stop.
-            metadata: For the provider of the model.
-            tools: The tools that the model may call, since 2025-11-25; the caller runs them.
+            messages: The conversation. A string is sent as one message of the user. A message with tool calls must be
+                followed by their results.
+            max_tokens: Maximum length of the response, in tokens.
+            system_prompt: The system prompt that the server suggests.
+            model_preferences: The priorities for the client's choice of the model.
+            include_context: The servers whose context the model sees. Omitted if the client did not declare support.
+            temperature: The sampling temperature.
+            stop_sequences: Texts at which the model stops.
+            metadata: Data for the provider of the model.
+            tools: The tools that the model can call, since 2025-11-25. The caller runs them.
             tool_choice: Whether the model may, must or must not call tools.
-            key: What the question is called on 2026-07-28, see `elicit`.
+            key: The key of the input request on 2026-07-28, see `elicit`.
 
         Returns:
-            What the model says. Its `content` is one block, or a tuple of them.
+            The model's message. Its `content` is one block, or a tuple of blocks.
 
         Raises:
-            ValueError: Calls of tools and their results do not belong to each other.
-            LocalProtocolError: The client's revision has no tools in sampling, or no such content.
+            ValueError: The tool calls and tool results of the conversation do not match.
+            LocalProtocolError: The client's revision does not have tools in sampling, or a kind of content.
         """
         if isinstance(messages, str):
             messages = SamplingMessage(role="user", content=TextContent(text=messages))
         conversation = (messages,) if isinstance(messages, SamplingMessage) else tuple(messages)
         problem = why_no_conversation(conversation)
         if problem is not None:
-            raise ValueError(f"no conversation with a model: {problem}")
+            raise ValueError(f"invalid sampling messages: {problem}")
         params = CreateMessageRequestParams(
             messages=conversation,
             max_tokens=max_tokens,
@@ -264,35 +269,35 @@ class Asks(ABC):
         return await self.ask(SAMPLING_CREATE_MESSAGE, params, key=key)
 
     def _knows_context(self) -> bool:
-        """Whether the client may be asked to show a model what servers told; before 2025-11-25 nobody says so."""
+        """Return whether `includeContext` may be sent to the client. Before 2025-11-25 clients do not declare it."""
         peer = self.peer
         sampling = peer.capabilities.sampling
         return peer.revision not in _CONTEXT_DECLARED or (sampling is not None and sampling.context is not None)
 
     async def list_roots(self, *, key: str | None = None) -> tuple[Root, ...]:
-        """Asks the client for the folders that the server may work in. Spec: client/roots
+        """Request the folders that the server may work in. Spec: client/roots
 
         Args:
-            key: What the question is called on 2026-07-28, see `elicit`.
+            key: The key of the input request on 2026-07-28, see `elicit`.
 
         Returns:
-            What the client names, which may be nothing. It is advice, and no permission of the operating system.
+            The client's roots; can be empty. They are advice, not permissions of the operating system.
         """
         return (await self.ask(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
 
     async def ask(self, row: Method[P, R], params: P, *, key: str | None = None) -> R:
-        """Asks the client by a method: one that has no function here, or not in all its forms.
+        """Send a client request that has no method here, or needs other parameters.
 
         Args:
-            row: The method.
+            row: The definition of the method.
             params: Its parameters, an instance of `row.params`.
-            key: What the question is called on 2026-07-28, see `elicit`.
+            key: The key of the input request on 2026-07-28, see `elicit`.
 
         Returns:
-            The answer, an instance of `row.result`.
+            The result, an instance of `row.result`.
 
         Raises:
-            LocalProtocolError: The client's revision has no such question, or cannot say it.
+            LocalProtocolError: The client's revision does not have the method, or a parameter.
         """
         call = self._alive()
         if call.pace is not None:
@@ -302,22 +307,22 @@ class Asks(ABC):
             return self._asking.ask(row, cast("WireObject", params), key)  # as all parameters are
 
         answer = await self._server._service.asked(row, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
-        return cast("R", answer)  # read by the row
+        return cast("R", answer)  # converted to the class of `row.result`
 
-    # --- by hand ---------------------------------------------------------------------------------------------------
+    # --- InputRequired ---------------------------------------------------------------------------------------------
 
     @property
     def answers(self) -> Mapping[str, Answer]:
-        """What the client answered to what an `InputRequired` of this function asked before, by the keys of the questions.
+        """The client's input responses to the last `InputRequired` of this function, by the keys of its input requests.
 
-        A client may leave a question without an answer.
+        A client can omit an input response.
         """
         self._alive()
         return self._by_hand().answers
 
     @property
     def round_state(self) -> JsonValue:
-        """The `state` of the `InputRequired` that this function returned last; `None` in the first round."""
+        """The `state` of the `InputRequired` that this function returned last; `None` on the first call."""
         self._alive()
         return self._by_hand().state
 
@@ -327,7 +332,10 @@ class Asks(ABC):
         return self._hand
 
     async def _require(self, required: InputRequired) -> None:
-        """Asks what a function returned. Returns when the answers are there, unless another round brings them."""
+        """Send the input requests that a function returned. Return when all have a response.
+
+        In stateless revisions this method does not return: the client retries the request with the input responses.
+        """
         hand = self._by_hand()
         try:
             hand.state = orjson.loads(orjson.dumps(required.state))
@@ -344,24 +352,25 @@ class Asks(ABC):
             for key, question in required.questions.items():
                 nursery.start_soon(ask, key, question)
 
-    # --- for side effects ------------------------------------------------------------------------------------------
+    # --- side effects ----------------------------------------------------------------------------------------------
 
     @overload
     async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
     @overload
     async def once(self, key: str, function: Callable[[], T]) -> T: ...
     async def once(self, key: str, function: Callable[[], object]) -> object:
-        """Runs a function with a side effect once for this request, however often the handler runs.
+        """Run a function with a side effect once for each request, even if the handler runs several times.
 
-        On 2026-07-28 a handler that asks the client runs again from its top with each answer. What must not happen
-        again, as to book or to pay, goes through here: its result is kept in the sealed state of the request.
+        On 2026-07-28 a handler that sends a client request runs again from its top after each response. Wrap each side
+        effect that must not be repeated, for example a booking or a payment, in this method. The result is stored in
+        the sealed state of the request.
 
         Args:
-            key: Tells this side effect from others of the same handler.
-            function: Is called without arguments; its result must be JSON. It cannot ask the client.
+            key: The key of this side effect, unique within the handler.
+            function: The function, called without arguments. Its result must be JSON. It cannot send client requests.
 
         Returns:
-            What the function gave, now or in an earlier round.
+            The result of the function, from this run or an earlier one.
 
         Raises:
             TypeError: The result is not JSON.

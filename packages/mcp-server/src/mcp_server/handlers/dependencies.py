@@ -1,4 +1,4 @@
-"""Providers of parameters: what they need is found out when a function is registered, and called when it runs."""
+"""Providers of parameters. Their own parameters are read at registration; they are called when the function runs."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["Provider", "Wanted"]
 
 
 class Wanted:
-    """What has to be filled in before a function can be called.
+    """The injected parameters of a function.
 
     Args:
-        injected: The parameters that are no arguments, with what they get, as `read_signature` gives them.
-        above: The providers on the way to here, by which a circle is found.
+        injected: The injected parameters and their sources, as `read_signature` returns them.
+        above: The chain of providers that leads to this function, to detect a circular dependency.
     """
 
     __slots__ = ("contexts", "providers")
 
     def __init__(self, injected: Mapping[str, type | Depends], above: tuple[Function, ...] = ()) -> None:
         self.contexts: Final = tuple(name for name, what in injected.items() if not isinstance(what, Depends))
-        """Those that get the context."""
+        """Names of the parameters that receive the context."""
         self.providers: Final = {
             name: Provider(what.provider, above) for name, what in injected.items() if isinstance(what, Depends)
         }
-        """Those that depend on a provider."""
+        """Providers of the other parameters, by parameter name."""
 
     def __bool__(self) -> bool:
         return bool(self.contexts or self.providers)
@@ -47,10 +47,10 @@ class Provider:
 
     Args:
         function: The function.
-        above: The providers that need it.
+        above: The chain of providers that depend on it.
 
     Raises:
-        RegistrationError: It needs an argument that nobody gives, or itself.
+        RegistrationError: The function has a required argument that is not injected, or depends on itself.
     """
 
     __slots__ = ("_enter", "_wanted", "function")
@@ -58,16 +58,16 @@ class Provider:
     def __init__(self, function: Function, above: tuple[Function, ...] = ()) -> None:
         if function in above:
             names = " needs ".join(label(each) for each in (*above[above.index(function) :], function))
-            raise RegistrationError(f"dependencies in a circle: {names}")
+            raise RegistrationError(f"circular dependency: {names}")
         signature = read_signature(function, (Context,))
         needed = [member.name for member in signature.members if member.required]
         if needed:
             raise RegistrationError(
                 f"{label(function)} provides a value, but takes {', '.join(needed)}; it may take a Context,"
-                " parameters that are annotated with Depends, and parameters with a default"
+                " parameters annotated with Depends, and parameters with a default"
             )
         self.function: Final = function
-        """As it was given."""
+        """The function as registered."""
         self._wanted: Final = Wanted(signature.injected, (*above, function))
         self._enter: Final = _entering(function)
 
@@ -78,13 +78,13 @@ class Provider:
         made: dict[Function, object],
         overrides: Mapping[Function, Provider],
     ) -> object:
-        """The value.
+        """Return the provided value. Call the provider once for each call of the handler.
 
         Args:
-            context: Of the call that it is for.
-            stack: What has to be cleaned up after the call.
-            made: The values that the call has already.
-            overrides: What stands in for other providers.
+            context: The context of the call.
+            stack: Runs the cleanup after the call.
+            made: The values that this call already has, by provider.
+            overrides: Replacements of providers.
         """
         if self.function in made:
             return made[self.function]
@@ -104,7 +104,7 @@ class Provider:
 
 
 class _Entered:
-    """The context manager that a generator function stands for; a value that happens to be one is left alone."""
+    """The context manager of a generator function. A context manager that a plain provider returns is not entered."""
 
     def __init__(self, manager: object) -> None:
         self._manager: Final = manager
@@ -116,7 +116,7 @@ class _Entered:
 
 
 def _entering(function: Function) -> Function:
-    """The function, or, of a generator function, one whose value is entered. It may be decorated already."""
+    """Return the function, or a wrapper of a generator function that enters its value. It can be decorated already."""
     inner = inspect.unwrap(function)
     if inspect.isasyncgenfunction(inner):
         manager: Function = asynccontextmanager(function) if function is inner else function

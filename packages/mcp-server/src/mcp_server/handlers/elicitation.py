@@ -1,4 +1,4 @@
-"""What comes of asking the user."""
+"""Results of an elicitation."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Accepted(Generic[T]):
-    """The user filled in the form, or agreed to visit the page."""
+    """The user submitted the form, or agreed to visit the page."""
 
     value: T
-    """What is in the form; `None` for a page."""
+    """The content of the form; `None` for a page."""
 
 
 @attrs.frozen
 class Declined:
-    """The user said no."""
+    """The user declined."""
 
 
 @attrs.frozen
 class Dismissed:
-    """The user chose neither; the specification's word is `cancel`, which in trio means something else."""
+    """The user closed the form or page without a decision (elicitation action `cancel`)."""
 
 
 class InvalidAnswer(InvalidValue):
-    """The client's answer does not fit the form that the user was asked to fill in.
+    """The elicitation result of the client does not fit the form.
 
-    A tool that does not catch it is answered with a result that has `isError` and says so.
+    If a tool does not catch this error, its result has `isError` and contains the message.
     """

@@ -1,4 +1,4 @@
-"""Asking the client by hand: a handler returns its questions, and is called again with the answers."""
+"""Multi round-trip requests: a handler returns its input requests, and is called again with the input responses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["Answer", "InputRequired", "Question", "row_of", "rows_by_name"]
 Question: TypeAlias = (
     ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | ListRootsRequestParams
 )
-"""What the client can be asked: the parameters of the method."""
+"""An input request: the parameters of the method."""
 
 Answer: TypeAlias = ElicitResult | CreateMessageResult | ListRootsResult
-"""What the client says to that."""
+"""An input response: the result of the method."""
 
 _ROWS: Final[dict[type, Method[object, object]]] = {
     ElicitRequestFormParams: ELICITATION_CREATE,
@@ -42,20 +42,20 @@ _ROWS: Final[dict[type, Method[object, object]]] = {
 }
 
 rows_by_name: Final[dict[str, Method[object, object]]] = {row.name: row for row in _ROWS.values()}
-"""The methods by which a client is asked."""
+"""The methods of input requests, by name."""
 
 
 def row_of(question: object) -> Method[object, object]:
-    """The method of a question. Raises `InvalidResult` when it is none."""
+    """Return the method of an input request. Raises `InvalidResult` if the class is not that of an input request."""
     row = _ROWS.get(type(question))
     if row is None:
-        raise InvalidResult(f"{question!r:.80} in an InputRequired is no question to a client")
+        raise InvalidResult(f"{question!r:.80} in an InputRequired is not an input request")
     return row
 
 
 @attrs.frozen
 class InputRequired:
-    """Returned by the function of a tool, prompt or resource: it needs answers of the client before it can go on.
+    """The result of a tool, prompt or resource function that needs input responses of the client to continue.
 
         @server.tool
         async def book(city: str, context: Context) -> str | InputRequired:
@@ -64,14 +64,15 @@ class InputRequired:
                 return InputRequired({"when": ElicitRequestFormParams(message="When?", requested_schema=...)})
             return f"{city}, {answer}"
 
-    The function is called again, once, with the answers in `Context.answers`, and with `state` in `Context.round_state`. In
-    2026-07-28 that is another request of the client, which may reach another process; with a legacy client the questions
-    are requests. Either way the function is the same. To wait in the middle of a function instead, see `Context.elicit`.
+    The function is called again, with the input responses in `Context.answers` and with `state` in
+    `Context.round_state`. On 2026-07-28 the client sends the request again, possibly to another process. To a legacy
+    client the server sends the input requests as ordinary requests. The function is the same in both cases. To wait in
+    the middle of a function instead, see `Context.elicit`.
 
     Spec: basic/patterns/mrtr (2026-07-28)
     """
 
     questions: Mapping[str, Question]
-    """What to ask, by keys of the function's own choice."""
+    """The input requests, by keys that the function chooses."""
     state: JsonValue = None
-    """What it wants to know when it is called again. The client carries it, sealed, and can neither read nor change it."""
+    """State for the next call of the function. The client carries it sealed, and can neither read nor change it."""

@@ -1,4 +1,4 @@
-"""Calls the functions that a server's author registers: coroutines in their task, others in a worker thread."""
+"""Calls of registered functions: coroutine functions in the request's trio task, others in a worker thread."""
 
 from __future__ import annotations
 
@@ -31,70 +31,70 @@ if TYPE_CHECKING:
 __all__ = ["Host", "Runner", "described", "is_async", "named", "new_limiter"]
 
 _ROUNDS: Final = 16
-"""How often a function may return questions in one session. On 2026-07-28 `InputPolicy.rounds` bounds it."""
+"""How many times a function can return `InputRequired` in one session. On 2026-07-28 `InputPolicy.rounds` bounds it."""
 
 _THREADS: Final = 40
-"""How many worker threads one server uses at once: trio's own default."""
+"""Worker threads that one server uses at the same time: trio's own default."""
 
 
 C = TypeVar("C", bound=CacheableResult)
 
 
 class Host(Shelf, Protocol):
-    """What a registered function needs of the server."""
+    """The parts of the server that a registered function uses."""
 
     limiter: trio.CapacityLimiter
-    """Bounds the worker threads."""
+    """Limit of worker threads."""
     overrides: dict[Function, Provider]
-    """What stands in for providers of parameters."""
+    """Replacements of the providers of parameters."""
     tasks: Tasks | None
-    """The tasks, once there is a tool that may run as one."""
+    """The tasks; `None` until a tool is registered that can run as a task."""
 
     def offer_tasks(self) -> None:
-        """There is a tool that may run as a task."""
+        """Offer tasks to clients: a tool is registered that can run as a task."""
 
     def hinted(self, result: C) -> C:
-        """A list, with how long it may be used again."""
+        """Return a list result with its caching hint."""
 
     def context(self, call: Call) -> Context:
-        """The context of a call. Raises `RequestFailed` when it comes with a state that is not valid."""
+        """Return the context of a call. Raises `RequestFailed` if the `requestState` of the call is invalid."""
 
 
 def new_limiter() -> trio.CapacityLimiter:
-    """The bound on worker threads of one server."""
+    """Return the limiter of the worker threads of one server."""
     return trio.CapacityLimiter(_THREADS)
 
 
 def is_async(function: Function) -> bool:
-    """Whether calling `function` gives something to be awaited."""
+    """Return whether a call of `function` returns an awaitable."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def named(function: Function, options: Options) -> str:
-    """The name of what is registered: as given, or that of the function."""
+    """Return the name to register: the given name, or that of the function."""
     given = options.get("name")
     return given if given is not None else str(getattr(function, "__name__", ""))
 
 
 def described(docstring: str | None, options: Options) -> str | None:
-    """The description of what is registered: as given, or that of the docstring."""
+    """Return the description to register: the given text, or the docstring."""
     given = options.get("description")
     return given if given is not None else docstring
 
 
 class Runner:
-    """A registered function, ready to be called from a task.
+    """A registered function that can be called from a trio task.
 
     Args:
-        function: A coroutine function, or a plain one.
-        injected: The parameters that are no arguments, with what they get.
-        thread: Whether to call a plain one in a worker thread; `None`: yes.
+        function: A coroutine function, or a plain function.
+        injected: The injected parameters and their sources.
+        thread: Whether a plain function runs in a worker thread. `None` means yes.
         host: The server.
 
     Raises:
-        RegistrationError: A coroutine function shall run in a thread, or it is a generator.
+        RegistrationError: `thread` is set for a coroutine function, or the function is a generator.
     """
 
     def __init__(
@@ -113,14 +113,18 @@ class Runner:
         self._host: Final = host
 
     async def __call__(self, call: Call, arguments: dict[str, object]) -> object:
-        """Calls the function.
+        """Call the function.
 
         Args:
-            call: On whose behalf.
-            arguments: The keyword arguments; the context is added to them.
+            call: The request that the function runs for.
+            arguments: The keyword arguments, to which the injected parameters are added.
 
         Returns:
-            What it returns. An exception group with nothing but one `McpError` in it is raised as that error.
+            The return value.
+
+        Raises:
+            McpError: The error of the function. A group that contains only one `McpError` is raised as that error.
+            RequestFailed: The `requestState` is invalid, or the function returned `InputRequired` too often.
         """
         context = None
         wanted = self._wanted
@@ -136,7 +140,7 @@ class Runner:
                     context = self._host.context(call)
                 await context._require(value)  # noqa: SLF001  # not for the users of a context
                 value = await self._once(context, arguments)
-            raise RequestFailed("the handler asked too often", code=ErrorCode.INTERNAL_ERROR)
+            raise RequestFailed("the handler returned InputRequired too often", code=ErrorCode.INTERNAL_ERROR)
         except BaseExceptionGroup as group:
             error = _lone_error(group)
             if error is None:
@@ -149,11 +153,11 @@ class Runner:
     async def _once(self, context: Context | None, arguments: dict[str, object]) -> object:
         if context is not None and self._wanted.providers:
             return await self._provided(context, dict(arguments))
-        # What `is_async` took for a coroutine function gives something to be awaited, and so do the methods.
+        # All three values of `_run` return an awaitable: a coroutine function, or one of the two methods.
         return await cast("Awaitable[object]", self._run(**arguments))
 
     async def _provided(self, context: Context, arguments: dict[str, object]) -> object:
-        """Calls the function with what others provide, which is cleaned up afterwards."""
+        """Call the function with the values of its providers. Clean up the providers after the call."""
         made: dict[Function, object] = {}
         async with AsyncExitStack() as stack:
             for name, provider in self._wanted.providers.items():
@@ -164,8 +168,8 @@ class Runner:
         return self._function(**arguments)
 
     async def _in_thread(self, **arguments: object) -> object:
-        # Not abandoned on cancellation: the thread would go on unbounded, and `trio.from_thread.check_cancelled` tells
-        # the function that nobody waits any more.
+        # Not abandoned on cancellation, because abandoned threads are not bounded. The function can detect the
+        # cancellation with `trio.from_thread.check_cancelled`.
         return await trio.to_thread.run_sync(
             functools.partial(_unless_cancelled, self._function, arguments),
             abandon_on_cancel=False,
@@ -180,7 +184,7 @@ def _unless_cancelled(function: Function, arguments: dict[str, object]) -> objec
 
 
 def _lone_error(group: BaseExceptionGroup[BaseException]) -> McpError | None:
-    """The error in a group that holds nothing else, and was meant for the client."""
+    """Return the only error in a group, if it is an `McpError`; otherwise `None`."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
