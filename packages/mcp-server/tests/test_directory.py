@@ -520,11 +520,11 @@ async def test_every_file_that_is_listed_can_be_read_and_has_a_uri_of_its_own(pa
 @pytest.mark.parametrize(
     ("path", "uri", "complaint"),
     [
-        ("nosuch", "docs://d/", "cannot be 'docs://d/'"),
-        ("a.txt", "docs://d/", "is no directory"),
-        (".", "docs://d", "ends in a slash"),
-        (".", "docs://{x}/", "has no variables"),
-        (".", "docs://}/", "cannot be 'docs://}/'"),
+        ("nosuch", "docs://d/", "cannot be served as 'docs://d/'"),
+        ("a.txt", "docs://d/", "is not a directory"),
+        (".", "docs://d", "must end in a slash"),
+        (".", "docs://{x}/", "have no variables"),
+        (".", "docs://}/", "cannot be served as 'docs://}/'"),
         (".", "docs/", "has no scheme"),
     ],
 )

@@ -199,7 +199,7 @@ async def test_a_cursor_that_was_never_given_out_is_refused(revision: Revision) 
                 error = await client.fail(method, {"cursor": bad})
                 assert error["code"] == ErrorCode.INVALID_PARAMS
                 assert error["message"] == (
-                    "invalid params: cursor is not valid for this list, or no longer; begin again without one"
+                    "invalid params: the cursor is invalid for this list or has expired; request the first page again"
                 )
 
 

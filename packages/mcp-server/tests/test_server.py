@@ -596,13 +596,13 @@ def test_resources_are_checked_when_they_are_registered() -> None:
     for function, uri, message in (
         (plain, "no-scheme", "has no scheme"),
         (one, "x://y", "has no variables, but the function takes name"),
-        (plain, "x://{name}", "the function no such parameter"),
-        (one, "x://{other}", "the function no such parameter"),
+        (plain, "x://{name}", "the function has no such parameter"),
+        (one, "x://{other}", "the function has no such parameter"),
         (one, "x://{name", "x://"),
     ):
         with pytest.raises(RegistrationError, match=message):
             server.add_resource(function, uri)
-    with pytest.raises(RegistrationError, match="no common size"):
+    with pytest.raises(RegistrationError, match="has no `size`"):
         server.add_resource(one, "x://{name}", size=5)
     with pytest.raises(RegistrationError, match="nothing in"):
 
@@ -853,7 +853,7 @@ def test_completions_are_checked_when_they_are_registered(server: Server) -> Non
         (one, {"argument": "city", "prompt": "other"}, "there is no prompt 'other'"),
         (one, {"argument": "name", "resource": "x://{name}"}, "there is no resource template"),
         (one, {"argument": "town", "prompt": "report"}, "has no argument 'town'; it has city, days"),
-        (one, {"argument": "city", "prompt": "report"}, "has a completion already"),
+        (one, {"argument": "city", "prompt": "report"}, "already has a completion"),
         (two, {"argument": "days", "prompt": "report"}, "but not value, other"),
         (none, {"argument": "days", "prompt": "report"}, "but not nothing"),
     ):

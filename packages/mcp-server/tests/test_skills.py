@@ -321,13 +321,13 @@ async def test_who_may_not_read_a_skill_does_not_learn_of_it(root: Path) -> None
     [
         ("# No front matter", "SKILL.md:1: a skill must start with"),
         ("---\nname: bad\n", "SKILL.md:3: the YAML has no end"),
-        ("---\nname: bad\nname: bad\n---\n", "SKILL.md:3: the key 'name' stands there twice"),
+        ("---\nname: bad\nname: bad\n---\n", "SKILL.md:3: the key 'name' is duplicated"),
         ("---\nname: [bad\n---\n", "SKILL.md:3: "),
         ("---\ndescription: x\n---\n", "SKILL.md:1: name must be"),
         ("---\ndescription: x\nname: Bad\n---\n", "SKILL.md:3: name must be"),
         ("---\nname: other\ndescription: x\n---\n", "SKILL.md:2: name is 'other', but the directory"),
         ("---\nname: bad\n---\n", "SKILL.md:1: description must be"),
-        ("---\nname: bad\ndescription: x\nmetadata:\n  io.modelcontextprotocol/x: 1\n---\n", "SKILL.md:1: the key"),
+        ("---\nname: bad\ndescription: x\nmetadata:\n  io.modelcontextprotocol/x: 1\n---\n", "SKILL.md:1: the metadata key"),
     ],
 )
 def test_a_skill_that_is_none_is_refused_with_file_and_line(root: Path, text: str, problem: str) -> None:
@@ -341,7 +341,7 @@ def test_a_skill_that_is_none_is_refused_with_file_and_line(root: Path, text: st
 
 def test_a_skill_that_is_no_text_is_refused(root: Path) -> None:
     (root / "deploy" / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
-    with pytest.raises(RegistrationError, match="no text in UTF-8"):
+    with pytest.raises(RegistrationError, match="not UTF-8 text"):
         make(root)
 
 
@@ -368,7 +368,7 @@ def test_a_file_that_no_client_could_read_is_refused(root: Path) -> None:
     with pytest.raises(RegistrationError, match=r"cannot be served: .*Limits.file_bytes"):
         make(root, limits=Limits(file_bytes=8))
     (root / "deploy" / "a\nb").touch()
-    with pytest.raises(RegistrationError, match="no URI can say its name"):
+    with pytest.raises(RegistrationError, match="no URI can represent its name"):
         make(root)
 
 

@@ -99,7 +99,7 @@ async def test_tools_say_nothing_of_it_on_2026_07_28(server: Server) -> None:
 
 def test_a_tool_that_may_sometimes_be_a_task_is_refused_where_it_is_registered() -> None:
     server = Server("none", version="0")
-    with pytest.raises(RegistrationError, match="`task` is one of forbidden, optional, required, and not 'sometimes'"):
+    with pytest.raises(RegistrationError, match="`task` must be one of forbidden, optional, required, not 'sometimes'"):
         server.add_tool(lambda: "x", name="x", task="sometimes")  # type: ignore[arg-type]  # the mistake
 
 

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 __all__ = ["Completions"]
 
 _ARGUMENTS: Final = "arguments"
-"""The parameter that gets what is filled in already."""
+"""The parameter that receives the values of the other arguments."""
 
 
 @attrs.define(eq=False)
 class _Entry:
     function: Runner
     value: str
-    """The parameter that gets what was typed."""
+    """The name of the parameter that receives the text entered so far."""
     wants_arguments: bool
 
 
 class Completions:
-    """What completes the arguments of a server's prompts and templates.
+    """The completion functions for the arguments of a server's prompts and resource templates.
 
     Args:
         host: The server.
@@ -63,11 +63,11 @@ class Completions:
         self._resources: Final = resources
         self._entries: Final[dict[tuple[bool, str, str], _Entry]] = {}
         self.handlers: Final[Mapping[str, Handler]] = {COMPLETION_COMPLETE.name: self._complete}
-        """The methods that are answered here."""
+        """Handlers of the methods of this feature, by method."""
 
     @property
     def capability(self) -> JsonObject | None:
-        """What is offered; `None` without any completion."""
+        """The capability to declare; `None` if no completion is registered."""
         return {} if self._entries else None
 
     def add(
@@ -79,10 +79,10 @@ class Completions:
         argument: str,
         thread: bool | None,
     ) -> None:
-        """See `Server.completion`."""
+        """Register a completion function. Raises `RegistrationError`. See `Server.completion`."""
         where = label(function)
         if (prompt is None) == (resource is None):
-            raise RegistrationError(f"{where}: a completion is for a prompt or for a resource; give one of the two")
+            raise RegistrationError(f"{where}: a completion is for a prompt or for a resource; pass one of the two")
         is_prompt, name = (True, prompt) if prompt is not None else (False, resource or "")
         known = self._known(name, is_prompt=is_prompt)
         kind = "prompt" if is_prompt else "resource template"
@@ -93,12 +93,12 @@ class Completions:
                 f"{where}: the {kind} {name!r} has no argument {argument!r}; it has {', '.join(known)}"
             )
         if (is_prompt, name, argument) in self._entries:
-            raise RegistrationError(f"{where}: the argument {argument!r} of {name!r} has a completion already")
+            raise RegistrationError(f"{where}: the argument {argument!r} of {name!r} already has a completion")
         signature = read_signature(function, (Context,))
         names = [member.name for member in signature.members]
         if not names or names[0] == _ARGUMENTS or names[1:] not in ([], [_ARGUMENTS]):
             raise RegistrationError(
-                f"{where}: a completion takes what was typed, and may take {_ARGUMENTS!r} and a Context, but not {', '.join(names) or 'nothing'}"
+                f"{where}: a completion takes the text entered so far, and optionally {_ARGUMENTS!r} and a Context, but not {', '.join(names) or 'nothing'}"
             )
         run = Runner(function, signature.injected, thread=thread, host=self._host)
         self._entries[is_prompt, name, argument] = _Entry(run, names[0], len(names) > 1)
@@ -107,7 +107,7 @@ class Completions:
         return self._prompts.arguments(name) if is_prompt else self._resources.variables(name)
 
     async def _complete(self, call: Call) -> CompleteResult:
-        params = cast("CompleteRequestParams", call.request.params)  # the engine reads them by the row of the method
+        params = cast("CompleteRequestParams", call.request.params)  # converted by the engine to the method's class
         is_prompt = isinstance(params.ref, PromptReference)
         name = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
         guard = self._host.guard
@@ -119,7 +119,7 @@ class Completions:
                 raise unknown("prompt", name, self._prompts.names, guard)
             if not await self._resources.exists(call, name):
                 raise unknown("resource template", name, self._resources.uris, guard)
-            known = ()  # a resource without variables has nothing to be completed
+            known = ()  # a resource without variables has no arguments to complete
         if params.argument.name not in known:
             raise RequestFailed(
                 f"{quoted(name)} has no argument {quoted(params.argument.name)}; it has {', '.join(known) or 'none'}",
@@ -141,13 +141,13 @@ def _result(value: object, name: str) -> CompleteResult:
     if isinstance(value, Completion):
         return CompleteResult(completion=_cut(value))
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise InvalidResult(f"a completion of {name!r} returned what is no list of texts")
+        raise InvalidResult(f"a completion of {name!r} returned a value that is not a list of strings")
     values = tuple(value[:MAX_COMPLETION_VALUES])
     return CompleteResult(completion=Completion(values=values, total=len(value), has_more=len(value) > len(values)))
 
 
 def _cut(completion: Completion) -> Completion:
-    """What the author put together, with no more values than there may be."""
+    """Limit the values of a result that the author made to the maximum of the specification."""
     values = completion.values
     if len(values) <= MAX_COMPLETION_VALUES:
         return completion

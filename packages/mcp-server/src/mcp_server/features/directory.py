@@ -36,48 +36,50 @@ __all__ = ["Directory", "contents_of"]
 _log: Final = logging.getLogger("mcp_server")
 
 _NO_TEXT: Final = ("image/", "audio/", "video/", "font/")
-"""Media types that are no text even if the bytes could be read as one; those that end in `+xml` are."""
+"""Media types that are never text, even if the bytes decode as UTF-8, except types that end in `+xml`."""
 
 _COMPRESSED: Final = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
 
 class Directory:
-    """The files below a directory, each by its own URI. A `mcp_server.features.listing.Source`.
+    """The files below a directory, each with its own URI. A `mcp_server.features.listing.Source`.
 
     Args:
         path: The directory.
-        uri: What the URIs of its files begin with; ends in a slash.
-        hidden: Whether files and directories are there whose names begin with a dot.
+        uri: The URI prefix of its files; ends in a slash.
+        hidden: Whether to serve files and directories whose names begin with a dot.
         host: The server.
 
     Raises:
-        RegistrationError: There is no such directory, or the URI cannot be the beginning of others.
+        RegistrationError: The directory does not exist, or the URI is not a valid prefix.
     """
 
     def __init__(self, path: str | os.PathLike[str], uri: str, *, hidden: bool, host: Host) -> None:
         check_text("the URI of a directory", uri)
         if not isinstance(path, (str, os.PathLike)):
-            raise RegistrationError(f"the directory of {uri!r} is a path, not {path!r}")
+            raise RegistrationError(f"the directory of {uri!r} must be a path, not {path!r}")
         if not uri.endswith("/") or "{" in uri:
-            raise RegistrationError(f"the URI of a directory ends in a slash and has no variables, but not {uri!r}")
+            raise RegistrationError(f"the URI of a directory must end in a slash and have no variables, not {uri!r}")
         try:
             root = Path(path).resolve(strict=True)
             self.template: Final = UriTemplate(f"{uri}{{+path}}")
         except (OSError, ValueError, InvalidTemplate) as error:
-            raise RegistrationError(f"the directory {os.fspath(path)!r} cannot be {uri!r}: {error}") from error
+            raise RegistrationError(
+                f"the directory {os.fspath(path)!r} cannot be served as {uri!r}: {error}"
+            ) from error
         if not root.is_dir():
-            raise RegistrationError(f"{os.fspath(path)!r} is no directory")
+            raise RegistrationError(f"{os.fspath(path)!r} is not a directory")
         self.uri: Final = uri
         self._files: Final = Files(str(root), hidden=hidden)
         self._host: Final = host
         self._warned = False
 
     def uri_of(self, path: str) -> str:
-        """The URI of a file, in the one form that it is listed in."""
+        """Return the URI of a file in the form in which it is listed."""
         return f"{self.uri}{quote(path)}"
 
     async def read(self, path: str) -> ResourceContents:
-        """The contents of a file. Raises `ResourceNotFound`, and `RequestFailed` when it is too large."""
+        """Return the contents of a file. Raises `ResourceNotFound`, or `RequestFailed` if the file is too large."""
         uri, most = self.uri_of(path), self._host.limits.file_bytes
         try:
             data = await self._in_thread(lambda: self._files.read(path, most))
@@ -91,12 +93,12 @@ class Directory:
         return contents_of(uri, path, data)
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """See `Source.after`. A place is a path."""
+        """Return up to `count` files whose paths follow `place`."""
         behind = place.split("/") if isinstance(place, str) else []
         try:
             return await self._in_thread(lambda: self._items(behind, count))
         except OSError as error:
-            # That it is gone, or may not be looked into any more, is no reason to list nothing at all.
+            # A directory that was removed, or that is not readable any more, must not break the lists of other sources.
             _log.warning("the files of %s cannot be listed: %s", self.uri, error)
             return []
 
@@ -113,7 +115,7 @@ class Directory:
         return items
 
     def _item(self, path: str, facts: os.stat_result) -> Item | None:
-        """What is listed of a file; `None` when its name cannot be said in a URI, or not be read by one."""
+        """Return the list entry of a file; `None` if its name has no URI that leads back to it."""
         try:
             uri = self.uri_of(path)
         except UnicodeEncodeError:
@@ -140,7 +142,7 @@ class Directory:
 
 
 def contents_of(uri: str, path: str, data: bytes) -> ResourceContents:
-    """The bytes of a file as contents: text where they are text. The name of the file says what they are."""
+    """Return the bytes of a file as contents: text if they decode as text. The file name determines the media type."""
     mime_type = _mime_type(path)
     text = _text(data, mime_type)
     if text is None:
@@ -154,7 +156,7 @@ def _mime_type(path: str) -> str | None:
 
 
 def _text(data: bytes, mime_type: str | None) -> str | None:
-    """The text that the bytes are; `None` when they are none."""
+    """Return the bytes decoded as text; `None` if they are not text."""
     if mime_type is not None and mime_type.startswith(_NO_TEXT) and not mime_type.endswith("+xml"):
         return None
     try:
@@ -167,4 +169,4 @@ def _time(seconds: float) -> str | None:
     try:
         return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
-        return None  # no year that a date can have
+        return None  # the year is outside the range of `datetime`

@@ -1,6 +1,6 @@
-"""Content that an old revision does not have is replaced by a text that says what it was.
+"""Replacement of content that an old revision does not have by a text that describes it.
 
-So a tool that returns a recording still answers a client of 2024-11-05, which could not read it.
+A tool that returns audio can therefore respond to a client of 2024-11-05, which does not support audio content.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, Embedded
 
 @cache
 def _missing(revision: Revision) -> tuple[type, ...]:
-    """The kinds of content that `revision` does not have."""
+    """Return the kinds of content that `revision` does not have."""
     return tuple(kind for kind in _KINDS if revision not in kind.__wire__.alive)
 
 
@@ -39,15 +39,15 @@ def _fit(block: ContentBlock, missing: tuple[type, ...]) -> ContentBlock:
         return block
     if isinstance(block, AudioContent):
         return TextContent(
-            text=f"[a recording of type {block.mime_type}, which this revision of the protocol cannot carry]"
+            text=f"[audio of type {block.mime_type}, which this revision of the protocol does not support]"
         )
-    link = cast("ResourceLink", block)  # nothing else was added later
+    link = cast("ResourceLink", block)  # the only other kind that later revisions added
     about = f"{link.title or link.name}: {link.uri}"
     return TextContent(text=about if link.mime_type is None else f"{about} ({link.mime_type})")
 
 
 def fit_result(result: CallToolResult, revision: Revision) -> CallToolResult:
-    """The result with nothing in it that `revision` cannot say."""
+    """Return the result with the content that `revision` does not have replaced by text."""
     missing = _missing(revision)
     if not missing or not any(isinstance(block, missing) for block in result.content):
         return result
@@ -55,7 +55,7 @@ def fit_result(result: CallToolResult, revision: Revision) -> CallToolResult:
 
 
 def fit_prompt(result: GetPromptResult, revision: Revision) -> GetPromptResult:
-    """The prompt with nothing in it that `revision` cannot say."""
+    """Return the prompt with the content that `revision` does not have replaced by text."""
     missing = _missing(revision)
     if not missing or not any(isinstance(message.content, missing) for message in result.messages):
         return result

@@ -1,11 +1,12 @@
-"""The files below one directory, and nothing outside of it.
+"""Access to the files below one directory, and to no others.
 
-A path is never handed to the operating system as a whole. Each name is looked for among the entries of its directory and
-has to be there letter by letter, so that another spelling of it (in case, in Unicode, as a short name or a stream of
-Windows) is nothing. Then it is opened in that directory, by descriptor, without following a link: what is swapped for a
-link meanwhile leads nowhere either. Only regular files are opened, and it is checked again of what was opened.
+A path is never passed to the operating system as a whole. Each name is searched among the entries of its directory and
+must match exactly. Other spellings of a name (letter case, Unicode normalization, Windows short names and streams) are
+therefore not found. The entry is then opened relative to the descriptor of its directory, without following links, so
+that an entry that is replaced by a link meanwhile is not followed either. Only regular files are opened, and the type
+is checked again on the open descriptor.
 
-Systems that cannot open by descriptor, as Windows, compare the opened file with the one at the real path instead.
+On systems without `dir_fd`, for example Windows, the opened file is compared with the file at the real path instead.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["Files"]
 
 _DEEPEST: Final = 64
-"""Directories in directories that are entered: each holds a descriptor while its files are listed."""
+"""Maximum depth of nested directories. Each level holds one descriptor while its files are listed."""
 
 _LONGEST: Final = 4_096
-"""Characters of a path: as many bytes as Linux takes."""
+"""Maximum length of a path, in characters. Linux allows as many bytes."""
 
 _FOR_READING: Final = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NOCTTY", 0)
-    # A pipe that took the place of a file must not be waited for.
+    # Opening a pipe that has replaced a file must not block.
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_BINARY", 0)
 )
@@ -45,7 +46,7 @@ class Files:
 
     Args:
         root: The directory, an absolute path without links.
-        hidden: Whether files and directories are there whose names begin with a dot.
+        hidden: Whether to serve files and directories whose names begin with a dot.
     """
 
     def __init__(self, root: str, *, hidden: bool) -> None:
@@ -53,20 +54,20 @@ class Files:
         self._hidden: Final = hidden
 
     def read(self, path: str, most: int) -> bytes:
-        """The contents of a file.
+        """Return the contents of a file.
 
         Args:
-            path: Its path from here, with `/` between the names.
-            most: The most bytes that it may have.
+            path: Its path relative to the root, with `/` as separator.
+            most: Maximum size, in bytes.
 
         Raises:
-            FileNotFoundError: There is no such regular file.
-            OSError: It cannot be read.
-            LimitExceeded: It is larger.
+            FileNotFoundError: There is no regular file with this path.
+            OSError: The file cannot be read.
+            LimitExceeded: The file is larger than `most`.
         """
         with os.fdopen(self._open(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            # A file that grows, or does not know its size, is not read beyond the bound either.
+            # The bound also applies to a file that grows, or that does not report its size.
             data = file.read(most + 1) if size <= most else b""
         if max(size, len(data)) > most:
             raise LimitExceeded(
@@ -75,13 +76,13 @@ class Files:
         return data
 
     def walk(self, most: int) -> Generator[tuple[str, os.stat_result] | None]:
-        """All files, in the order of their paths, name by name.
+        """Yield all files, sorted by their paths, compared name by name.
 
         Args:
-            most: How many entries of directories are looked at.
+            most: Maximum number of directory entries to read.
 
         Yields:
-            The path from here and the facts of each regular file; at last `None` when there were too many.
+            The relative path and the status of each regular file. The last item is `None` if there were more entries.
         """
         budget = _Budget(most)
         folder = _open_folder(self._root)
@@ -111,7 +112,7 @@ class Files:
                     finally:
                         inner.close()
             except OSError:
-                # It went away meanwhile, or we may not look into it: it is not listed.
+                # The entry was removed meanwhile, or cannot be read. It is not listed.
                 continue
 
     def _is_shown(self, name: str) -> bool:
@@ -148,7 +149,7 @@ class Files:
 
 
 class _Budget:
-    """How many entries may still be looked at."""
+    """The number of directory entries that can still be read."""
 
     def __init__(self, most: int) -> None:
         self.left = most
@@ -161,7 +162,7 @@ class _Budget:
 
 
 class _Entries(Protocol):
-    """What `os.scandir` gives."""
+    """The type that `os.scandir` returns."""
 
     def __enter__(self) -> Iterator[os.DirEntry[str]]: ...
 
@@ -169,19 +170,19 @@ class _Entries(Protocol):
 
 
 class _Folder(Protocol):
-    """A directory that is open."""
+    """An open directory."""
 
     def entries(self) -> _Entries:
-        """What is in it."""
+        """Return its entries."""
 
     def inner(self, name: str) -> _Folder:
-        """A directory in it. Raises `OSError`, also when it is a link."""
+        """Open a directory in it. Raises `OSError`, also for a link."""
 
     def open(self, name: str) -> int:
-        """A file in it. Raises `OSError`, also when it is a link."""
+        """Open a file in it and return the descriptor. Raises `OSError`, also for a link."""
 
     def close(self) -> None:
-        """It is no longer needed."""
+        """Close the directory."""
 
 
 class _ByDescriptor:
@@ -214,14 +215,14 @@ class _ByPath:
     def open(self, name: str) -> int:
         path = self._real(name)
         opened = os.open(path, _FOR_READING)
-        # Between the two steps it may have become a link.
+        # The file can have been replaced by a link between the check and the open.
         if path != os.path.realpath(path) or not os.path.samestat(os.fstat(opened), os.lstat(path)):
             os.close(opened)
             raise FileNotFoundError(path)
         return opened
 
     def _real(self, name: str) -> str:
-        path = os.path.join(self._path, name)  # pathlib would make another name of it
+        path = os.path.join(self._path, name)  # pathlib would normalize the name
         if path != os.path.realpath(path):
             raise FileNotFoundError(path)
         return path

@@ -1,12 +1,12 @@
-"""The answers to `tools/list` and its like, in pages.
+"""Results of `tools/list` and the other list requests, in pages.
 
-What is registered is listed in the order of its registration, and what sources add, such as directories, behind it.
-Without them, and where everybody sees the same, pages are encoded once for each revision, and again when something
-changes.
+Registered items are listed in the order of their registration. The items of sources, for example directories, follow.
+Without sources, and if all clients see the same list, the pages are encoded once for each revision, and again after a
+change.
 
-A cursor says behind what the next page begins, and not at which number. So a list may change between two pages, and
-what was there all the time is neither left out nor given twice. Cursors are sealed: they are of use to the client that
-they were given to, for the list that they are of, for an hour.
+A cursor names the last item of the page before, not an index. A list can therefore change between two pages: an item
+that exists the whole time is neither omitted nor repeated. Cursors are sealed. A cursor is valid for the client that
+received it, for its list, for one hour.
 
 Spec: server/utilities/pagination
 """
@@ -42,59 +42,59 @@ if TYPE_CHECKING:
 __all__ = ["Item", "Listing", "Shelf", "Source", "unknown"]
 
 _CURSOR_SECONDS: Final = 3_600
-"""How long a cursor is good for. Nobody leafs through a list for longer."""
+"""Validity of a cursor, in seconds. A client does not need longer to read a list."""
 
 _CURSOR_CHARS: Final = 32 * 1024
-"""The longest cursor that is looked at. The longest that is given out has a path of 4,096 characters in it."""
+"""The longest cursor that is accepted, in characters. The longest issued cursor contains a path of 4,096 characters."""
 
 _REGISTERED: Final = ""
-"""What stands in a cursor for the things that are registered, which no source may be called."""
+"""The name for the registered items in a cursor. A source must not have this name."""
 
 
 class Shelf(Protocol):
-    """What a list needs of the server."""
+    """The parts of the server that a list uses."""
 
     limits: Limits
-    """Its bounds."""
+    """The limits of the server."""
     guard: Guard
-    """Who may see what."""
+    """Decides which clients see which items."""
     keys: KeyRing
     """Seals the cursors."""
 
 
 @attrs.frozen
 class Item:
-    """One thing of a list."""
+    """One item of a list."""
 
     name: str
-    """By what the access to it is decided."""
+    """The name that access is decided by."""
     value: WireObject
-    """What is listed."""
+    """The object that is listed."""
     place: JsonValue
-    """Where it is in its source."""
+    """The position of the item in its source."""
 
 
 class Source(Protocol):
-    """Where more things come from, besides those that are registered."""
+    """A source of items in addition to the registered ones."""
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """Up to `count` things, in an order that does not change, behind the one at `place`; `None`: the first."""
+        """Return up to `count` items that follow `place`, in a stable order. `None` starts at the first item."""
 
 
 @attrs.frozen
 class _Thing:
     value: WireObject
     number: int
-    """Of its registration: a later one has a greater one, and none is used twice."""
+    """The number of its registration. Later registrations have greater numbers, and a number is not reused."""
 
 
 class Listing:
-    """All things of one kind that a server has.
+    """All items of one kind that a server offers.
 
     Args:
         shelf: The server.
-        kind: What kind it is.
-        empty: The result without any of them.
+        kind: The kind of the items.
+        empty: The result without items.
     """
 
     def __init__(self, shelf: Shelf, kind: AccessKind, empty: Result) -> None:
@@ -104,44 +104,44 @@ class Listing:
         self._things: Final[dict[str, _Thing]] = {}
         self._sources: Final[dict[str, Source]] = {}
         self._registrations = 0
-        # Numbers of registrations mean nothing in another process, and nothing after a restart.
+        # Registration numbers are valid only in the process that issued them.
         self._process: Final = secrets.token_hex(8)
         self._pages: Final[dict[tuple[Revision, int], JsonObject]] = {}
 
     def add(self, name: str, value: WireObject) -> None:
-        """Something is registered, by a name that nothing else has."""
+        """Add a registered item. Its name must be unique."""
         self._registrations += 1
         self._things[name] = _Thing(value, self._registrations)
         self._pages.clear()
 
     def remove(self, name: str) -> None:
-        """It is so no longer."""
+        """Remove a registered item."""
         del self._things[name]
         self._pages.clear()
 
     def add_source(self, name: str, source: Source) -> None:
-        """More things are listed, behind all others."""
+        """Add a source, whose items are listed after all others."""
         self._sources[name] = source
 
     def remove_source(self, name: str) -> None:
-        """They are so no longer."""
+        """Remove a source."""
         del self._sources[name]
 
     def has_source(self, name: str) -> bool:
-        """Whether there is a source of that name."""
+        """Return whether there is a source with this name."""
         return name in self._sources
 
     def __contains__(self, name: str) -> bool:
-        """Whether something is registered by that name."""
+        """Return whether an item with this name is registered."""
         return name in self._things
 
     @property
     def offers(self) -> bool:
-        """Whether there is anything that may be listed."""
+        """Whether there are registered items or sources."""
         return bool(self._things or self._sources)
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """See `Source.after`: the list as a part of that of another server."""
+        """Return up to `count` items that follow `place`. Makes this list the source of another server's list."""
         match place:
             case None:
                 source, inner = _REGISTERED, None
@@ -162,10 +162,10 @@ class Listing:
         return found
 
     async def answer(self, call: Call) -> JsonObject:
-        """The result of a list request, in its wire form.
+        """Return the result of a list request in its wire form.
 
         Raises:
-            RequestFailed: It comes with a cursor that is not valid.
+            RequestFailed: The request has an invalid cursor.
         """
         params = call.request.params
         cursor = params.cursor if isinstance(params, PaginatedRequestParams) else None
@@ -178,7 +178,7 @@ class Listing:
         if page is None:
             items = self._registered(start, count)
             page = _page(self._empty, [item.value for item in items], revision)
-            # Cursors from before a change may begin anywhere. Who begins at the first item meets these.
+            # Cursors issued before a change can start at any item. Only the pages from the first item on are cached.
             if start % count == 0:
                 self._pages[revision, start] = page
         if start + count >= len(self._things):
@@ -186,7 +186,7 @@ class Listing:
         (last,) = self._registered(start + count - 1, 1)
         return {**page, "nextCursor": self._seal(call, _REGISTERED, last.place)}
 
-    # --- what each client sees by itself ---------------------------------------------------------------------------
+    # --- lists that depend on the client ---------------------------------------------------------------------------
 
     async def _gathered(self, call: Call, source: str, place: JsonValue) -> JsonObject:
         names = [_REGISTERED, *self._sources]
@@ -195,7 +195,7 @@ class Listing:
         room = self._shelf.limits.page_items
         found: list[tuple[str, Item]] = []
         for name in names[names.index(source) :]:
-            # One more than there is room for: a page is not the last one only if this client may see what is behind it.
+            # One more than the page holds: there is a next page only if this client can see an item of it.
             while len(found) <= room:
                 items = await self._after(name, place, room + 1)
                 for item in items:
@@ -218,14 +218,14 @@ class Listing:
             return await self._sources[source].after(place, count)
         return self._registered(self._index(place), count)
 
-    # --- what is registered ----------------------------------------------------------------------------------------
+    # --- registered items ------------------------------------------------------------------------------------------
 
     def _registered(self, start: int, count: int) -> list[Item]:
         things = list(self._things.items())[start : start + count]
         return [Item(name, thing.value, [thing.number, name, self._process]) for name, thing in things]
 
     def _index(self, place: JsonValue) -> int:
-        """The index of the first thing behind a place. Raises `RequestFailed` when nothing is known of that."""
+        """Return the index of the first item after a place. Raises `RequestFailed` if the place is unknown."""
         match place:
             case None:
                 return 0
@@ -241,7 +241,7 @@ class Listing:
         plain = orjson.dumps([time.time() + _CURSOR_SECONDS, source, place])
         cursor = self._shelf.keys.seal(plain, _bound_to(call))
         if len(cursor) > _CURSOR_CHARS:
-            # It could not come back. The name is that of the author, or of a mounted server.
+            # The client could not send it back. The name is chosen by the author, or by a mounted server.
             raise LimitExceeded(
                 f"characters of the cursor behind a {self._kind} with a long name",
                 observed=len(cursor),
@@ -251,7 +251,7 @@ class Listing:
         return cursor
 
     def _open(self, call: Call, cursor: str) -> tuple[str, JsonValue]:
-        """What a cursor says. Raises `RequestFailed`."""
+        """Return the source and place of a cursor. Raises `RequestFailed` if the cursor is invalid."""
         plain = self._shelf.keys.unseal(cursor, _bound_to(call)) if len(cursor) <= _CURSOR_CHARS else None
         if plain is None:
             raise _not_valid()
@@ -262,13 +262,13 @@ class Listing:
 
 
 def _bound_to(call: Call) -> bytes:
-    """A cursor is good for whom it was given to, for the list that it is of, and for nothing else that is sealed."""
+    """Return the binding of a cursor to its principal and its list, so that it is valid for no other purpose."""
     return binding(call.link.principal, f"cursor of {call.request.method}", {})
 
 
 def _not_valid() -> RequestFailed:
     return RequestFailed(
-        "invalid params: cursor is not valid for this list, or no longer; begin again without one",
+        "invalid params: the cursor is invalid for this list or has expired; request the first page again",
         code=ErrorCode.INVALID_PARAMS,
     )
 
@@ -278,16 +278,16 @@ def _page(empty: Result, values: Sequence[WireObject], revision: Revision) -> Js
     result = convert.unstructure(empty)
     encoded = write([convert.unstructure(value) for value in values])
     member = next(name for name, value in result.items() if value == [])
-    result[member] = orjson.Fragment(encoded)  # type: ignore[assignment]  # stands for the JSON in it
+    result[member] = orjson.Fragment(encoded)  # type: ignore[assignment]  # written as the JSON in it
     return result
 
 
 _LOOKED_THROUGH: Final = 1_000
-"""How many names are searched for one that may have been meant, and how long the given one may be for it."""
+"""Maximum number of names, and maximum length of the given name, for the search of a similar name."""
 
 
 def unknown(what: str, name: str, known: Collection[str], guard: Guard) -> RequestFailed:
-    """The error for a name that does not exist, with the closest one that does, where all may know of all."""
+    """Return the error for an unknown name. It suggests the closest name, unless access to names is restricted."""
     near: list[str] = []
     if not guard.asks and len(known) <= _LOOKED_THROUGH and len(name) <= _LOOKED_THROUGH:
         near = difflib.get_close_matches(name, known, n=1)

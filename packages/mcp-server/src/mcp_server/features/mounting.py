@@ -1,7 +1,7 @@
-"""Other servers as a part of one: those of this process, and those that a client talks to.
+"""Mounting: servers of this process, and servers behind a client, as parts of one server.
 
-What they offer is listed behind what is registered, and what is asked of it goes on to them. Tools and prompts have a
-prefix, by which it is known whose they are; resources keep their URIs.
+The items of mounted servers are listed after the registered items. Requests for these items are forwarded to the
+mounted server. Tools and prompts have a prefix that identifies their server. Resources keep their URIs.
 """
 
 from __future__ import annotations
@@ -51,40 +51,48 @@ _SEPARATOR: Final = "_"
 
 
 class Mounted(Protocol):
-    """A server that is a part of another one. Names are those that it uses itself."""
+    """A server that is mounted on another one. All names are the mounted server's own names, without prefix."""
 
     def source(self, kind: str) -> Source | None:
-        """What it offers of a kind, `tool`, `prompt`, `resource` or `template`; `None`: nothing of that kind."""
+        """Return its items of a kind: `tool`, `prompt`, `resource` or `template`. `None` if it offers no such items."""
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether it has a tool or prompt of that name, as far as that is known without asking."""
+        """Return whether it has a tool or prompt with this name, as far as this is known without a request."""
 
     def headers(self, tool: str) -> tuple[ParamHeader, ...]:
-        """The parameters of a tool that HTTP headers repeat."""
+        """Return the parameters of a tool that HTTP headers mirror."""
 
     @property
     def completions(self) -> JsonObject | None:
-        """What it declares of completions; `None`: it has none."""
+        """The completion capability that it declares; `None` if it has no completion."""
 
     def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
-        """By what the access to a resource is decided, as `AccessRequest` has it; nothing: it has no such resource."""
+        """Return the kinds and names that access to a resource is decided by, as in `AccessRequest`.
+
+        Empty if the server does not have the resource.
+        """
 
     async def exists(self, call: Call, uri: str) -> bool:
-        """Whether it has a resource, whose changes it tells of."""
+        """Return whether it has a resource and sends notifications of its changes."""
 
     async def answer(self, call: Call) -> object:
-        """The result of a call that is for it. Raises `RequestFailed`; `ResourceNotFound` for a resource that it has not."""
+        """Return the result of a forwarded request.
+
+        Raises:
+            ResourceNotFound: The server does not have the resource.
+            RequestFailed: The server responded with another error.
+        """
 
 
 class _Renamed:
-    """What a mounted server lists, under the names that it has here."""
+    """The items of a mounted server, with the prefix added to their names."""
 
     def __init__(self, source: Source, prefix: str) -> None:
         self._source: Final = source
         self._prefix: Final = prefix
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """See `Source.after`."""
+        """Return up to `count` items that follow `place`."""
         items = await self._source.after(place, count)
         return [attrs.evolve(item, name=self._prefix + item.name, value=self._value(item.value)) for item in items]
 
@@ -93,7 +101,7 @@ class _Renamed:
 
 
 class Mounts:
-    """What is mounted on one server. It stands before what answers requests by itself.
+    """The servers that are mounted on one server. Their handlers run before the server's own handlers.
 
     Args:
         service: The server.
@@ -105,21 +113,21 @@ class Mounts:
         self._own: Final[dict[str, Handler]] = {}
 
     def add(self, mounted: Mounted, prefix: str | None) -> None:
-        """Mounts a server. Raises `RegistrationError`."""
+        """Mount a server. Raises `RegistrationError` if the prefix is invalid or conflicts with another one."""
         key = "" if prefix is None else prefix + _SEPARATOR
         if prefix is not None and _PREFIX.fullmatch(prefix) is None:
-            raise RegistrationError(f"{prefix!r} cannot be a prefix: it has 1 to 64 of A-Z, a-z, 0-9, '_', '-' and '.'")
+            raise RegistrationError(f"{prefix!r} cannot be a prefix: use 1 to 64 of A-Z, a-z, 0-9, '_', '-' and '.'")
         for other in self._mounted:
             if key == other or (key and other and (key.startswith(other) or other.startswith(key))):
                 taken = repr(other.removesuffix(_SEPARATOR)) if other else "no prefix"
-                raise RegistrationError(f"a server is mounted with {taken} already; names could be those of either")
+                raise RegistrationError(f"a server is already mounted with {taken}; names would be ambiguous")
         if not self._mounted:
             self._stand_before()
         self._mounted[key] = mounted
         self.refresh()
 
     def refresh(self) -> None:
-        """Lists what the mounted servers offer by now."""
+        """Add the lists that the mounted servers offer now."""
         for key, mounted in self._mounted.items():
             for kind, listing in self._service.listings.items():
                 source = mounted.source(kind)
@@ -129,11 +137,11 @@ class Mounts:
 
     @property
     def completions(self) -> JsonObject | None:
-        """What they declare of completions."""
+        """The completion capability of the first mounted server that declares it."""
         return next((each.completions for each in self._mounted.values() if each.completions is not None), None)
 
     def headers(self, tool: str) -> tuple[ParamHeader, ...]:
-        """The parameters of a mounted tool that HTTP headers repeat."""
+        """Return the parameters of a mounted tool that HTTP headers mirror."""
         found = self._find("tool", tool)
         return () if found is None else found[0].headers(found[1])
 
@@ -151,7 +159,7 @@ class Mounts:
             handlers[name] = cast("Handler", handler)
 
     def _find(self, kind: str, name: str) -> tuple[Mounted, str] | None:
-        """Whose it is, and what it is called there. What is registered here comes first."""
+        """Return the mounted server of a name, and the name there. `None` if it is registered here or unknown."""
         if name in self._service.listings[kind]:
             return None
         for key, mounted in self._mounted.items():
@@ -160,10 +168,10 @@ class Mounts:
                 return mounted, own
         return None
 
-    # --- what is asked of them -------------------------------------------------------------------------------------
+    # --- forwarded requests ----------------------------------------------------------------------------------------
 
     async def _call_tool(self, call: Call) -> object:
-        params = cast("CallToolRequestParams", call.request.params)  # the engine reads them by the row of the method
+        params = cast("CallToolRequestParams", call.request.params)  # converted by the engine to the method's class
         return await self._forward(call, "tool", params.name, lambda own: evolve(params, name=own))
 
     async def _get_prompt(self, call: Call) -> object:
@@ -195,7 +203,7 @@ class Mounts:
         try:
             return await self._own[RESOURCES_READ.name](call)
         except ResourceNotFound as nowhere:
-            uri = cast("ReadResourceRequestParams", call.request.params).uri  # the engine reads them by the row
+            uri = cast("ReadResourceRequestParams", call.request.params).uri  # converted by the engine
             failure: RequestFailed = nowhere
             for mounted in self._mounted.values():
                 if not await self._allowed(call, mounted, uri):
@@ -207,38 +215,38 @@ class Mounts:
                 except RequestFailed as failed:
                     if isinstance(mounted, LocalServer):
                         raise
-                    # Not every other server has the right error for what it has not, and one may be gone.
+                    # Remote servers can report an unknown resource with another error, or can be disconnected.
                     failure = failed
             raise failure from None
 
     async def _allowed(self, call: Call, mounted: Mounted, uri: str) -> bool:
-        """Whether a mounted server may have a resource, and the client use it."""
+        """Return whether a mounted server may have a resource, and the client may use it."""
         decided_by = mounted.decided_by(uri)
         allows = self._service.guard.allows
         return bool(decided_by) and all([await allows(call, kind, name) for kind, name in decided_by])
 
     async def _subscribe(self, call: Call) -> object:
-        params = cast("SubscribeRequestParams", call.request.params)  # the engine reads them by the row
+        params = cast("SubscribeRequestParams", call.request.params)  # converted by the engine
         if await self.exists(call, params.uri):
             return EmptyResult()
         return await self._own[RESOURCES_SUBSCRIBE.name](call)
 
     def local(self) -> Iterator[ServerService]:
-        """The servers of this process among them."""
+        """Yield the mounted servers of this process."""
         for mounted in self._mounted.values():
             if isinstance(mounted, LocalServer):
                 yield mounted.service
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether one of them has a tool or prompt of that name, as far as is known."""
+        """Return whether a mounted server has a tool or prompt with this name, as far as this is known."""
         return self._find(kind, name) is not None
 
     def decided_by(self, uri: str) -> list[tuple[AccessKind, str]]:
-        """By what the access to a resource of theirs is decided. Any of them may be the one that has it."""
+        """Return the kinds and names that access to a resource of any mounted server is decided by."""
         return [each for mounted in self._mounted.values() for each in mounted.decided_by(uri)]
 
     async def exists(self, call: Call, uri: str) -> bool:
-        """Whether one of them has a resource, whose changes it tells of."""
+        """Return whether a mounted server has a resource and sends notifications of its changes."""
         for mounted in self._mounted.values():
             if await self._allowed(call, mounted, uri) and await mounted.exists(call, uri):
                 return True
@@ -246,42 +254,42 @@ class Mounts:
 
 
 class LocalServer:
-    """A server of this process, mounted.
+    """A mounted server of this process.
 
     Args:
-        service: What answers for it.
+        service: The service of the mounted server.
     """
 
     def __init__(self, service: ServerService) -> None:
         self.service: Final = service
-        """What answers for it."""
+        """The service of the mounted server."""
 
     def source(self, kind: str) -> Source | None:
-        """See `Mounted.source`."""
+        """Return its list of a kind; `None` if the list is empty."""
         listing = self.service.listings[kind]
         return listing if listing.offers else None
 
     def has(self, kind: str, name: str) -> bool:
-        """See `Mounted.has`."""
+        """Return whether it, or a server mounted on it, has a tool or prompt with this name."""
         return name in self.service.listings[kind] or self.service.mounts.has(kind, name)
 
     @property
     def completions(self) -> JsonObject | None:
-        """See `Mounted.completions`."""
+        """Its completion capability."""
         return self.service.completes
 
     def headers(self, tool: str) -> tuple[ParamHeader, ...]:
-        """See `Mounted.headers`."""
+        """Return the parameters of a tool that HTTP headers mirror."""
         return self.service.designated(tool)
 
     def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
-        """See `Mounted.decided_by`."""
+        """Return the kinds and names that access to a resource is decided by, with the servers mounted on it."""
         return [*self.service.resources.decided_by(uri), *self.service.mounts.decided_by(uri)]
 
     async def exists(self, call: Call, uri: str) -> bool:
-        """See `Mounted.exists`."""
+        """Return whether it has a resource and sends notifications of its changes."""
         return await self.service.exists(call, uri)
 
     async def answer(self, call: Call) -> object:
-        """See `Mounted.answer`."""
+        """Return the result of a forwarded request."""
         return await self.service.answer(call)

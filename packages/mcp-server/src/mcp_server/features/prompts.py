@@ -55,7 +55,7 @@ class Prompts:
 
     Args:
         host: The server.
-        changed: Is called when the list has changed.
+        changed: Called when the list has changed.
     """
 
     def __init__(self, host: Host, changed: Callable[[], None]) -> None:
@@ -67,7 +67,7 @@ class Prompts:
             PROMPTS_LIST.name: self.listing.answer,
             PROMPTS_GET.name: self._get,
         }
-        """The methods that are answered here."""
+        """Handlers of the methods of this feature, by method."""
 
     @property
     def listed(self) -> tuple[Prompt, ...]:
@@ -76,20 +76,18 @@ class Prompts:
 
     @property
     def capability(self) -> PromptsCapability | None:
-        """What is offered; `None` without any prompt."""
+        """The capability to declare; `None` if there are no prompts."""
         return PromptsCapability(list_changed=True) if self.listing.offers else None
 
     def add(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
-        """See `Server.add_prompt`."""
+        """Register a prompt. Raises `RegistrationError`. See `Server.add_prompt`."""
         check_options(label(function), options, PromptOptions.__optional_keys__)
         read = prompt_arguments(function, injected=(Context,))
         name = named(function, options)
         if not name:
-            raise RegistrationError(f"{label(function)}: the prompt has no name; give it one with `name`")
+            raise RegistrationError(f"{label(function)}: the prompt has no name; pass `name`")
         if name in self._entries:
-            raise RegistrationError(
-                f"{label(function)}: there is already a prompt named {name!r}; give one another `name`"
-            )
+            raise RegistrationError(f"{label(function)}: there is already a prompt named {name!r}; pass another `name`")
         prompt = Prompt(
             name=name,
             title=options.get("title"),
@@ -105,7 +103,7 @@ class Prompts:
         self._changed()
 
     def remove(self, name: str) -> None:
-        """See `Server.remove_prompt`."""
+        """Remove a prompt. Raises `RegistrationError` if it is not registered."""
         if name not in self._entries:
             raise RegistrationError(f"there is no prompt named {name!r} to remove")
         del self._entries[name]
@@ -113,7 +111,7 @@ class Prompts:
         self._changed()
 
     def arguments(self, name: str) -> tuple[str, ...] | None:
-        """The names of the arguments of a prompt; `None` when there is no such prompt."""
+        """Return the names of the arguments of a prompt; `None` if there is no prompt with this name."""
         entry = self._entries.get(name)
         return None if entry is None else tuple(argument.name for argument in entry.parameters.arguments)
 
@@ -123,7 +121,7 @@ class Prompts:
         return tuple(self._entries)
 
     async def _get(self, call: Call) -> GetPromptResult:
-        params = cast("GetPromptRequestParams", call.request.params)  # the engine reads them by the row of the method
+        params = cast("GetPromptRequestParams", call.request.params)  # converted by the engine to the method's class
         entry = self._entries.get(params.name)
         if entry is None or not await self._host.guard.allows(call, "prompt", params.name):
             raise unknown("prompt", params.name, self._entries, self._host.guard)
@@ -143,7 +141,7 @@ _BLOCKS: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, Res
 
 
 def _message(value: object, name: str) -> PromptMessage:
-    """One message; what does not say who speaks is said by the user."""
+    """Convert a value to a message. The role is `user` unless the value is a `PromptMessage`."""
     match value:
         case PromptMessage():
             return value
@@ -155,5 +153,5 @@ def _message(value: object, name: str) -> PromptMessage:
         return PromptMessage(role="user", content=value)
     raise InvalidResult(
         f"the function of the prompt {name!r} returned {describe_object(value)}; "
-        "a prompt is made of texts, content blocks and PromptMessage"
+        "a prompt consists of strings, content blocks and PromptMessage"
     )

@@ -1,8 +1,8 @@
-"""A server that a client talks to, mounted on one of ours: a proxy.
+"""A proxy: a server behind a client, mounted on a server of this process.
 
-It takes any client whose methods look like those of `mcp_client.Client`; this package needs none itself. What the other
-server says is passed on as it came, with the members that nobody here knows; what the client's revision cannot say is
-left out.
+It accepts every client that has the methods of `mcp_client.Client`; this package does not depend on a client. Results
+of the other server are forwarded unchanged, with their unknown members. Members that the requesting client's revision
+does not have are omitted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Kind(Protocol):
 class _Change(Protocol):
     @property
     def kind(self) -> _Kind:
-        """What changed."""
+        """The lists that changed."""
 
 
 class _Changes(Protocol):
@@ -81,22 +81,22 @@ class RemoteServer(Protocol):
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
+        """The capabilities of the server."""
 
     def with_meta(self, members: JsonObject) -> RemoteServer:
-        """The same connection, with members of its own in the `_meta` of each request."""
+        """Return the same connection with additional members in the `_meta` of each request."""
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """All tools."""
+        """Return all tools."""
 
     async def list_resources(self) -> tuple[Resource, ...]:
-        """All resources."""
+        """Return all resources."""
 
     async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """All templates."""
+        """Return all resource templates."""
 
     async def list_prompts(self) -> tuple[Prompt, ...]:
-        """All prompts."""
+        """Return all prompts."""
 
     async def call_tool(
         self,
@@ -105,12 +105,12 @@ class RemoteServer(Protocol):
         *,
         on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None,
     ) -> CallToolResult:
-        """Calls a tool."""
+        """Call a tool."""
 
     async def read_resource(
         self, uri: str, *, on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None
     ) -> ReadResourceResult:
-        """Reads a resource."""
+        """Read a resource."""
 
     async def get_prompt(
         self,
@@ -119,7 +119,7 @@ class RemoteServer(Protocol):
         *,
         on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None,
     ) -> GetPromptResult:
-        """Gets a prompt."""
+        """Return a prompt."""
 
     async def complete(
         self,
@@ -129,16 +129,16 @@ class RemoteServer(Protocol):
         *,
         known: Mapping[str, str] | None = None,
     ) -> Completion:
-        """Completes an argument."""
+        """Return completions of an argument."""
 
     def listen(
         self, *, tools: bool = False, prompts: bool = False, resources: bool = False
     ) -> AbstractAsyncContextManager[_Changes]:
-        """Is told of changes."""
+        """Subscribe to changes of lists."""
 
 
 class _Remote:
-    """What another server lists of one kind: asked anew by whoever begins at the first page, since it may have changed."""
+    """A list of another server. It is requested again for each first page, because it can have changed."""
 
     def __init__(self, fetch: Callable[[], Awaitable[Sequence[Tool | Prompt | Resource | ResourceTemplate]]]) -> None:
         self._fetch: Final = fetch
@@ -146,14 +146,14 @@ class _Remote:
         self._behind: Mapping[JsonValue, int] = {}
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """See `Source.after`."""
-        # The pages of one listing are parts of one answer: else each of them would cost all pages of the other server.
+        """Return up to `count` items that follow `place`."""
+        # All pages come from one response. Otherwise each page would request all pages of the other server.
         if place not in self._behind:
             try:
                 listed = await self._fetch()
             except McpError as error:
-                # That it is gone is no reason to list nothing at all.
-                _log.warning("a mounted server cannot be asked what it offers: %s", error)
+                # A disconnected server must not break the lists of the others.
+                _log.warning("list request to a mounted server failed: error=%s", error)
                 return []
             self._items = [Item(name, value, name) for value in listed for name in [_name(value)]]
             self._behind = {item.name: number for number, item in enumerate(self._items, 1)}
@@ -161,12 +161,14 @@ class _Remote:
             return self._items[:count]
         start = self._behind.get(place)
         if start is None:
-            raise RequestFailed("invalid params: the list has changed; begin again", code=ErrorCode.INVALID_PARAMS)
+            raise RequestFailed(
+                "invalid params: the list has changed; request the first page again", code=ErrorCode.INVALID_PARAMS
+            )
         return self._items[start : start + count]
 
 
 def _needless(triplet: re.Match[str]) -> str:
-    """What stands for a percent-encoded character that need not be: itself."""
+    """Return the unreserved character of a percent triplet, or the triplet in upper case (RFC 3986 section 6.2.2)."""
     character = chr(int(triplet[1], 16))
     return character if character.isascii() and (character.isalnum() or character in "-._~") else triplet[0].upper()
 
@@ -180,7 +182,7 @@ def _name(value: Tool | Prompt | Resource | ResourceTemplate) -> str:
 
 
 def _members(meta: JsonObject) -> JsonObject:
-    """What goes on of the `_meta` of a request: a trace, and what extensions say; not what is about one connection."""
+    """Return the members of `_meta` to forward: trace context and extension members, but none about a connection."""
     found: JsonObject = {}
     for key, value in meta.items():
         try:
@@ -192,7 +194,7 @@ def _members(meta: JsonObject) -> JsonObject:
 
 
 class ProxiedServer:
-    """A server that a client talks to, mounted.
+    """A mounted server behind a client.
 
     Args:
         remote: The client.
@@ -204,7 +206,7 @@ class ProxiedServer:
         self._service: Final = service
 
     def source(self, kind: str) -> Source | None:
-        """See `Mounted.source`."""
+        """Return its list of a kind; `None` if the other server did not declare the capability."""
         offered = self._remote.capabilities
         if kind == "tool":
             return None if offered.tools is None else _Remote(self._remote.list_tools)
@@ -214,38 +216,38 @@ class ProxiedServer:
             return None
         return _Remote(self._remote.list_resources if kind == "resource" else self._remote.list_resource_templates)
 
-    def has(self, kind: str, name: str) -> bool:  # noqa: ARG002  # the other server says so, when it is asked
-        """See `Mounted.has`."""
+    def has(self, kind: str, name: str) -> bool:  # noqa: ARG002  # the other server rejects unknown names itself
+        """Return whether the other server can have the name. Templates matter only for completion."""
         return kind != "template" or self.completions is not None
 
     @property
     def completions(self) -> JsonObject | None:
-        """See `Mounted.completions`."""
+        """The completion capability of the other server."""
         return self._remote.capabilities.completions
 
-    def headers(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # what headers say is not relied on
-        """See `Mounted.headers`."""
+    def headers(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # headers are not trusted
+        """Return no parameters: the other server compares the headers itself."""
         return ()
 
     def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
-        """See `Mounted.decided_by`. Another spelling of the same URI (RFC 3986 section 6.2.2.2) is decided as that one."""
+        """Return the normalized URI, so that all its encodings share one decision (RFC 3986 section 6.2.2.2)."""
         return [("resource", _TRIPLET.sub(_needless, uri))]
 
-    async def exists(self, call: Call, uri: str) -> bool:  # noqa: ARG002  # for each client alike
-        """See `Mounted.exists`: the changes of single resources are not passed on."""
+    async def exists(self, call: Call, uri: str) -> bool:  # noqa: ARG002  # the same for each client
+        """Return `False`: changes of single resources are not forwarded."""
         await trio.lowlevel.checkpoint()
         return False
 
     async def answer(self, call: Call) -> object:
-        """See `Mounted.answer`."""
+        """Return the result of a forwarded request. Raises `RequestFailed` if the other server does not respond."""
         context = self._service.context(call)
         try:
             return await self._asked(call, context)
         except RequestFailed:
             raise
         except McpError as error:
-            _log.warning("a mounted server did not answer %s: %s", call.request.method, error)
-            raise RequestFailed("the server behind this one did not answer", code=ErrorCode.INTERNAL_ERROR) from error
+            _log.warning("request to a mounted server failed: method=%s error=%s", call.request.method, error)
+            raise RequestFailed("the mounted server did not respond", code=ErrorCode.INTERNAL_ERROR) from error
         finally:
             context._end()  # noqa: SLF001  # one package
 
@@ -256,7 +258,7 @@ class ProxiedServer:
         params, members = call.request.params, _members(context.meta)
         remote = self._remote.with_meta(members) if members else self._remote
         if call.request.row is TOOLS_CALL:
-            tool = cast("CallToolRequestParams", params)  # the engine reads them by the row of the method
+            tool = cast("CallToolRequestParams", params)  # converted by the engine to the method's class
             return await remote.call_tool(tool.name, tool.arguments, on_progress=on_progress)
         if call.request.row is PROMPTS_GET:
             prompt = cast("GetPromptRequestParams", params)  # likewise
@@ -265,13 +267,13 @@ class ProxiedServer:
             if remote.capabilities.resources is None:
                 raise ResourceNotFound.of(cast("ReadResourceRequestParams", params).uri)
             return await remote.read_resource(cast("ReadResourceRequestParams", params).uri, on_progress=on_progress)
-        asked = cast("CompleteRequestParams", params)  # nothing else is passed on
+        asked = cast("CompleteRequestParams", params)  # no other methods are forwarded
         known = None if asked.context is None else asked.context.arguments
         found = await remote.complete(asked.ref, asked.argument.name, asked.argument.value, known=known)
         return CompleteResult(completion=found)
 
     async def follow(self) -> None:
-        """Passes on that its lists have changed, until it is gone. Never raises."""
+        """Forward the list changes of the other server until it disconnects. Does not raise."""
         tell = {
             "tools": self._service.tools_changed,
             "prompts": self._service.prompts_changed,
@@ -284,6 +286,6 @@ class ProxiedServer:
                     if told is not None:
                         told()
         except McpError as error:
-            _log.warning("the changes of a mounted server are no longer heard of: %s", error)
-        except Exception:  # noqa: BLE001 -- a middleware of its client: that is no reason for this server to end
-            _log.exception("the changes of a mounted server are no longer heard of")
+            _log.warning("change notifications of a mounted server are unavailable: error=%s", error)
+        except Exception:  # noqa: BLE001 -- of a middleware of the client: it must not end this server
+            _log.exception("change notifications of a mounted server are unavailable")

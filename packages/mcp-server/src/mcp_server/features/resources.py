@@ -1,4 +1,4 @@
-"""Resources and templates: the registry, both lists, reading, subscribing. Spec: server/resources"""
+"""Resources and templates: the registry, both lists, reads and subscriptions. Spec: server/resources"""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ class _Entry:
     function: Runner
     parameters: Parameters
     any: Shape
-    """Writes values that are no contents yet."""
+    """Serializes return values that are not contents."""
     template: UriTemplate | None = None
     numbers: dict[str, str] = attrs.field(factory=dict)
-    """The variables that stand for numbers and truth values, with their JSON type."""
+    """The variables whose parameters are numbers or booleans, with their JSON type."""
     hint: CacheHint | None = None
-    """How long what is read may be used again."""
+    """The caching hint of the contents."""
     directory: Directory | None = None
-    """Where its resources are, if they are files."""
+    """The directory of the files that it serves, if any."""
 
     def uri(self, values: Mapping[str, Found]) -> str:
-        """The URI of what a template stands for, in one form, however it was encoded."""
+        """Return the URI that a template expands to. It is the same for all encodings of the requested URI."""
         path = values.get("path")
         if self.directory is not None and isinstance(path, str):
             return self.directory.uri_of(path)
@@ -92,14 +92,14 @@ class _Entry:
 
 @attrs.frozen
 class _Said:
-    """What is listed of a resource."""
+    """The listed properties of a resource."""
 
     name: str
     description: str | None
     options: ResourceOptions
 
     def resource(self, uri: str) -> Resource:
-        """One resource."""
+        """Return the list entry of a resource."""
         options = self.options
         return Resource(
             uri=uri,
@@ -114,10 +114,10 @@ class _Said:
         )
 
     def template(self, where: str, uri: str) -> ResourceTemplate:
-        """Many of them."""
+        """Return the list entry of a template. Raises `RegistrationError` if the options contain a size."""
         options = self.options
         if options.get("size") is not None:
-            raise RegistrationError(f"{where}: a template stands for many resources, which have no common size")
+            raise RegistrationError(f"{where}: a template is for many resources and has no `size`")
         return ResourceTemplate(
             uri_template=uri,
             name=self.name,
@@ -135,7 +135,7 @@ class Resources:
 
     Args:
         host: The server.
-        changed: Is called when a list has changed.
+        changed: Called when a list has changed.
     """
 
     def __init__(self, host: Host, changed: Callable[[], None]) -> None:
@@ -153,7 +153,7 @@ class Resources:
             RESOURCES_SUBSCRIBE.name: self._subscribe,
             RESOURCES_UNSUBSCRIBE.name: self._unsubscribe,
         }
-        """The methods that are answered here."""
+        """Handlers of the methods of this feature, by method."""
 
     @property
     def listed(self) -> tuple[Resource | ResourceTemplate, ...]:
@@ -162,17 +162,17 @@ class Resources:
 
     @property
     def listed_templates(self) -> tuple[Resource | ResourceTemplate, ...]:
-        """All templates, in the order of their registration, which is that in which they are tried."""
+        """All templates, in the order of their registration, in which they are matched."""
         return tuple(entry.listed for entry in self._templates.values())
 
     @property
     def capability(self) -> ResourcesCapability | None:
-        """What is offered; `None` without any resource."""
+        """The capability to declare; `None` if there are no resources."""
         offers = self.listing.offers or self.template_listing.offers
         return ResourcesCapability(subscribe=True, list_changed=True) if offers else None
 
     def add(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
-        """See `Server.add_resource`."""
+        """Register a resource or template. Raises `RegistrationError`. See `Server.add_resource`."""
         where = label(function)
         check_options(where, options, ResourceOptions.__optional_keys__)
         check_text(f"{where}: the URI of a resource", uri)
@@ -180,7 +180,7 @@ class Resources:
         if uri in self._static or uri in self._templates:
             raise RegistrationError(f"{where}: there is already a resource {uri!r}")
         if _SCHEME.match(uri) is None:
-            raise RegistrationError(f"{where}: {uri!r} has no scheme; a URI begins with one, as in 'notes://today'")
+            raise RegistrationError(f"{where}: {uri!r} has no scheme; use a URI with one, for example 'notes://today'")
         run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         dump = Compiler(where, output=True).shape(object, Scope({}, {}))
         said = _Said(named(function, options), described(read.description, options), options)
@@ -211,7 +211,7 @@ class Resources:
         icons: Iterable[Icon],
         hidden: bool,
     ) -> None:
-        """See `Server.add_directory`."""
+        """Register the files of a directory. Raises `RegistrationError`. See `Server.add_directory`."""
         directory = Directory(path, uri, hidden=hidden, host=self._host)
         template = directory.template.template
         self.add(
@@ -226,7 +226,7 @@ class Resources:
         self.listing.add_source(uri, directory)
 
     def remove(self, uri: str) -> None:
-        """See `Server.remove_resource`."""
+        """Remove a resource, template or directory. Raises `RegistrationError` if it is not registered."""
         template = uri if uri in self._templates else f"{uri}{{+path}}"
         if uri in self._static:
             del self._static[uri]
@@ -241,7 +241,7 @@ class Resources:
         self._changed()
 
     def variables(self, uri_template: str) -> tuple[str, ...] | None:
-        """The variables of a template; `None` when there is no such template."""
+        """Return the variables of a template; `None` if there is no template with this text."""
         entry = self._templates.get(uri_template)
         return None if entry is None or entry.template is None else entry.template.variables
 
@@ -251,29 +251,32 @@ class Resources:
         return (*self._static, *self._templates)
 
     def knows(self, uri: str) -> bool:
-        """Whether something is registered by that URI or template."""
+        """Return whether a resource or template with this URI is registered."""
         return uri in self._static or uri in self._templates
 
     async def exists(self, call: Call, uri: str) -> bool:
-        """Whether there is such a resource, or a template that it matches, for the client that `call` comes from."""
+        """Return whether the client that sent `call` can read a resource, or a template that matches its URI."""
         return await self._find(call, uri) is not None
 
     def decided_by(self, uri: str) -> list[tuple[AccessKind, str]]:
-        """By what the access to a resource is decided, where this server is a part of another one, which decides."""
+        """Return the kinds and names that access to a resource is decided by.
+
+        Used if this server is mounted on another one, which decides.
+        """
         for entry, name, _ in self._matches(uri):
             template = entry.template
             return [("resource", name)] if template is None else [("template", template.template), ("resource", name)]
         return []
 
     def standing_for(self, uri: str) -> list[str]:
-        """All that may read a URI: templates, and the URI in the form in which they have it."""
+        """Return the templates that match a URI, and the URI in the form that each of them expands to."""
         matches = [(entry.template, name) for entry, name, _ in self._matches(uri)]
         return [
             each for template, name in matches for each in ([name] if template is None else [template.template, name])
         ]
 
     async def _find(self, call: Call, uri: str) -> tuple[_Entry, dict[str, object]] | None:
-        """What reads a resource for a client, and the arguments."""
+        """Return the entry that reads a resource for a client, and its arguments; `None` if there is none."""
         allows = self._host.guard.allows
         for entry, name, arguments in self._matches(uri):
             template = entry.template
@@ -284,7 +287,7 @@ class Resources:
         return None
 
     def _matches(self, uri: str) -> Iterator[tuple[_Entry, str, dict[str, object]]]:
-        """What may read a resource, with the URI in one form and the arguments."""
+        """Yield the entries that can read a resource, with the expanded URI and the arguments."""
         entry = self._static.get(uri)
         if entry is not None:
             yield entry, uri, {}
@@ -301,11 +304,11 @@ class Resources:
             try:
                 arguments = entry.parameters.bind(values)
             except InvalidArguments:
-                continue  # the URI is of the template's form, but not of its types: another one may fit
+                continue  # the URI matches the template, but not its types: another template can match
             yield entry, entry.uri(found), arguments
 
     async def _read(self, call: Call) -> ReadResourceResult:
-        params = cast("ReadResourceRequestParams", call.request.params)  # the engine reads them by the row
+        params = cast("ReadResourceRequestParams", call.request.params)  # converted by the engine
         found = await self._find(call, params.uri)
         if found is None:
             raise ResourceNotFound.of(params.uri)
@@ -321,7 +324,7 @@ class Resources:
         return hinted(result, entry.hint, asks=self._host.guard.asks)
 
     async def _subscribe(self, call: Call) -> EmptyResult:
-        params = cast("SubscribeRequestParams", call.request.params)  # the engine reads them by the row of the method
+        params = cast("SubscribeRequestParams", call.request.params)  # converted by the engine to the method's class
         if not await self.exists(call, params.uri):
             raise ResourceNotFound.of(params.uri)
         return EmptyResult()
@@ -331,7 +334,7 @@ class Resources:
 
 
 def _members(schema: JsonObject) -> JsonObject:
-    """The parameters, with their schemas."""
+    """Return the schemas of the parameters, by name."""
     members = schema.get("properties")
     return members if isinstance(members, dict) else {}
 
@@ -346,12 +349,12 @@ def _template(where: str, uri: str, schema: JsonObject, members: JsonObject) -> 
     without = [name for name in template.variables if name not in members]
     if without:
         raise RegistrationError(
-            f"{where}: the template {uri!r} has {', '.join(without)}, but the function no such parameter"
+            f"{where}: the template {uri!r} has {', '.join(without)}, but the function has no such parameter"
         )
     missing = sorted(str(name) for name in needed - set(template.variables))
     if missing:
         raise RegistrationError(
-            f"{where}: nothing in {uri!r} gives the parameter {', '.join(missing)}; give it a default"
+            f"{where}: nothing in {uri!r} sets the parameter {', '.join(missing)}; add a variable or a default"
         )
     return template
 
@@ -360,7 +363,7 @@ _PARSED: Final = frozenset({"integer", "number", "boolean"})
 
 
 def _numbers(members: JsonObject) -> dict[str, str]:
-    """The members that are numbers or truth values, for which a URI has only texts."""
+    """Return the members that are numbers or booleans, which a URI contains as text."""
     found: dict[str, str] = {}
     for name, member in members.items():
         options = member.get("anyOf", [member]) if isinstance(member, dict) else []
@@ -378,7 +381,7 @@ _FORMS: Final = {
 
 
 def _number(value: str, kind: str) -> JsonValue:
-    """The number or truth value that a text stands for; the text itself when it stands for none."""
+    """Return the number or boolean that a text represents; the text itself if it represents none."""
     if kind == "boolean":
         return {"true": True, "false": False}.get(value, value)
     if _FORMS[kind].fullmatch(value) is None:
@@ -409,5 +412,5 @@ def _contents(value: object, uri: str, entry: _Entry) -> ResourceContents:
         text = write(entry.any.dump(value)).decode()
     except Mismatch as mismatch:
         problems = "; ".join(str(problem) for problem in mismatch.problems())
-        raise InvalidResult(f"the function of the resource {uri!r} returned what is no content: {problems}") from None
+        raise InvalidResult(f"the function of the resource {uri!r} returned an invalid value: {problems}") from None
     return TextResourceContents(uri=uri, text=text, mime_type=mime_type or "application/json")

@@ -1,21 +1,21 @@
-"""What a function returns, as the result of a tool.
+"""Conversion of a function's return value to the result of a tool.
 
-Spec: server/tools#tool-result, server/tools#output-schema. The return annotation decides once:
+Spec: server/tools#tool-result, server/tools#output-schema. The return annotation determines the conversion:
 
 | annotation                                                     | content                     | structured content      |
 |----------------------------------------------------------------|-----------------------------|-------------------------|
-| `str`, and whatever is a text in JSON                          | the text                    | none                    |
+| `str`, and other types that are a string in JSON               | the text                    | none                    |
 | `None`                                                         | nothing                     | none                    |
 | `Image`, `Audio`, `File`, `bytes`, content blocks, lists of them | the blocks                | none                    |
 | dataclass, attrs class, `TypedDict`, `NamedTuple`, `dict[str, T]` | the JSON                 | the object              |
-| any other: numbers, truth values, lists, unions                | the JSON                    | `{"result": value}`     |
+| any other: numbers, booleans, lists, unions                    | the JSON                    | `{"result": value}`     |
 | none, `object`, `Any`, and lists of these: `list`, `list[Any]` | by the value                | none                    |
-| `CallToolResult`                                               | as it is                    | as it is                |
+| `CallToolResult`                                               | unchanged                   | unchanged               |
 
-By the value: content blocks, media and `bytes`, alone or in a list, are blocks; anything else is the text or the JSON. `list`,
-`tuple`, `Sequence` and `Iterable` without a type of their items say no more than no annotation does.
+By the value: content blocks, media and `bytes`, alone or in a list, are blocks; any other value is the text or the
+JSON. `list`, `tuple`, `Sequence` and `Iterable` without an item type are treated like a missing annotation.
 
-The wrapping is the same in every revision, although only the legacy ones require an object.
+Values are wrapped in the same way in every revision, although only the legacy revisions require an object.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _OCTETS: Final = "application/octet-stream"
 
 def _data_of(path: pathlib.Path | None, data: bytes | None) -> bytes:
     if (path is None) == (data is None):
-        raise ValueError("give either data or path")
+        raise ValueError("pass either data or path")
     return path.read_bytes() if path is not None else data or b""
 
 
@@ -74,12 +74,12 @@ def _type_of(path: pathlib.Path | None, mime_type: str | None, default: str) -> 
 
 
 class Image:
-    """A picture that a tool returns.
+    """An image that a tool returns.
 
     Args:
-        data: Its bytes.
-        mime_type: Its media type; guessed from the name of the file, else `image/png`.
-        path: A file to read it from, instead of `data`.
+        data: The bytes of the image.
+        mime_type: The media type. Default: guessed from the file name, otherwise `image/png`.
+        path: A file to read, instead of `data`.
 
     Raises:
         ValueError: Both `data` and `path` are given, or neither.
@@ -91,22 +91,22 @@ class Image:
     ) -> None:
         file = None if path is None else pathlib.Path(path)
         self.data: bytes = _data_of(file, data)
-        """Its bytes."""
+        """The bytes of the image."""
         self.mime_type: str = _type_of(file, mime_type, "image/png")
-        """Its media type."""
+        """The media type."""
 
     def to_content(self) -> ImageContent:
-        """The content block."""
+        """Return the content block."""
         return ImageContent(data=base64.b64encode(self.data).decode("ascii"), mime_type=self.mime_type)
 
 
 class Audio:
-    """A recording that a tool returns.
+    """A sound recording that a tool returns.
 
     Args:
-        data: Its bytes.
-        mime_type: Its media type; guessed from the name of the file, else `audio/wav`.
-        path: A file to read it from, instead of `data`.
+        data: The bytes of the recording.
+        mime_type: The media type. Default: guessed from the file name, otherwise `audio/wav`.
+        path: A file to read, instead of `data`.
 
     Raises:
         ValueError: Both `data` and `path` are given, or neither.
@@ -118,24 +118,28 @@ class Audio:
     ) -> None:
         file = None if path is None else pathlib.Path(path)
         self.data: bytes = _data_of(file, data)
-        """Its bytes."""
+        """The bytes of the recording."""
         self.mime_type: str = _type_of(file, mime_type, "audio/wav")
-        """Its media type."""
+        """The media type."""
 
     def to_content(self) -> AudioContent:
-        """The content block."""
+        """Return the content block."""
         return AudioContent(data=base64.b64encode(self.data).decode("ascii"), mime_type=self.mime_type)
 
 
 class File:
-    """A file that a tool returns, as an embedded resource.
+    """A file that a tool returns as an embedded resource.
 
     Args:
-        data: Its contents: a text, or bytes.
-        mime_type: Its media type; guessed from the name.
-        path: A file to read it from, instead of `data`.
-        uri: What the client may call it; made from the name when not given.
-        name: Its name; that of `path` when not given.
+        data: The contents: text or bytes.
+        mime_type: The media type. Default: guessed from the name.
+        path: A file to read, instead of `data`.
+        uri: The URI of the embedded resource. Default: made from the name.
+        name: The file name. Default: the name of `path`.
+
+    Raises:
+        ValueError: Both `data` and `path` are given, or neither.
+        OSError: The file cannot be read.
     """
 
     def __init__(
@@ -149,17 +153,17 @@ class File:
     ) -> None:
         file = None if path is None else pathlib.Path(path)
         self.data: bytes | str = data if isinstance(data, str) and file is None else _data_of(file, _bytes(data))
-        """Its contents."""
+        """The contents."""
         self.name: str = name or (file.name if file is not None else "result")
-        """Its name."""
+        """The file name."""
         default = "text/plain" if isinstance(self.data, str) else _OCTETS
         self.mime_type: str = _type_of(pathlib.Path(self.name), mime_type, default)
-        """Its media type."""
+        """The media type."""
         self.uri: str = uri or f"attachment:/{quote(self.name, safe='')}"
-        """What the client may call it."""
+        """The URI of the embedded resource."""
 
     def to_content(self) -> EmbeddedResource:
-        """The content block."""
+        """Return the content block."""
         if isinstance(self.data, str):
             return EmbeddedResource(
                 resource=TextResourceContents(uri=self.uri, text=self.data, mime_type=self.mime_type)
@@ -179,23 +183,23 @@ _LISTS: Final = (list, tuple, Sequence, Iterable)
 
 @attrs.frozen(kw_only=True)
 class Results:
-    """What a function returns."""
+    """The conversion of the return values of a function."""
 
     output_schema: JsonObject | None
-    """The JSON Schema of the structured content; `None` when there is none."""
+    """The JSON Schema of the structured content; `None` if there is no structured content."""
     _owner: str
     _shape: Shape | None
     _wrapped: bool
     _any: Shape
 
     def to_result(self, value: object) -> CallToolResult:
-        """The result of a call.
+        """Return the tool result for a return value.
 
         Args:
-            value: What the function returned.
+            value: The return value of the function.
 
         Raises:
-            InvalidResult: It is not what the annotation says, or JSON cannot say it.
+            InvalidResult: The value does not match the annotation, or cannot be represented in JSON.
         """
         if isinstance(value, CallToolResult):
             return value
@@ -213,10 +217,10 @@ class Results:
         return CallToolResult(content=(TextContent(text=_json(structured)),), structured_content=structured)
 
     def _failure(self, what: str) -> InvalidResult:
-        return InvalidResult(f"{self._owner} returned what its annotation does not allow: {what}")
+        return InvalidResult(f"{self._owner} returned a value that does not match its annotation: {what}")
 
     def _blocks(self, value: object) -> Iterable[ContentBlock]:
-        """Content for a value of which the annotation says nothing."""
+        """Return the content for a value whose type the annotation does not specify."""
         if value is None:
             return []
         if isinstance(value, list | tuple) and any(isinstance(item, (*_BLOCKS, *_MEDIA, bytes)) for item in value):
@@ -238,12 +242,12 @@ def _json(value: JsonValue) -> str:
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        # A number of more than 64 bits, or a lone surrogate, which can be written with escapes only.
+        # An integer of more than 64 bits, or a lone surrogate, which can be written only as an escape.
         return json.dumps(value, separators=(",", ":"))
 
 
 def _is_content(hint: object) -> bool:
-    """Whether a return annotation is about content blocks, or about whatever comes."""
+    """Return whether an annotation contains content blocks, or does not specify a type."""
     if hint in (MISSING, object, typing.Any, bytes) or hint == ContentBlock:
         return True
     origin, arguments = get_origin(hint), get_args(hint)
@@ -260,7 +264,7 @@ def _is_content(hint: object) -> bool:
 
 
 def _unsubscripted(hint: object) -> object:
-    """The class that an alias of `typing` without arguments stands for, as `typing.List`; else the annotation itself."""
+    """Return the class of a `typing` alias without arguments, for example `typing.List`; otherwise the annotation."""
     return hint if get_args(hint) else get_origin(hint) or hint
 
 
@@ -273,16 +277,16 @@ def _is_block(hint: object) -> bool:
 
 
 def results(function: Function) -> Results:
-    """Reads the return annotation of a function.
+    """Read the return annotation of a function.
 
     Args:
         function: The function.
 
     Returns:
-        What it returns.
+        The conversion of its return values.
 
     Raises:
-        RegistrationError: JSON has nothing that stands for the type, or the annotation cannot be understood.
+        RegistrationError: JSON cannot represent the type, or the annotation cannot be resolved.
     """
     owner = label(function)
     scope = function_scope(function, {})
@@ -300,18 +304,18 @@ def results(function: Function) -> Results:
         {"type": "object", "properties": {"result": shape.schema}, "required": ["result"]} if wrapped else shape.schema
     )
     if not wrapped and "type" not in schema:
-        # A class that contains itself is a reference; the legacy revisions want to see an object at the top.
+        # The schema of a class that contains itself is a reference; legacy revisions require an object at the top.
         schema = {"type": "object", **schema}
     return Results(output_schema=schema, owner=owner, shape=shape, wrapped=wrapped, any=unknown)
 
 
 def _without_questions(hint: object) -> object:
-    """The return annotation without `InputRequired`, which is no result."""
+    """Return the annotation without `InputRequired`, which is not a tool result."""
     members = get_args(hint)
     if hint is InputRequired or InputRequired not in members:
         return MISSING if hint is InputRequired else hint
     kept = [member for member in members if member is not InputRequired]
-    return Union[tuple(kept)]  # noqa: UP007  # of types that are known when it runs
+    return Union[tuple(kept)]  # noqa: UP007  # the members are known only at run time
 
 
 def _return_hint(function: Function, scope: Scope, compiler: Compiler) -> object:

@@ -1,7 +1,8 @@
-"""The skills in a folder, read once: what is listed of them is what is served.
+"""The skills of a folder. The files are read once, so that the listed digests match the served bytes.
 
-Digests bind what a user approved to what a model gets. So a file is not read again when a client asks for it: its bytes
-stay in memory, as they were when its digest was made. `Skills.refresh` reads all of them anew.
+A digest binds the content that a user approved to the content that a model receives. A file is therefore not read again
+when a client requests it: its bytes stay in memory from the time when its digest was computed. `Skills.refresh` reads
+all files again.
 
 Spec: the extension `io.modelcontextprotocol/skills`
 """
@@ -45,30 +46,30 @@ if TYPE_CHECKING:
 __all__ = ["TEMPLATE", "Folder", "SkillFile", "Tree", "path_of", "read_folder", "uri_of"]
 
 TEMPLATE: Final = UriTemplate("skill://{+path}")
-"""What all files of skills are read by."""
+"""The template of the URIs of all skill files."""
 
 
 @attrs.frozen
 class Folder:
-    """Where skills are."""
+    """A folder of skills."""
 
     path: str
     """The folder, an absolute path without links."""
     prefix: str
-    """What stands before their paths in URIs; empty, or ends in a slash."""
+    """The prefix of the skill paths in URIs; empty, or ends in a slash."""
 
 
 @attrs.frozen
 class SkillFile:
-    """A file as it was read."""
+    """A file in memory."""
 
     contents: ResourceContents
-    """What a client gets."""
+    """The contents that a client receives."""
     entry: SkillResource
     """Its URI, digest and size."""
 
     def listed(self, path: str) -> Resource:
-        """The file as a directory lists it."""
+        """Return the entry of the file in a directory listing."""
         return Resource(
             uri=self.entry.uri,
             name=path.rpartition("/")[2],
@@ -79,7 +80,7 @@ class SkillFile:
 
 @attrs.frozen
 class Tree:
-    """All that is served of some folders. Paths are what stands behind `skill://` in URIs, not encoded."""
+    """The files and skills of some folders. Paths are the part of a URI after `skill://`, decoded."""
 
     files: Mapping[str, SkillFile]
     """The files of all skills, by path."""
@@ -87,42 +88,42 @@ class Tree:
     """The skills, by the path of their `SKILL.md`."""
 
     def directories(self) -> dict[str, dict[str, Resource]]:
-        """What is in each directory, by its path: files and directories, by URI."""
+        """Return the entries of each directory by its path: files and directories, by URI."""
         found: dict[str, dict[str, Resource]] = {}
         for path, file in self.files.items():
             child = file.listed(path)
             while (parent := path.rpartition("/")[0]) and child.uri not in found.setdefault(parent, {}):
                 found[parent][child.uri] = child
-                path = parent  # noqa: PLW2901  # from the file up to the first part of its path
+                path = parent  # noqa: PLW2901  # from the file up to the first component of its path
                 name = path.rpartition("/")[2]
                 child = Resource(uri=uri_of(path), name=name, mime_type=DIRECTORY_MIME_TYPE)
         return found
 
 
 def uri_of(path: str) -> str:
-    """The URI of a path, in the one form that it is listed in."""
+    """Return the URI of a path in the form in which it is listed."""
     return f"skill://{quote(path)}"
 
 
 def path_of(uri: str) -> str | None:
-    """The path that a URI stands for, however it is encoded; `None` when it can be none."""
+    """Return the path of a URI in any encoding; `None` if the URI does not match the template."""
     found = TEMPLATE.match(uri)
     path = None if found is None else found.get("path")
     return path if isinstance(path, str) else None
 
 
 def read_folder(folder: Folder, limits: Limits) -> Tree:
-    """Reads the skills of a folder, or the one that it is itself. Blocks.
+    """Read the skills of a folder, or the one skill that the folder is. Blocks.
 
     Raises:
-        RegistrationError: There are none, or one is not as skills have to be; it names the file.
+        RegistrationError: There are no skills, or a skill is invalid. The message names the file.
     """
     files = Files(folder.path, hidden=False)
     sizes = dict(_listed(files, folder, limits))
     homes = [path.removesuffix(SKILL_FILE) for path in sizes if f"/{path}".endswith(f"/{SKILL_FILE}")]
     if not homes:
         raise RegistrationError(f"there is no {SKILL_FILE} in {folder.path!r} or a folder in it")
-    # A folder that is a skill itself has the name of the skill in its own path.
+    # The path of a folder that is itself a skill contains the name of the skill.
     before = folder.prefix + (f"{Path(folder.path).name}/" if "" in homes else "")
     members = {home: [path for path in sizes if path.startswith(home)] for home in homes}
     for home, paths in members.items():
@@ -134,7 +135,7 @@ def read_folder(folder: Folder, limits: Limits) -> Tree:
             if path not in read:
                 read[path] = _read(files, folder, path, before, limits)
         entries = tuple(read[path].entry for path in paths)
-        # A file may have grown since its size was asked for.
+        # A file can have grown since its size was read.
         _check_bounds(os.path.join(folder.path, home), len(entries), sum(entry.size for entry in entries))
         main = read[f"{home}{SKILL_FILE}"]
         front_matter = _front_matter(main, os.path.join(folder.path, home, SKILL_FILE), f"{before}{home}")
@@ -148,7 +149,7 @@ def _listed(files: Files, folder: Folder, limits: Limits) -> Iterator[tuple[str,
             if each is None:
                 raise RegistrationError(
                     f"{folder.path!r} has more than {limits.listed_files} entries (Limits.listed_files); skills are"
-                    " listed completely or not at all"
+                    " listed completely or not at all; raise the limit or split the folder"
                 )
             yield each[0], each[1].st_size
 
@@ -156,7 +157,7 @@ def _listed(files: Files, folder: Folder, limits: Limits) -> Iterator[tuple[str,
 def _check_bounds(where: str, count: int, size: int) -> None:
     if count > MAX_SKILL_FILES or size > MAX_SKILL_BYTES:
         raise RegistrationError(
-            f"the skill {where!r} has {count} files with {size} bytes; hosts take {MAX_SKILL_FILES} files with"
+            f"the skill {where!r} has {count} files with {size} bytes; hosts accept {MAX_SKILL_FILES} files with"
             f" {MAX_SKILL_BYTES} bytes"
         )
 
@@ -166,7 +167,7 @@ def _read(files: Files, folder: Folder, path: str, before: str, limits: Limits) 
     try:
         uri = uri_of(before + path)
         if path_of(uri) != before + path:
-            raise RegistrationError(f"the file {where!r} of a skill cannot be served: no URI can say its name")
+            raise RegistrationError(f"the file {where!r} of a skill cannot be served: no URI can represent its name")
         data = files.read(path, limits.file_bytes)
     except (OSError, UnicodeEncodeError, LimitExceeded) as error:
         raise RegistrationError(f"the file {where!r} of a skill cannot be served: {error}") from error
@@ -176,16 +177,16 @@ def _read(files: Files, folder: Folder, path: str, before: str, limits: Limits) 
 def _front_matter(file: SkillFile, where: str, home: str) -> JsonObject:
     text = getattr(file.contents, "text", None)
     if text is None:
-        raise RegistrationError(f"{where}: it is no text in UTF-8")
+        raise RegistrationError(f"{where}: it is not UTF-8 text")
     try:
         found = read_front_matter(text)
     except InvalidFrontMatter as error:
         raise RegistrationError(f"{where}:{error.line or 1}: {error.message}") from error
     problem = front_matter_problem(found, home.removesuffix("/").rpartition("/")[2])
     if problem is None and (reserved := reserved_metadata(found)):
-        problem = f"the key {reserved[0]!r} of metadata is reserved for extensions of the protocol"
+        problem = f"the metadata key {reserved[0]!r} is reserved for protocol extensions"
     if problem is not None:
-        # The line of the field that it is about.
+        # Report the line of the field that has the problem.
         field = problem.split()[0]
         lines = text.splitlines()
         line = next((number for number, each in enumerate(lines, 1) if each.startswith(f"{field}:")), 1)

@@ -65,7 +65,7 @@ class _Entry:
     _validator: Validator | None = None
 
     def binds(self, params: CallToolRequestParams) -> bool:
-        """Whether the function can be called at all: what is wrong at once needs no task to be told."""
+        """Return whether the arguments are valid. Invalid arguments are reported at once, without a task."""
         try:
             self.parameters.bind(params.arguments or {})
         except InvalidArguments:
@@ -73,13 +73,13 @@ class _Entry:
         return True
 
     def check(self, result: CallToolResult) -> None:
-        """A result that the function put together by hand has to fit the tool's own schema as well."""
+        """Check a result that the function built itself against the output schema. Raises `InvalidResult`."""
         schema = self.tool.output_schema
         if schema is None or result.is_error:
             return
         if result.structured_content is ABSENT:
             raise InvalidResult(
-                f"the tool {self.tool.name!r} has an output schema, but its result no structured content"
+                f"the tool {self.tool.name!r} has an output schema, but its result has no structured content"
             )
         if self._validator is None:
             self._validator = compile_schema(schema)
@@ -96,7 +96,7 @@ class Tools:
 
     Args:
         host: The server.
-        changed: Is called when the list has changed.
+        changed: Called when the list has changed.
     """
 
     def __init__(self, host: Host, changed: Callable[[], None]) -> None:
@@ -108,7 +108,7 @@ class Tools:
             TOOLS_LIST.name: self.listing.answer,
             TOOLS_CALL.name: self._call,
         }
-        """The methods that are answered here."""
+        """Handlers of the methods of this feature, by method."""
 
     @property
     def listed(self) -> tuple[Tool, ...]:
@@ -117,20 +117,20 @@ class Tools:
 
     @property
     def capability(self) -> ToolsCapability | None:
-        """What is offered; `None` without any tool."""
+        """The capability to declare; `None` if there are no tools."""
         return ToolsCapability(list_changed=True) if self.listing.offers else None
 
     def designated(self, name: str) -> tuple[ParamHeader, ...]:
-        """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist.
+        """Return the parameters of a tool that HTTP headers mirror; empty for an unknown tool.
 
-        None either where it depends on the client whether there is such a tool: then they are compared in the call, so that
-        a complaint about a header does not tell of it.
+        Also empty if access to tools depends on the client: then the call compares the headers, so that an error about
+        a header does not reveal that the tool exists.
         """
         entry = self._entries.get(name)
         return () if entry is None or self._host.guard.asks else entry.parameters.headers
 
     def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
-        """See `Server.add_tool`."""
+        """Register a tool. Raises `RegistrationError`. See `Server.add_tool`."""
         check_options(label(function), options, ToolOptions.__optional_keys__)
         schema = options.get("input_schema")
         read = (
@@ -142,12 +142,10 @@ class Tools:
         name = named(function, options)
         if _NAME.fullmatch(name) is None:
             raise RegistrationError(
-                f"{label(function)}: {name!r} cannot be the name of a tool; it has 1 to 128 of A-Z, a-z, 0-9, '_', '-' and '.'"
+                f"{label(function)}: {name!r} cannot be the name of a tool; use 1 to 128 of A-Z, a-z, 0-9, '_', '-' and '.'"
             )
         if name in self._entries:
-            raise RegistrationError(
-                f"{label(function)}: there is already a tool named {name!r}; give one another `name`"
-            )
+            raise RegistrationError(f"{label(function)}: there is already a tool named {name!r}; pass another `name`")
         tool = Tool(
             name=name,
             title=options.get("title"),
@@ -160,7 +158,7 @@ class Tools:
         )
         support = options.get("task", "forbidden")
         if support not in _SUPPORT:
-            raise RegistrationError(f"{label(function)}: `task` is one of {', '.join(_SUPPORT)}, and not {support!r}")
+            raise RegistrationError(f"{label(function)}: `task` must be one of {', '.join(_SUPPORT)}, not {support!r}")
         check_listed(label(function), tool)
         run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
         if support != "forbidden":
@@ -179,7 +177,7 @@ class Tools:
         self._changed()
 
     def remove(self, name: str) -> None:
-        """See `Server.remove_tool`."""
+        """Remove a tool. Raises `RegistrationError` if it is not registered."""
         if name not in self._entries:
             raise RegistrationError(f"there is no tool named {name!r} to remove")
         del self._entries[name]
@@ -187,13 +185,13 @@ class Tools:
         self._changed()
 
     def resumed(self, name: str) -> Callable[[Call], Awaitable[object]] | None:
-        """What runs a tool again whose task was interrupted; `None`: it may not be run again."""
+        """Return the function that runs an interrupted task of a tool again; `None` if the tool is not resumable."""
         entry = self._entries.get(name)
         return partial(self._work, entry) if entry is not None and entry.resumable else None
 
     async def _call(self, call: Call) -> object:
         request = call.request
-        params = cast("CallToolRequestParams", request.params)  # the engine reads them by the row of the method
+        params = cast("CallToolRequestParams", request.params)  # converted by the engine to the method's class
         entry = self._entries.get(params.name)
         if entry is None or not await self._host.guard.allows(call, "tool", params.name):
             raise unknown("tool", params.name, self._entries, self._host.guard)
@@ -232,9 +230,9 @@ class Tools:
             return _error(bad.message)
         except RequestFailed:
             raise
-        except FAILURES as error:  # the author's function was called; logged, and told in general
-            # The specification wants failures of a tool in a result, where a model sees them. What it may know of this
-            # one is that it happened: the text of an exception was not written for it.
+        except FAILURES as error:  # from the author's function: logged here, reported without details
+            # The specification reports tool failures in a result, where a model sees them. The model sees only that the
+            # tool failed: the text of the exception was not written for clients.
             log_failure(f"tool {params.name!r}", call, error)
             return _error(f"The tool {params.name} failed. Why is in the log of the server.")
         return fit_result(result, revision)

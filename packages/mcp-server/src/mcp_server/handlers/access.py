@@ -29,8 +29,8 @@ class AccessRequest:
     name: str
     """The name of a tool or prompt, the URI of a resource, or the URI template of a template.
 
-    For a resource that matches a template, the URI as the template expands it: all encodings that a client can send have
-    this one form.
+    For a resource that matches a template, the URI as the template expands it: all encodings that a client can send
+    have this one form.
     """
     principal: Principal | None
     """The authenticated principal of the client; `None` without authentication, for example on stdio."""
