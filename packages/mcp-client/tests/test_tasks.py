@@ -778,7 +778,7 @@ async def test_a_client_that_does_not_answer_as_tasks_is_not_asked_for_one() -> 
         assert said(await client.call_tool("model")).startswith("MissingRequiredClientCapability")
     async with joined(R2026_07_28, asking_server(), handlers) as client:
         assert said(await client.call_tool("model")).startswith(
-            "LocalProtocolError: a client cannot be asked for a task"
+            "LocalProtocolError: task-augmented client requests are not supported"
         )
 
 

@@ -327,7 +327,10 @@ async def test_who_may_not_read_a_skill_does_not_learn_of_it(root: Path) -> None
         ("---\ndescription: x\nname: Bad\n---\n", "SKILL.md:3: name must be"),
         ("---\nname: other\ndescription: x\n---\n", "SKILL.md:2: name is 'other', but the directory"),
         ("---\nname: bad\n---\n", "SKILL.md:1: description must be"),
-        ("---\nname: bad\ndescription: x\nmetadata:\n  io.modelcontextprotocol/x: 1\n---\n", "SKILL.md:1: the metadata key"),
+        (
+            "---\nname: bad\ndescription: x\nmetadata:\n  io.modelcontextprotocol/x: 1\n---\n",
+            "SKILL.md:1: the metadata key",
+        ),
     ],
 )
 def test_a_skill_that_is_none_is_refused_with_file_and_line(root: Path, text: str, problem: str) -> None:

@@ -240,7 +240,7 @@ async def test_an_end_that_cannot_be_kept_is_told_as_long_as_the_server_lives(ca
         gates.go.set()
         now = await until(client, task, "failed")
         assert now["error"] == {"code": -32603, "message": "Internal error"}
-    assert "cannot be kept" in caplog.text
+    assert "cannot be stored" in caplog.text
 
 
 async def test_an_answer_that_cannot_be_kept_is_told_as_an_error() -> None:
@@ -259,8 +259,8 @@ async def test_a_server_whose_store_cannot_be_read_or_cleaned_lives_on(caplog: p
     store.broken = ("unfinished", "purge")
     async with client_of(make_server(Gates(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
         await until(client, await begin(client, "must"), "completed")
-    assert "cannot be taken up" in caplog.text
-    assert "cannot be forgotten" in caplog.text
+    assert "cannot be recovered" in caplog.text
+    assert "cannot be deleted" in caplog.text
 
 
 class _Slow(MemoryTaskStore):
@@ -338,9 +338,7 @@ async def test_a_task_survives_the_life_of_its_server_where_it_may_be_resumed(tm
         answers: JsonObject = {key: {"action": "accept", "content": {"name": "Ann"}}}
         await client.call("tasks/update", {"taskId": task["taskId"], "inputResponses": answers})
         gone = await until(client, lost, "failed")
-        assert (
-            gone["statusMessage"] == "the server was stopped while the task ran, and it is not one that can be resumed"
-        )
+        assert gone["statusMessage"] == "the server stopped while the task ran, and the tool is not resumable"
     await store.aclose()
     store = SqliteTaskStore(tmp_path / "tasks.sqlite")
     async with client_of(_resumable(ran, go, store), R2026_07_28) as client:

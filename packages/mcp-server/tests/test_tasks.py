@@ -185,7 +185,7 @@ async def test_what_has_to_be_a_task_needs_a_client_with_the_extension(server: S
 async def test_a_tool_is_called_as_it_wants_to_be(server: Server) -> None:
     async with client_of(server, R2025_11_25) as client:
         error = await client.fail("tools/call", {"name": "must"})
-        assert (error["code"], error["message"]) == (-32601, "the tool 'must' has to be called as a task")
+        assert (error["code"], error["message"]) == (-32601, "the tool 'must' must be called as a task")
         error = await client.fail("tools/call", {"name": "plain", "task": {}})
         assert (error["code"], error["message"]) == (-32601, "the tool 'plain' cannot be called as a task")
 
@@ -407,7 +407,7 @@ async def test_an_unknown_task_is_an_error_that_says_so(server: Server, revision
             params: JsonObject = {**UNKNOWN, "inputResponses": {}} if name == "update" else UNKNOWN
             error = await client.fail(f"tasks/{name}", params)
             assert error["code"] == -32602
-            assert error["message"] == f"tasks/{name}: there is no such task, or not any more"
+            assert error["message"] == f"tasks/{name}: there is no such task, or it has expired"
 
 
 @pytest.mark.spec("tasks.methods-undeclared-32021", "tasks.client-declares-per-request")
@@ -491,7 +491,7 @@ async def test_a_task_asks_in_2025_11_25_while_its_result_is_waited_for(server: 
     async with client_of(server, R2025_11_25, elicitation=accept("Ann")) as client:
         task = await begin(client, "asks")
         now = await until(client, task, "input_required")
-        assert now["statusMessage"] == "waiting for an answer of the client"
+        assert now["statusMessage"] == "waiting for input from the client"
         assert client.asked == []
         result = await client.call("tasks/result", {"taskId": task["taskId"]})
         assert text_of(result) == "hello Ann"
@@ -786,7 +786,7 @@ async def test_one_task_too_many_is_refused(gates: Gates, limits: Limits) -> Non
 
 
 def test_a_policy_has_times_that_make_sense() -> None:
-    with pytest.raises(ValueError, match=r"TaskPolicy\.poll_interval must be more than 0 seconds"):
+    with pytest.raises(ValueError, match=r"TaskPolicy\.poll_interval must be a finite number of seconds above 0"):
         TaskPolicy(poll_interval=0)
     with pytest.raises(ValueError, match=r"TaskPolicy\.ttl of 2 is more than TaskPolicy\.longest_ttl, 1"):
         TaskPolicy(ttl=2, longest_ttl=1)
@@ -803,8 +803,8 @@ async def test_the_life_of_a_task_is_in_the_log_and_its_id_is_not(
             await until(client, task, "completed")
     lines = [record.getMessage() for record in caplog.records]
     short = task_id(task)[:8]
-    assert f"task {short}… of nobody in particular was begun, for the tool must" in lines
-    assert f"task {short}… of nobody in particular is completed" in lines
+    assert f"task started: task={short}… owner=anonymous tool=must" in lines
+    assert f"task ended: task={short}… owner=anonymous status=completed" in lines
     assert task_id(task) not in "\n".join(lines)
 
 

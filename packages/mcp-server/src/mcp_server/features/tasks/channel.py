@@ -1,4 +1,4 @@
-"""What the function of a task has to do with: its questions, what it tells, and a line at whose other end nobody waits."""
+"""The channel of a task: its client requests, its progress, and a connection end without a client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 class TaskAsking(Direct):
-    """Asks the client on behalf of a task. A `mcp_server.connection.client_requests.Asking`."""
+    """Client requests of a task. A `mcp_server.connection.client_requests.Asking`."""
 
     def __init__(self, run: TaskRun, call: Call) -> None:
         self._run: Final = run
@@ -44,14 +44,18 @@ class TaskAsking(Direct):
         self._ledger: Final = Ledger(State(answers=dict(run.record.answers), once=dict(run.record.once)))
 
     async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
-        """See `Asking.ask`."""
+        """Send an input request of the task and wait for the input response.
+
+        Raises:
+            LocalProtocolError: A task cannot send this request.
+        """
         check_askable(self._call, row, params)
         question = QUESTIONS.get(row.name)
         revision = self._run.peer.revision
         if question is None or getattr(params, "task", None) is not None:
             as_task = "" if question is None else " as a task"
-            raise LocalProtocolError(f"a task cannot ask {row.name}{as_task}")
-        # The class in the table fits the method, and so its params.
+            raise LocalProtocolError(f"a task cannot send {row.name}{as_task}")
+        # The table assigns to each method the class that fits its params.
         made = cast("InputRequest", question(params=params))
         wire: JsonObject = {"method": row.name, "params": converter(revision).unstructure(params)}
         answer = self._ledger.ask(made, wire, key)
@@ -62,7 +66,7 @@ class TaskAsking(Direct):
         return read_answer(revision, row, answer)
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
-        """See `Asking.once`."""
+        """Run a function once for this task, and store its result."""
         known, value = self._ledger.recall(key)
         if known:
             await trio.lowlevel.checkpoint()
@@ -70,17 +74,17 @@ class TaskAsking(Direct):
         value = await run_once(key, function)
         self._ledger.remember(key, value)
         with trio.CancelScope(shield=True):
-            # It has happened, and would happen again.
+            # The side effect has happened. Without the record it would happen again.
             await self._run.remember(key, value)
         return value
 
     def result(self) -> None:
-        """See `Asking.result`."""
+        """Return `None`: the client requests of a task do not end its handler."""
         return
 
 
 class TaskPace(Pace):
-    """What a task tells: progress in its status. There are no log messages of tasks."""
+    """The progress of a task, reported as its status message. Tasks do not emit log messages."""
 
     __slots__ = ("_run", "_token")
 
@@ -91,54 +95,54 @@ class TaskPace(Pace):
         self._token: Final = isinstance(meta, dict) and "progressToken" in meta
 
     async def log(self, said: LoggingMessageNotificationParams) -> None:
-        """The extension has no log messages of tasks, and whom they should reach in 2025-11-25 it does not say."""
-        _log.debug("not sent: a log message of task %s… (%s)", self._run.id[:8], said.level)
+        """Drop the message. The extension has no log messages of tasks; 2025-11-25 does not specify a receiver."""
+        _log.debug("log message of a task dropped: task=%s… level=%s", self._run.id[:8], said.level)
 
     async def _send_progress(self, said: ProgressNotificationParams) -> None:
         self._run.progressed(said, token=self._token)
 
 
 class Worker:
-    """What stands behind the line of a task. A `mcp_server.connection.channel.Service` of one call."""
+    """The service of a task's channel. A `mcp_server.connection.channel.Service` of one call."""
 
     def __init__(self, work: Callable[[Call], Awaitable[object]]) -> None:
         self._work: Final = work
 
     async def answer(self, call: Call) -> object:
-        """See `Service.answer`."""
+        """Run the function of the task."""
         return await self._work(call)
 
     def input_required(self, call: Call) -> object | None:
-        """See `Service.input_required`: a task has no rounds."""
+        """Return `None`: a task has no multi round-trip requests."""
 
     def notified(self, line: Line, event: NotificationReceived) -> None:
-        """See `Service.notified`."""
+        """Ignore the notification."""
 
     def opened(self, line: Line) -> None:
-        """See `Service.opened`."""
+        """Do nothing: there is no connection to open."""
 
     def connected(self, audience: Audience) -> None:
-        """See `Service.connected`."""
+        """Do nothing: there are no subscribers."""
 
     def disconnected(self, audience: Audience) -> None:
-        """See `Service.disconnected`."""
+        """Do nothing: there are no subscribers."""
 
 
 class TaskLine(Line):
-    """Where the call of a task comes from: nowhere. Nobody waits at its other end."""
+    """The channel of a task's call. It has no client: the result is stored."""
 
     async def outcome(self, call: Call) -> object:
-        """The result of the function, or its error."""
+        """Return the result of the function, or its error."""
         return await self._outcome(call)
 
     async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
-        """See `Line.send`: there is nobody to send something to."""
+        """Drop the message: the channel has no client."""
         await trio.lowlevel.checkpoint()
 
     async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
-        """See `Line.ask`: a task asks in another way. Raises `LocalProtocolError`."""
-        raise LocalProtocolError(f"a task cannot ask {row.name}")
+        """Raise `LocalProtocolError`: a task sends client requests with `TaskAsking`."""
+        raise LocalProtocolError(f"a task cannot send {row.name}")
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
-        """See `Line.listen`. Raises `LocalProtocolError`."""
+        """Raise `LocalProtocolError`: a task has no subscriptions."""
         raise LocalProtocolError("a task has no subscriptions")

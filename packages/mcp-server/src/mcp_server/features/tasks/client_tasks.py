@@ -1,4 +1,4 @@
-"""Asking a client that may answer later: questions as tasks, which the client keeps (2025-11-25)."""
+"""Task-augmented client requests: the client runs the request as a task and stores the result (2025-11-25)."""
 
 from __future__ import annotations
 
@@ -32,39 +32,39 @@ P = TypeVar("P", bound=WireObject)
 R = TypeVar("R")
 
 _INTERVAL: Final = 1.0
-"""Seconds between two polls, where the client says nothing of it."""
+"""Time between two polls if the client does not specify one, in seconds."""
 
 _LEAST: Final = 0.01
 _POLITENESS: Final = 2.0
-"""Seconds that it may take to cancel a question that nobody wants answered any more."""
+"""Time limit for cancelling the task when the result is no longer needed, in seconds."""
 
 
 async def ask_as_task(context: Context, row: Method[P, R], params: P, *, ttl: float | None = None) -> R:
-    """Asks the client a question that it may answer later, and polls until it has (2025-11-25).
+    """Send a client request as a task, and poll until the client has responded (2025-11-25).
 
-    For what takes a person longer than a request may take. The client has to have declared that it runs this kind of
-    question as a task; it is asked within the request of `context`, so its connection has to last.
+    Use it if the user needs more time than a request can take. The client must have declared that it supports tasks for
+    this method. The request belongs to the request of `context`, so the connection must stay open.
 
     Args:
-        context: The request that it is about. It cannot be a task itself.
+        context: The context of the request that needs the response. It cannot be a task itself.
         row: `ELICITATION_CREATE` or `SAMPLING_CREATE_MESSAGE`.
         params: Its parameters.
-        ttl: How many seconds the client shall keep the answer; it may decide otherwise.
+        ttl: The requested time for which the client stores the result, in seconds. The client can choose another time.
 
     Returns:
-        The answer, an instance of `row.result`.
+        The result, an instance of `row.result`.
 
     Raises:
-        LocalProtocolError: The client's revision has no tasks.
-        MissingRequiredClientCapability: The client did not declare it.
-        RequestFailed: The client answered with an error, or cancelled the task.
-        ConnectionEnded: The client is gone.
+        LocalProtocolError: The client's revision does not have tasks.
+        MissingRequiredClientCapability: The client did not declare the capability.
+        RequestFailed: The client responded with an error, or cancelled the task.
+        ConnectionEnded: The client disconnected.
     """
     revision = context.peer.revision
     if not revision.core_tasks:
-        raise LocalProtocolError(f"a client cannot be asked for a task in revision {revision}")
+        raise LocalProtocolError(f"task-augmented client requests are not supported in revision {revision}")
     wish = TaskMetadata(ttl=None if ttl is None else int(ttl * 1000))
-    # As long as a request has a task, that is what answers it.
+    # The result of a request with a `task` member is a `CreateTaskResult`.
     created: object = await context.ask(row, evolve(params, task=wish))
     task: Task | GetTaskResult = cast("CreateTaskResult", created).task
     try:
@@ -85,5 +85,5 @@ async def _cancel(context: Context, id: str) -> None:
     try:
         await context.ask(TASKS_CANCEL, CancelTaskRequestParams(task_id=id))
     except McpError:
-        # Whatever it is, nobody wants the answer any more.
+        # The result is not needed any more, whatever the reason of the failure is.
         return

@@ -1,11 +1,11 @@
-"""One task while it runs: its function, its questions, and what it tells.
+"""One running task: its function, its client requests and its notifications.
 
-The function runs in the background of the server, in a scope of its own, which `tasks/cancel` and the end of its time to
-live cancel. What it does with its context has another meaning here than in a request: progress becomes the message of the
-status; a question puts the task into `input_required` until the client has answered it, by `tasks/update` in the
-extension, and in 2025-11-25 by a request of ours that travels with a `tasks/result`.
+The function runs in the background of the server, in its own cancel scope. `tasks/cancel` and the end of the time to
+live cancel the scope. The context works differently than in a request. Progress becomes the status message. A client
+request sets the status to `input_required` until the client has responded: by `tasks/update` in the extension, and in
+2025-11-25 as a response to an ordinary request that the server sends while a `tasks/result` is pending.
 
-What must not be lost is in the store before anybody is told of it.
+State that must not be lost is saved in the store before any client is notified of it.
 """
 
 from __future__ import annotations
@@ -61,29 +61,29 @@ _log: Final = logging.getLogger("mcp_server")
 
 @attrs.define(eq=False)
 class _Question:
-    """Something that the client shall answer."""
+    """A client request that is waiting for its response."""
 
     row: Method[object, object]
     params: WireObject
     request: InputRequest
     answered: trio.Event = attrs.field(factory=trio.Event)
     failure: McpError | None = None
-    """The client answered with an error (2025-11-25)."""
+    """The error that the client responded with (2025-11-25)."""
     asked: bool = False
-    """A request of ours is on its way (2025-11-25)."""
+    """Whether the request has been sent to the client (2025-11-25)."""
 
 
 class TaskRun:
     """One task that runs in this process.
 
     Args:
-        record: The task, which is in the store.
+        record: The task, which is already in the store.
         store: The store.
-        request: The call that it stands for.
-        tell: Tells all that listen of a change.
-        audience: The legacy session that it was begun in; `None` where there is none, or not any more.
+        request: The tool call that became the task.
+        tell: Notifies the subscribers of a change.
+        audience: The legacy session that the task was started in; `None` if it has none, or the session has ended.
         http: The HTTP request of the call.
-        identity: Who sent that.
+        identity: The sender of the HTTP request.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class TaskRun:
     ) -> None:
         self.record = record
         self.scope: Final = trio.CancelScope()
-        """What its function runs in."""
+        """The cancel scope of its function."""
         self.kept = False
-        """Its end is in the store."""
+        """Whether its final status is in the store."""
         self.charge: MemoryCharge | None = None
-        """Its memory while it runs; `None` for a task that an earlier process began."""
+        """The memory charge while the task runs; `None` for a task that an earlier process started."""
         self._store: Final = store
         self._request: Final = request
         self._tell: Final = tell
@@ -113,36 +113,36 @@ class TaskRun:
         self._questions: Final[dict[str, _Question]] = {}
         self._changed = trio.Event()
 
-    # --- what is known ---------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the task."""
         return self.record.state.id
 
     @property
     def peer(self) -> ClientPeer:
-        """The client that it was begun by."""
+        """The client that started the task."""
         return cast("ClientPeer", self._request.peer)  # of a server
 
     @property
     def questions(self) -> Mapping[str, InputRequest]:
-        """What the client shall answer, by key."""
+        """The pending input requests, by key."""
         return {key: question.request for key, question in self._questions.items()}
 
     def release_memory(self) -> None:
-        """Give back the memory that is charged while the task runs."""
+        """Release the memory that is charged while the task runs."""
         if self.charge is not None:
             self.charge.release()
 
-    # --- its life --------------------------------------------------------------------------------------------------
+    # --- execution -------------------------------------------------------------------------------------------------
 
     async def run(self, work: Callable[[Call], Awaitable[object]], connection: ServerConnection) -> None:
-        """Runs the function to its end, and keeps what came of it.
+        """Run the function until it ends, and store its outcome.
 
         Args:
             work: Runs the function.
-            connection: An engine that is on no connection: it knows the bounds.
+            connection: An engine without a connection. It supplies the limits.
         """
         line = TaskLine(Worker(work), connection, self.record.owner)
         call = Call(self._request, line, self.scope, http=self._http, identity=self._identity, task=self)
@@ -150,7 +150,7 @@ class TaskRun:
         call.pace = TaskPace(self, call)
         state = self.record.state
         if state.expires_at is not None and state.ttl is not None:
-            # No more than the whole time, also where an earlier process had a clock that was ahead.
+            # At most the whole time to live, even if the clock of an earlier process was ahead.
             left = min(state.expires_at - time.time(), state.ttl / 1000)
             self.scope.deadline = trio.current_time() + left
         outcome: object = None
@@ -158,20 +158,20 @@ class TaskRun:
             outcome = await line.outcome(call)
             await call.pace.flush()
         if self.scope.cancelled_caught:
-            outcome = RequestFailed("the task did not end within its time to live", code=ErrorCode.INTERNAL_ERROR)
+            outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
         if not self.record.state.terminal:
             with trio.CancelScope(shield=True):
                 await self._finish(outcome)
 
     async def _finish(self, outcome: object) -> None:
-        """Keeps the outcome: a result, or the error."""
+        """Store the outcome: a result or an error."""
         try:
             if not isinstance(outcome, RequestFailed):
                 wire = outcome if isinstance(outcome, dict) else self._wire(outcome)
                 try:
                     await self._end("completed", result=wire)
                 except LimitExceeded as limit:
-                    outcome = RequestFailed(f"the result cannot be kept: {limit.message}")
+                    outcome = RequestFailed(f"the result cannot be stored: {limit.message}")
                 else:
                     return
             error: JsonObject = {"code": code_for(outcome, self.peer.revision), "message": outcome.message}
@@ -180,16 +180,16 @@ class TaskRun:
             try:
                 await self._end("failed", message=outcome.message, error=error)
             except LimitExceeded:
-                # It says more than there is room for.
+                # The error itself exceeds the limit.
                 await self._end("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
-        except Exception:  # noqa: BLE001  # whatever the store does: the task is over, and is told so as long as we live
-            _log.exception("the end of task %s… cannot be kept", self.id[:8])
+        except Exception:  # noqa: BLE001  # of the store: the task has ended, and this process reports that
+            _log.exception("the outcome of a task cannot be stored: task=%s…", self.id[:8])
             if not self.record.state.terminal:
                 self.move("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
 
     def _wire(self, result: object) -> JsonObject:
         if not isinstance(result, WireObject):
-            raise TypeError(f"a tool gave {type(result).__name__}")
+            raise TypeError(f"a tool returned {type(result).__name__}, not a result")
         return converter(self.peer.revision).unstructure(result)
 
     async def _end(
@@ -200,31 +200,31 @@ class TaskRun:
         result: JsonObject | None = None,
         error: JsonObject | None = None,
     ) -> None:
-        """Keeps the end of the task, and then tells it. Raises `LimitExceeded`, and what the store raises."""
+        """Store the final status, then notify the client. Raises `LimitExceeded`, and the errors of the store."""
         state = self.record.state.moved(status, time.time(), message=message, result=result, error=error)
         record = attrs.evolve(self.record, state=state)
         await self._store.save(record)
         self.kept = True
         if not self.record.state.terminal:
             self._become(record)
-            _log.info("task %s… of %s is %s", self.id[:8], record.owner or "nobody in particular", status)
+            _log.info("task ended: task=%s… owner=%s status=%s", self.id[:8], record.owner or "anonymous", status)
 
     def move(self, status: TaskStatus, *, message: str | None = None, error: JsonObject | None = None) -> None:
-        """Puts it into another status, which is not kept yet. Raises `LocalProtocolError` when that cannot be."""
+        """Change the status without storing it. Raises `LocalProtocolError` if the transition is not allowed."""
         state = self.record.state.moved(status, time.time(), message=message, error=error)
         self._become(attrs.evolve(self.record, state=state))
 
     async def keep(self) -> None:
-        """Keeps what has changed. Raises what the store raises."""
+        """Store the record. Raises the errors of the store."""
         await self._store.save(self.record)
         self.kept = self.record.state.terminal
 
     async def cancel(self) -> None:
-        """The client no longer wants it: it is cancelled, and its function is stopped. Raises `LocalProtocolError`."""
+        """Cancel the task and stop its function. Raises `LocalProtocolError` if the task has ended."""
         self.move("cancelled", message="cancelled by the client")
         self._questions.clear()
         self.scope.cancel()
-        _log.info("task %s… of %s is cancelled", self.id[:8], self.record.owner or "nobody in particular")
+        _log.info("task cancelled: task=%s… owner=%s", self.id[:8], self.record.owner or "anonymous")
         await self.keep()
 
     def _become(self, record: TaskRecord) -> None:
@@ -234,19 +234,19 @@ class TaskRun:
         params = as_extension_task(record.state, ExtensionTaskNotificationParams, self.questions)
         self._tell(None, NOTIFICATIONS_TASKS, params, self.id)
         if self._audience is not None:
-            # A key for each status: what is told of the end must not take the place of something older, before progress.
+            # One key for each status: the final notification must not replace a queued earlier one.
             key = f"{self.id} {record.state.status}"
             status = as_task(record.state, TaskStatusNotificationParams)
             self._tell(self._audience, NOTIFICATIONS_TASKS_STATUS, status, key)
 
-    # --- telling ---------------------------------------------------------------------------------------------------
+    # --- progress --------------------------------------------------------------------------------------------------
 
     def progressed(self, said: ProgressNotificationParams, *, token: bool) -> None:
-        """Its function told how far it got.
+        """Report the progress of the function.
 
         Args:
-            said: What it told.
-            token: The client asked for progress.
+            said: The progress.
+            token: Whether the client sent a progress token.
         """
         state = self.record.state
         if state.terminal:
@@ -259,28 +259,28 @@ class TaskRun:
         else:
             self._become(record)
 
-    # --- asking ----------------------------------------------------------------------------------------------------
+    # --- client requests -------------------------------------------------------------------------------------------
 
     async def ask(self, key: str, row: Method[object, object], params: WireObject, request: InputRequest) -> None:
-        """Asks the client, and waits until its answer is in the record. Raises what it answered instead."""
+        """Request input from the client, and wait until the response is in the record. Raises the client's error."""
         question = self._questions[key] = _Question(row, params, request)
         if self.record.state.status == "working":
-            self.move("input_required", message="waiting for an answer of the client")
+            self.move("input_required", message="waiting for input from the client")
         else:
             self._become(self.record)
         try:
             await question.answered.wait()
         finally:
-            # Where the function gave up waiting.
+            # Also if the function stopped waiting.
             self._settled(key)
         if question.failure is not None:
             raise question.failure
 
     async def answer(self, answers: Mapping[str, JsonObject]) -> None:
-        """The client answered. What is not asked for is ignored.
+        """Store the input responses of the client. Responses without a pending input request are ignored.
 
         Raises:
-            RequestFailed: Something is no answer to its question; nothing has happened then.
+            RequestFailed: An input response is invalid. In this case nothing is stored.
         """
         wanted = {key: answer for key, answer in answers.items() if key in self._questions}
         for key, answer in wanted.items():
@@ -301,14 +301,14 @@ class TaskRun:
             self.move("working")
 
     async def remember(self, key: str, value: JsonValue) -> None:
-        """A side effect has happened. Raises what the store raises."""
+        """Store the result of a side effect. Raises the errors of the store."""
         self.record = attrs.evolve(self.record, once={**self.record.once, key: value})
         await self.keep()
 
     # --- tasks/result (2025-11-25) ---------------------------------------------------------------------------------
 
     async def attend(self, call: Call) -> None:
-        """Waits until it is over. Meanwhile its questions travel with `call`, which asks for its result."""
+        """Wait until the task has ended. Meanwhile send its client requests as part of `call`, a `tasks/result`."""
         async with open_private_nursery() as nursery:
             while not self.record.state.terminal:
                 changed = self._changed
@@ -319,7 +319,7 @@ class TaskRun:
                 await changed.wait()
 
     async def _put(self, call: Call, key: str, question: _Question) -> None:
-        """Asks the client by a request. Whatever goes wrong on the way, another `tasks/result` may ask again."""
+        """Send a client request. After a connection error, another `tasks/result` can send it again."""
         params = with_related_task(question.params, self.id)
         try:
             answer = await call.link.ask(question.row, params, call)
@@ -329,9 +329,9 @@ class TaskRun:
             question.failure = failure
             self._settled(key)
         except (ConnectionEnded, LocalProtocolError) as error:
-            _log.debug("task %s… could not ask: %s", self.id[:8], error)
-        except Exception:  # noqa: BLE001  # of the store: the answer is lost
-            _log.exception("task %s… could not keep an answer", self.id[:8])
+            _log.debug("client request of a task failed: task=%s… error=%s", self.id[:8], error)
+        except Exception:  # noqa: BLE001  # of the store: the response is lost
+            _log.exception("the input response of a task cannot be stored: task=%s…", self.id[:8])
             question.failure = RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
             self._settled(key)
         finally:

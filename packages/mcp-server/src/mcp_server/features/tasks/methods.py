@@ -1,11 +1,13 @@
-"""Tasks: tool calls that are answered later. Which calls become one, and the methods that ask for it afterwards.
+"""Tasks: tool calls that run in the background. The choice of these calls, and the methods of tasks.
 
-Two forms, one implementation. In 2025-11-25 the client says of a call that it shall be a task, and fetches its result
-by `tasks/result`, which waits. In the extension of 2026-07-28 the server decides, and everything comes by `tasks/get`.
-What differs stands in the handlers here; a task itself (`mcp_server.features.tasks.execution`) is the same.
+One implementation supports two forms. In 2025-11-25 the client requests that a call runs as a task, and retrieves the
+result with `tasks/result`, which waits. In the extension of 2026-07-28 the server decides, and `tasks/get` returns the
+status and the result. The handlers of this module contain the differences; the execution of a task
+(`mcp_server.features.tasks.execution`) is the same.
 
-Whose a task is: that of the principal who began it. Where nobody is told apart, its id is the key to it: 192 random
-bits, that only who began it was told. Somebody else's task is as unknown as one that never was.
+A task belongs to the principal that started it. Without authentication, the id of a task is its only protection: 192
+random bits, which only the client that started the task receives. A request for the task of another principal fails
+with the same error as a request for an unknown task.
 
 Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks`.
 """
@@ -79,39 +81,39 @@ __all__ = ["Tasks"]
 
 _log: Final = logging.getLogger("mcp_server")
 
-_INTERRUPTED: Final = "the server was stopped while the task ran, and it is not one that can be resumed"
+_INTERRUPTED: Final = "the server stopped while the task ran, and the tool is not resumable"
 
 
 class Tools(Protocol):
-    """The tools that run as tasks."""
+    """The tools that can run as tasks."""
 
     def resumed(self, name: str) -> Callable[[Call], Awaitable[object]] | None:
-        """What runs the tool again, for the call that it is given; `None`: it may not be run again."""
+        """Return the function that runs an interrupted task of a tool again; `None` if the tool is not resumable."""
 
 
 class Host(Protocol):
-    """What tasks need of the server."""
+    """The parts of the server that tasks use."""
 
     limits: Limits
     keys: KeyRing
 
     @property
     def budget(self) -> MemoryBudget:
-        """The memory that its clients occupy."""
+        """The memory budget of the server's clients."""
 
     @property
     def life(self) -> Life:
-        """Its life, in whose nursery tasks run."""
+        """The lifespan of the server, in whose nursery tasks run."""
 
     @property
     def extensions(self) -> dict[str, JsonObject]:
-        """The extensions that it declares."""
+        """The extensions that the server declares."""
 
     def spare_connection(self) -> ServerConnection:
-        """An engine that is on no connection."""
+        """Return an engine without a connection."""
 
     def tell(self, audience: Audience | None, row: NotificationRow[object], params: WireObject, key: str) -> None:
-        """Tells one audience of a change; `None`: all of them."""
+        """Notify one audience of a change; `None` notifies all subscribers."""
 
 
 class Tasks:
@@ -119,8 +121,8 @@ class Tasks:
 
     Args:
         host: The server.
-        policy: How they are kept.
-        tools: What they run.
+        policy: The storage and time limits.
+        tools: The tools that tasks run.
     """
 
     def __init__(self, host: Host, policy: TaskPolicy, tools: Tools) -> None:
@@ -144,19 +146,21 @@ class Tasks:
             TASKS_RESULT.name: self._result,
             TASKS_LIST.name: self._list,
         }
-        """The methods that are answered here."""
+        """Handlers of the methods of this feature, by method."""
 
-    # --- which calls -----------------------------------------------------------------------------------------------
+    # --- task creation ---------------------------------------------------------------------------------------------
 
     def wanted(self, call: Call, support: TaskSupport) -> bool:
-        """Whether a call of a tool becomes a task.
+        """Return whether a tool call becomes a task.
 
         Args:
             call: The call.
-            support: What the tool was registered with.
+            support: The `task` option of the tool.
 
         Raises:
-            RequestFailed: It must, and cannot; or shall, and must not.
+            RequestFailed: The tool must run as a task and the client or revision does not support it, or the client
+                requested a task and the tool does not support it.
+            MissingRequiredClientCapability: The tool must run as a task, and the client did not declare the extension.
         """
         request = call.request
         peer, params = cast("ClientPeer", request.peer), cast("CallToolRequestParams", request.params)
@@ -165,7 +169,7 @@ class Tasks:
             asked = params.task is not None
             if asked == (support != "forbidden") or support == "optional":
                 return asked
-            must = "cannot" if asked else "has to"
+            must = "cannot" if asked else "must"
             why = f"the tool {params.name!r} {must} be called as a task"
             raise RequestFailed(why, code=ErrorCode.METHOD_NOT_FOUND)
         if support != "forbidden" and revision in TOOLS_CALL.task_results and understands_tasks(peer.capabilities):
@@ -175,16 +179,16 @@ class Tasks:
         if revision in TOOLS_CALL.task_results:
             needed = as_object(("extensions", TASKS_EXTENSION))
             raise MissingRequiredClientCapability.of(needed, f"the tool {params.name!r}, which runs as a task,")
-        why = f"the tool {params.name!r} runs as a task only, and revision {revision} has no tasks"
+        why = f"the tool {params.name!r} runs only as a task, and revision {revision} does not have tasks"
         raise RequestFailed(why, code=ErrorCode.INVALID_REQUEST)
 
     async def begin(self, call: Call, work: Callable[[Call], Awaitable[object]]) -> WireObject:
-        """Makes a call a task, and begins it. Returns what the call is answered with. Raises `RequestFailed`."""
+        """Create a task for a call and start it. Return the result of the call. Raises `RequestFailed`."""
         run = await self.create(call, State())
         return self.start(run, work)
 
     def start(self, run: TaskRun, work: Callable[[Call], Awaitable[object]]) -> WireObject:
-        """Begins a task. Returns what its call is answered with."""
+        """Start a task. Return the result of its call."""
         state = run.record.state
         self._host.life.nursery.start_soon(self._run, run, work)
         if run.peer.revision.core_tasks:
@@ -192,15 +196,15 @@ class Tasks:
         return as_extension_task(state, CreateExtensionTaskResult)
 
     async def create(self, call: Call, done: State) -> TaskRun:
-        """Makes a task, which is in the store when this returns.
+        """Create a task and save it in the store.
 
         Args:
-            call: The call that it stands for.
-            done: What the call has asked and done so far.
+            call: The tool call that becomes the task.
+            done: The input responses and side effects of the call so far.
 
         Raises:
-            RequestFailed: There are too many.
-            NotRunning: The life of the server has not begun.
+            RequestFailed: A limit of tasks or of memory is reached.
+            NotRunning: The lifespan of the server has not started.
         """
         request, owner = call.request, call.link.principal
         peer = cast("ClientPeer", request.peer)  # of a server
@@ -214,7 +218,7 @@ class Tasks:
             raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
         record = new_record(request, owner, done, self._policy)
         try:
-            # What runs is in memory, wherever it is stored.
+            # A running task is in memory, even if its store is not.
             charge = self._host.budget.charge(task_memory_owner(owner), parsed_size(write_record(record).encode()))
         except LimitExceeded as excess:
             raise RequestFailed(excess.message, code=ErrorCode.INTERNAL_ERROR) from excess
@@ -231,7 +235,7 @@ class Tasks:
             if isinstance(error, LimitExceeded):
                 del self._running[run.id]
                 raise RequestFailed(error.message, code=ErrorCode.INVALID_REQUEST) from error
-            # It may be there all the same, and nobody would ever hear of it.
+            # The store can have saved the record all the same. No client would ever request or delete it.
             with trio.move_on_after(1, shield=True), suppress(Exception):
                 await self.drop(run)
             raise
@@ -239,34 +243,34 @@ class Tasks:
         if not self._cleaning:
             self._cleaning = True
             self._host.life.nursery.start_soon(self._clean)
-        _log.info("task %s… of %s was begun, for the tool %s", run.id[:8], owner or "nobody in particular", record.tool)
+        _log.info("task started: task=%s… owner=%s tool=%s", run.id[:8], owner or "anonymous", record.tool)
         return run
 
     async def drop(self, run: TaskRun) -> None:
-        """Forgets a task that was made and is not begun."""
+        """Delete a task that was created but not started."""
         del self._running[run.id]
         run.release_memory()
         await self._store.delete(run.id)
 
-    # --- their life ------------------------------------------------------------------------------------------------
+    # --- execution and expiry --------------------------------------------------------------------------------------
 
     async def _run(self, run: TaskRun, work: Callable[[Call], Awaitable[object]]) -> None:
         try:
             await run.run(work, self._host.spare_connection())
         finally:
             run.release_memory()
-            # What could not be kept is remembered here as long as the server lives.
+            # A task whose outcome could not be stored stays in memory as long as the server runs.
             if run.kept or not run.record.state.terminal:
                 self._running.pop(run.id, None)
 
     async def _recover(self) -> None:
-        """Takes up what an earlier life of the server left: it is run again from its top, or has failed."""
+        """Recover the unfinished tasks of an earlier process: run them again from the top, or fail them."""
         try:
             for record in await self._store.unfinished():
                 if record.state.id not in self._running:
                     await self._take_up(record)
-        except Exception:  # noqa: BLE001  # of the store, which others may be able to use
-            _log.exception("the tasks of an earlier run cannot be taken up")
+        except Exception:  # noqa: BLE001  # of the store; this server can continue without these tasks
+            _log.exception("the unfinished tasks of an earlier process cannot be recovered")
 
     async def _take_up(self, record: TaskRecord) -> None:
         revision = REVISIONS.get(record.revision)
@@ -280,29 +284,29 @@ class Tasks:
         if record.state.status != "working":
             record = attrs.evolve(record, state=record.state.moved("working", now))
         run = self._running[record.state.id] = TaskRun(record, self._store, recalled(record, revision), self._host.tell)
-        _log.info("task %s… of the tool %s runs again", run.id[:8], record.tool)
+        _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
         self._host.life.nursery.start_soon(self._run, run, work)
 
     async def _clean(self) -> None:
-        """Forgets tasks when their time has passed, as long as there are any."""
+        """Delete expired tasks from the store until it is empty."""
         try:
             due = await self._store.purge(self._clock.earliest(), time.time())
             while due is not None:
-                # A second later, so that what ends soon after goes with it.
+                # One second later, so that tasks that expire soon after are deleted in the same run.
                 await trio.sleep(max(due - self._clock.earliest(), 0) + 1)
                 due = await self._store.purge(self._clock.earliest(), time.time())
         except Exception:  # noqa: BLE001  # of the store
-            _log.exception("tasks whose time has passed cannot be forgotten")
+            _log.exception("expired tasks cannot be deleted")
         finally:
             self._cleaning = False
 
-    # --- the methods -----------------------------------------------------------------------------------------------
+    # --- methods ---------------------------------------------------------------------------------------------------
 
     async def _find(self, call: Call) -> tuple[TaskRecord, TaskRun | None]:
-        """The task that a request names, and its run where it goes on. Raises `RequestFailed`."""
-        id = cast("str", getattr(call.request.params, "task_id"))  # noqa: B009  # all of these params have one
+        """Return the task of a request, and its run if it is running. Raises `RequestFailed` if the task is unknown."""
+        id = cast("str", getattr(call.request.params, "task_id"))  # noqa: B009  # all these params have it
         run = self._running.get(id)
-        # Ours are of ASCII characters; others need no place to look for them, which may not even be able to say them.
+        # Ids of this server are ASCII. Other ids are not looked up: a store may not support their characters.
         record = run.record if run is not None else await self._store.load(id) if id.isascii() else None
         if record is None or record.owner != call.link.principal:
             raise _unknown(call)
@@ -318,7 +322,7 @@ class Tasks:
         if call.request.row is not EXTENSION_TASKS_GET:
             return as_task(state, GetTaskResult)
         if run is None and not state.terminal:
-            # An earlier process asked something; its function will ask it again.
+            # An earlier process sent an input request; the resumed function sends it again.
             state = attrs.evolve(state, status="working")
         return as_extension_task(state, GetExtensionTaskResult, None if run is None else run.questions)
 
@@ -334,14 +338,14 @@ class Tasks:
         legacy = call.request.row is not EXTENSION_TASKS_CANCEL
         if record.state.terminal:
             if legacy:
-                why = f"the task is {as_task(record.state, Task).status}, and cannot be cancelled any more"
+                why = f"the task is {as_task(record.state, Task).status} and can no longer be cancelled"
                 raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)
             return CancelExtensionTaskResult()
         if run is not None:
             await run.cancel()
             record = run.record
         else:
-            # Of an earlier process, and not taken up yet.
+            # Started by an earlier process, and not recovered yet.
             record = attrs.evolve(record, state=record.state.moved("cancelled", time.time()))
             await self._store.save(record)
         return as_task(record.state, CancelTaskResult) if legacy else CancelExtensionTaskResult()
@@ -362,14 +366,14 @@ class Tasks:
         return {**state.result, "_meta": related}
 
     async def watchable(self, call: Call, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Which of these tasks the client may be told of."""
+        """Return the ids of those tasks that the client can subscribe to."""
         records = [await self._store.load(id) for id in dict.fromkeys(ids) if id.isascii()]
         return tuple([each.state.id for each in records if each is not None and each.owner == call.link.principal])
 
     # --- tasks/list (2025-11-25) -----------------------------------------------------------------------------------
 
     def _remember(self, call: Call, id: str) -> None:
-        """Whoever is nobody in particular can list the tasks that were spoken of on this connection."""
+        """Record a task id on its connection. An anonymous client can list the tasks recorded on its connection."""
         if call.link.principal is None and call.request.peer.revision.core_tasks:
             known = call.link.tasks
             if known is None:
@@ -409,11 +413,11 @@ class Tasks:
             return None
         plain = self._host.keys.unseal(cursor, bound_to)
         if plain is None:
-            raise RequestFailed("the cursor is none that was given for this list", code=ErrorCode.INVALID_PARAMS)
+            raise RequestFailed("the cursor is invalid for this list", code=ErrorCode.INVALID_PARAMS)
         created_at, id = json.loads(plain)
         return TaskPlace(created_at, id)
 
 
 def _unknown(call: Call) -> RequestFailed:
-    why = f"{call.request.method}: there is no such task, or not any more"
+    why = f"{call.request.method}: there is no such task, or it has expired"
     return RequestFailed(why, code=ErrorCode.INVALID_PARAMS)

@@ -1,4 +1,4 @@
-"""A call that becomes a task where its function says so."""
+"""Promotion of a tool call to a task at the request of its function."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ __all__ = ["Deferred"]
 
 
 class Deferred:
-    """Makes a call a task.
+    """A tool call that can become a task.
 
     Args:
         tasks: The tasks of the server.
-        work: What the call does, which the task begins anew.
+        work: Runs the function. The task calls it again from the top.
     """
 
     def __init__(self, tasks: Tasks, work: Callable[[Call], Awaitable[object]]) -> None:
         self._tasks: Final = tasks
         self._work: Final = work
         self.run: TaskRun | None = None
-        """The task, once there is one."""
+        """The task; `None` until it is created."""
 
     async def begin(self, call: Call) -> None:
-        """Ends the handler, which goes on in the task. Does not return. Raises `RequestFailed` for one task too many."""
+        """End the handler and create the task. Does not return. Raises `RequestFailed` at the limit of tasks."""
         with trio.CancelScope(shield=True):
-            asked = cast("InRounds", call.asking)  # calls are deferred in that era only, and this one has a context
+            asked = cast("InRounds", call.asking)  # only modern calls are promoted, and this one has a context
             run = self.run = await self._tasks.create(call, await asked.hand_over())
         call.scope.cancel()
         await trio.lowlevel.checkpoint()
-        # Still here: nobody is told of the task.
+        # The cancellation had no effect. The client does not know the task yet.
         self.run = None
         await self._tasks.drop(run)
         raise RuntimeError(
-            "Context.begin_task ends the handler, which runs again as a task; but what called it is shielded from"
+            "Context.begin_task ends the handler, which runs again as a task, but its caller is shielded from"
             " cancellation: call it outside of the shielded scope"
         )
 
     def answer(self) -> WireObject:
-        """Begins the task. Returns what the call is answered with."""
+        """Start the task. Return the result of the call."""
         return self._tasks.start(cast("TaskRun", self.run), self._work)

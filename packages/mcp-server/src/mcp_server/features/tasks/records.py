@@ -1,4 +1,4 @@
-"""From a call to the record of its task, and back."""
+"""Conversion of a tool call to the record of its task, and back."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["new_record", "recalled"]
 
 _ID_BYTES: Final = 24
-"""Random bytes of an id, of which nobody guesses one: 16 are what the specification wants at least."""
+"""Random bytes of an id, so that it cannot be guessed. The specification requires at least 16."""
 
 _NOT_KEPT: Final = frozenset({"inputResponses", "requestState", "task"})
-"""Members of a call that its task does not need any more."""
+"""Members of a call that its task does not need."""
 
 
 def new_record(request: RequestReceived, owner: str | None, done: State, policy: TaskPolicy) -> TaskRecord:
-    """A new task.
+    """Return the record of a new task.
 
     Args:
-        request: The call that it stands for.
-        owner: Whose it is.
-        done: What the call has asked and done so far.
-        policy: How long it is kept.
+        request: The tool call that becomes the task.
+        owner: The principal that started the task.
+        done: The input responses and side effects of the call so far.
+        policy: The time limits.
     """
     peer = cast("ClientPeer", request.peer)  # of a server
     params = cast("CallToolRequestParams", request.params)  # no other requests become tasks
@@ -62,7 +62,7 @@ def new_record(request: RequestReceived, owner: str | None, done: State, policy:
 
 
 def recalled(record: TaskRecord, revision: Revision) -> RequestReceived:
-    """The call that a task of an earlier process stands for. `revision`: that of the record."""
+    """Return the tool call of a task that an earlier process started. `revision` is that of the record."""
     convert = converter(revision)
     info = record.client_info
     peer = ClientPeer(
