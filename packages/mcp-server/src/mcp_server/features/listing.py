@@ -78,7 +78,7 @@ class Source(Protocol):
     """A source of items in addition to the registered ones."""
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """Return up to `count` items that follow `place`, in a stable order. `None` starts at the first item."""
+        """Return up to `count` items that follow `place`, in a stable order. `None` means the first items."""
 
 
 @attrs.frozen
@@ -141,7 +141,7 @@ class Listing:
         return bool(self._things or self._sources)
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
-        """Return up to `count` items that follow `place`. Makes this list the source of another server's list."""
+        """Return up to `count` items that follow `place`. Used if another server mounts this one."""
         match place:
             case None:
                 source, inner = _REGISTERED, None

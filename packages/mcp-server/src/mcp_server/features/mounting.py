@@ -265,7 +265,7 @@ class LocalServer:
         """The service of the mounted server."""
 
     def source(self, kind: str) -> Source | None:
-        """Return its list of a kind; `None` if the list is empty."""
+        """Return its list of a kind; `None` if it has no items or sources of the kind."""
         listing = self.service.listings[kind]
         return listing if listing.offers else None
 

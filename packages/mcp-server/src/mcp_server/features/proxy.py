@@ -225,8 +225,8 @@ class ProxiedServer:
         """The completion capability of the other server."""
         return self._remote.capabilities.completions
 
-    def headers(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # headers are not trusted
-        """Return no parameters: the other server compares the headers itself."""
+    def headers(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # the body is forwarded, not the headers
+        """Return no parameters: mirror headers are not compared for a proxied tool."""
         return ()
 
     def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:

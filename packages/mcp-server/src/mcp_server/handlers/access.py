@@ -65,7 +65,7 @@ class Guard:
         """Return whether the client that sent `call` may list or use a feature."""
         if self._access is None:
             return True
-        peer = cast("ClientPeer", call.request.peer)  # of a server
+        peer = cast("ClientPeer", call.request.peer)  # the peer of a server is a client
         scopes = frozenset[str]() if call.identity is None else call.identity.scopes
         asked = AccessRequest(
             kind=kind, name=name, principal=principal_of(call), scopes=scopes, peer=peer, http=call.http

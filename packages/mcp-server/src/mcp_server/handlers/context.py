@@ -71,7 +71,7 @@ class Context(Asks):
     @property
     def peer(self) -> ClientPeer:
         """The client: revision, capabilities, name, log level."""
-        return cast("ClientPeer", self._alive().request.peer)  # of a server
+        return cast("ClientPeer", self._alive().request.peer)  # the peer of a server is a client
 
     @property
     def request_id(self) -> RequestId:
@@ -237,6 +237,7 @@ class Context(Asks):
 
         Raises:
             RequestFailed: The limit of tasks is reached.
+            RuntimeError: The caller is shielded from cancellation.
         """
         call = self._alive()
         if call.deferred is not None:

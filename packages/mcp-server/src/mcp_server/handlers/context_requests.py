@@ -69,7 +69,7 @@ def _form(kind: Hashable) -> Form:
 
 
 def _check_page(url: str) -> None:
-    """Raise `ValueError` if `url` is not safe to show to a user."""
+    """Raise `ValueError` unless `url` has https, or http on this machine, and no user or password."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -105,7 +105,7 @@ class _ByHand:
         for key, method in methods.items():
             answer = asking.answered(rows_by_name[str(method)], key)
             if answer is not None:
-                answers[key] = cast("Answer", answer)  # read by the row
+                answers[key] = cast("Answer", answer)  # converted to the class of the method
         return cls(answers, plan["state"], methods)
 
 
@@ -156,7 +156,7 @@ class Asks(ABC):
                 request of this handler has the same key.
             InvalidAnswer: The client's response does not fit the form.
         """
-        compiled = _form(cast("Hashable", form))  # as all classes are
+        compiled = _form(cast("Hashable", form))  # classes are hashable
         params = ElicitRequestFormParams(message=message, requested_schema=self._said(compiled))
         outcome = await self._elicit(params, key)
         if not isinstance(outcome, ElicitResult):
@@ -304,7 +304,7 @@ class Asks(ABC):
             await call.pace.flush()
 
         def ask(params: object) -> Awaitable[object]:
-            return self._asking.ask(row, cast("WireObject", params), key)  # as all parameters are
+            return self._asking.ask(row, cast("WireObject", params), key)  # all parameter classes are wire objects
 
         answer = await self._server._service.asked(row, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
         return cast("R", answer)  # converted to the class of `row.result`
@@ -334,7 +334,8 @@ class Asks(ABC):
     async def _require(self, required: InputRequired) -> None:
         """Send the input requests that a function returned. Return when all have a response.
 
-        In stateless revisions this method does not return: the client retries the request with the input responses.
+        On 2026-07-28 this method returns only if the client has already sent the input responses. Otherwise the handler
+        is cancelled, and the client retries the request.
         """
         hand = self._by_hand()
         try:

@@ -89,7 +89,7 @@ class Provider:
         if self.function in made:
             return made[self.function]
         chosen = overrides.get(self.function, self)
-        arguments: dict[str, object] = dict.fromkeys(chosen._wanted.contexts, context)  # noqa: SLF001  # of this class
+        arguments: dict[str, object] = dict.fromkeys(chosen._wanted.contexts, context)  # noqa: SLF001  # the same class
         for name, provider in chosen._wanted.providers.items():  # noqa: SLF001  # likewise
             arguments[name] = await provider.value(context, stack, made, overrides)
         given = chosen._enter(**arguments)  # noqa: SLF001  # likewise

@@ -138,7 +138,7 @@ class Runner:
                     return value
                 if context is None:
                     context = self._host.context(call)
-                await context._require(value)  # noqa: SLF001  # not for the users of a context
+                await context._require(value)  # noqa: SLF001  # not part of the public API
                 value = await self._once(context, arguments)
             raise RequestFailed("the handler returned InputRequired too often", code=ErrorCode.INTERNAL_ERROR)
         except BaseExceptionGroup as group:
@@ -148,7 +148,7 @@ class Runner:
             raise error from group
         finally:
             if context is not None:
-                context._end()  # noqa: SLF001  # not for the users of a context
+                context._end()  # noqa: SLF001  # not part of the public API
 
     async def _once(self, context: Context | None, arguments: dict[str, object]) -> object:
         if context is not None and self._wanted.providers:

@@ -123,7 +123,7 @@ class TaskRun:
     @property
     def peer(self) -> ClientPeer:
         """The client that started the task."""
-        return cast("ClientPeer", self._request.peer)  # of a server
+        return cast("ClientPeer", self._request.peer)  # the peer of a server is a client
 
     @property
     def questions(self) -> Mapping[str, InputRequest]:

@@ -179,7 +179,7 @@ class Tasks:
         if revision in TOOLS_CALL.task_results:
             needed = as_object(("extensions", TASKS_EXTENSION))
             raise MissingRequiredClientCapability.of(needed, f"the tool {params.name!r}, which runs as a task,")
-        why = f"the tool {params.name!r} runs only as a task, and revision {revision} does not have tasks"
+        why = f"the tool {params.name!r} runs only as a task, and revision {revision} has no tasks"
         raise RequestFailed(why, code=ErrorCode.INVALID_REQUEST)
 
     async def begin(self, call: Call, work: Callable[[Call], Awaitable[object]]) -> WireObject:
@@ -207,7 +207,7 @@ class Tasks:
             NotRunning: The lifespan of the server has not started.
         """
         request, owner = call.request, call.link.principal
-        peer = cast("ClientPeer", request.peer)  # of a server
+        peer = cast("ClientPeer", request.peer)  # the peer of a server is a client
         _ = self._host.life.nursery
         allowed = self._host.limits.running_tasks
         running = Counter(each.record.owner for each in self._running.values() if not each.record.state.terminal)

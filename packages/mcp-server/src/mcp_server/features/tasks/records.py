@@ -36,7 +36,7 @@ def new_record(request: RequestReceived, owner: str | None, done: State, policy:
         done: The input responses and side effects of the call so far.
         policy: The time limits.
     """
-    peer = cast("ClientPeer", request.peer)  # of a server
+    peer = cast("ClientPeer", request.peer)  # the peer of a server is a client
     params = cast("CallToolRequestParams", request.params)  # no other requests become tasks
     convert = converter(peer.revision)
     task = params.task if peer.revision.core_tasks else None
