@@ -173,7 +173,7 @@ class RawClient:
         """Calls a tool, which has to fail without saying why."""
         result = await self.tool(name, **arguments)
         assert result["isError"] is True, result
-        assert text_of(result) == f"The tool {name} failed. Why is in the log of the server."
+        assert text_of(result) == f"The tool {name} failed. The log of the server contains the reason."
 
     async def text(self, name: str, /, **arguments: JsonValue) -> str:
         """The text of the only content block of a tool's result."""

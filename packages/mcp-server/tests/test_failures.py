@@ -107,7 +107,7 @@ async def test_a_client_that_left_before_it_could_be_asked_is_no_error_but_one_t
         assert said_of_leaving(caplog) == []
         # Why is to be found in the log, as the answer says.
         answer = await client.post(client.call("look"), accept="application/json").json()
-        assert "Why is in the log of the server" in str(answer)
+        assert "The log of the server contains the reason" in str(answer)
         assert "client request not sent: the client has no open stream" in caplog.text
         assert caplog.records[-1].levelno == logging.ERROR
 

@@ -674,7 +674,7 @@ async def test_a_tool_that_gives_what_cannot_be_sent_fails_alone(
             else:
                 result = as_object(answer["result"])
                 assert result.get("isError") is True, (what, str(result)[:200])
-                assert text_of(result) == "The tool culprit failed. Why is in the log of the server.", what
+                assert text_of(result) == "The tool culprit failed. The log of the server contains the reason.", what
             # The author is told, and nobody else.
             assert caplog.records, what
             await alive(client)

@@ -234,7 +234,7 @@ class Tools:
             # The specification reports tool failures in a result, where a model sees them. The model sees only that the
             # tool failed: the text of the exception was not written for clients.
             log_failure(f"tool {params.name!r}", call, error)
-            return _error(f"The tool {params.name} failed. Why is in the log of the server.")
+            return _error(f"The tool {params.name} failed. The log of the server contains the reason.")
         return fit_result(result, revision)
 
 

@@ -225,7 +225,7 @@ class Asks(ABC):
         tool_choice: ToolChoice | None = None,
         key: str | None = None,
     ) -> CreateMessageResult:
-        """Request a completion from the client's model. Spec: client/sampling
+        """Request a message from the client's model (sampling). Spec: client/sampling
 
         Args:
             messages: The conversation. A string is sent as one message of the user. A message with tool calls must be
@@ -313,7 +313,7 @@ class Asks(ABC):
 
     @property
     def answers(self) -> Mapping[str, Answer]:
-        """The client's input responses to the last `InputRequired` of this function, by the keys of its input requests.
+        """The client's input responses to earlier `InputRequired` results of this function, by key.
 
         A client can omit an input response.
         """
