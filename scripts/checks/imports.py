@@ -99,10 +99,35 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("auth"),
         _names("cli testing"),
     ),
+    "mcp_conformance": (
+        # The package itself has its version, and imports nothing.
+        frozenset({""}),
+        _names("catalogue"),
+        _names("model"),
+        _names("wire"),
+        _names("protocol"),
+        _names("oauth_testbed"),
+        _names("drivers"),
+        _names("drivers.server"),
+        _names("drivers.client"),
+        _names("scenarios"),
+        _names("checks.registry"),
+        _names("checks.probes"),
+        _names("checks.auth checks.client checks.server"),
+        _names("checks.client.tasks checks.server.http checks.server.schema checks.server.tasks"),
+        _names("checks"),
+        _names("suite"),
+        _names("runners"),
+        _names("scoring"),
+        _names("reports"),
+        _names("reports.html"),
+        _names("cli"),
+        _names("pytest_plugin"),
+    ),
 }
 """The layers of other packages, from the bottom to the top: modules and sub-packages, named below the package; the longest name counts.
 
-What is in one layer does not import what is beside or above it. The package itself is above all layers.
+What is in one layer does not import what is beside or above it. The package itself is above all layers, unless it has one.
 """
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
@@ -352,8 +377,10 @@ def _layer_of(name: str) -> tuple[str, int] | None:
     """The part of its package that a module belongs to, and how high it is; `None` where no layer has it."""
     package, _, part = name.partition(".")
     layers = LAYERS[package]
-    if part in ("", "__main__"):
+    if part == "__main__" or (not part and frozenset({""}) not in layers):
         return "", len(layers)
+    if not part:
+        return "", layers.index(frozenset({""}))
     while part:
         for height, layer in enumerate(layers):
             if part in layer:
