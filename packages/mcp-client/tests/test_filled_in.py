@@ -38,24 +38,24 @@ def accepted(**content: object) -> ElicitResult:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("text", "a", "text has less than 2 characters"),
+        ("text", "a", "text has fewer than 2 characters"),
         ("text", "abcde", "text has more than 4 characters"),
-        ("text", 5, "text has to be a text"),
-        ("whole", 1.5, "whole has to be a whole number"),
+        ("text", 5, "text must be a string"),
+        ("whole", 1.5, "whole must be an integer"),
         ("whole", 0, "whole is less than 1"),
         ("whole", 6, "whole is more than 5"),
-        ("whole", True, "whole has to be a number"),
-        ("whole", "1", "whole has to be a number"),
-        ("sure", 1, "sure has to be true or false"),
-        ("one", "c", "one is none of: a, b"),
-        ("named", "A", "named is none of: a, b"),
-        ("titled", "A", "titled is none of: a"),
-        ("some", "a", "some has to be a list of texts"),
-        ("some", 1, "some has to be a list of texts"),
-        ("some", ("a", "c"), "some is none of: a, b"),
-        ("some", (), "some has less than 1 choices"),
+        ("whole", True, "whole must be a number"),
+        ("whole", "1", "whole must be a number"),
+        ("sure", 1, "sure must be true or false"),
+        ("one", "c", "one is not one of: a, b"),
+        ("named", "A", "named is not one of: a, b"),
+        ("titled", "A", "titled is not one of: a"),
+        ("some", "a", "some must be a list of strings"),
+        ("some", 1, "some must be a list of strings"),
+        ("some", ("a", "c"), "some is not one of: a, b"),
+        ("some", (), "some has fewer than 1 choices"),
         ("some", ("a", "b", "a"), "some has more than 2 choices"),
-        ("several", ("b",), "several is none of: a"),
+        ("several", ("b",), "several is not one of: a"),
     ],
 )
 @pytest.mark.spec("elicitation.client-validates", "elicitation.client-validates-content", "elicitation.validate-both")
@@ -98,7 +98,7 @@ def test_what_was_not_accepted_need_not_fit() -> None:
 def test_a_page_gives_no_content() -> None:
     page = ElicitRequestURLParams(message="Pay.", url="https://example.com/")
     assert why_unfit(page, ElicitResult(action="accept")) is None
-    assert why_unfit(page, accepted(paid=True)) == "a page that is visited gives no content"
+    assert why_unfit(page, accepted(paid=True)) == "a URL mode result must not have content"
 
 
 VALUES: st.SearchStrategy[JsonValue] = st.one_of(

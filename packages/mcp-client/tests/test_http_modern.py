@@ -462,7 +462,7 @@ async def test_a_function_for_headers_that_fails_fails_the_request() -> None:
 
     async with serving(modern()) as server, open_http(server.url, headers=give) as client:
         broken = True
-        with pytest.raises(LocalProtocolError, match="gives the headers failed") as caught:
+        with pytest.raises(LocalProtocolError, match="returns the HTTP headers failed") as caught:
             await client.call_tool("echo")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         broken = False

@@ -125,7 +125,7 @@ async def test_a_function_for_headers_that_fails_while_the_server_is_answered_ha
     ):
         await client.call_tool("a")
         await client.call_tool("b")
-    assert "did not take the answer to its request elicitation/create" in caplog.text
+    assert "response not delivered: method=elicitation/create" in caplog.text
 
 
 async def test_an_answer_that_the_server_does_not_take_does_not_stop_the_clock_of_calls(

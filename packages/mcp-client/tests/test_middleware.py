@@ -237,10 +237,10 @@ async def test_it_may_answer_in_place_of_the_server(revision: Revision, answer: 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (None, "a middleware gave NoneType for tools/call"),
-        (TextContent(text="x"), "a middleware gave TextContent for tools/call"),
-        ({"resultType": "strange"}, "a middleware gave dict for tools/call"),
-        ({"content": 3}, "what a middleware gave is no CallToolResult"),
+        (None, "a middleware returned NoneType, which is not a result of tools/call"),
+        (TextContent(text="x"), "a middleware returned TextContent, which is not a result of tools/call"),
+        ({"resultType": "strange"}, "a middleware returned dict, which is not a result of tools/call"),
+        ({"content": 3}, "a middleware returned an invalid CallToolResult"),
     ],
 )
 async def test_what_is_no_result_is_the_fault_of_the_middleware(answer: object, why: str) -> None:
@@ -365,7 +365,7 @@ async def test_one_that_fails_with_a_notification_drops_it_and_is_logged(
         with caplog.at_level(logging.ERROR, "mcp_client"):
             assert text(await client.call_tool("greet", on_progress=logged.append)) == "Hello Ada"
     assert logged == []
-    assert "a middleware failed with notifications/progress, which is dropped" in caplog.text
+    assert "middleware failed, notification dropped: method=notifications/progress" in caplog.text
 
 
 @pytest.mark.parametrize("dropped", [True, False])

@@ -357,7 +357,7 @@ async def test_what_does_not_fit_the_form_is_not_sent(
     told = await asked(
         modern, "elicitation/create", {"message": "?", "requestedSchema": form}, Handlers(elicit=elicit), caplog
     )
-    assert "what the user was asked is not answered: age has to be a number" in told
+    assert "what the user was asked is not answered: age must be a number" in told
     assert "'old'" not in told
 
 

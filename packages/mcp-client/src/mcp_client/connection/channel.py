@@ -1,11 +1,12 @@
-"""One connection alive: the engine, a transport, and the calls that wait.
+"""The channel of one open connection: the engine, a transport, and the pending requests.
 
-A call runs in the task of its caller: it sends its request, waits, shows the progress that comes, and returns the
-answer. What comes is handed over (`deliver`) by the one task that reads a pipe, or over HTTP by the call that it came
-for; that never waits. Requests of the server run in tasks of their own, so that a slow user cannot keep a reader from
-its work.
+A request runs in the task of its caller. The task sends the request, waits, shows the progress notifications and
+returns the result. Received messages are passed to `deliver`: by the one task that reads the stream, or over HTTP by the
+task of the request that the message belongs to. `deliver` does not block. Requests of the server run in tasks of their
+own, so a slow user does not block the reader.
 
-Each call ends exactly once: with its result, an error, its caller's cancellation, a deadline, or the connection's end.
+Each request ends exactly once: with its result, with an error, by cancellation of its caller, by a deadline, or when the
+connection ends.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ R = TypeVar("R")
 
 
 class Link:
-    """One connection alive.
+    """The channel of one open connection.
 
     Args:
         connection: The engine.
-        transport: Carries messages.
-        handlers: What the application offers to the server.
-        deadlines: How long to wait.
-        nursery: Where the reader and the requests of the server run.
-        middleware: What stands around its messages.
+        transport: The transport of the messages.
+        handlers: The functions that the application offers to the server.
+        deadlines: The deadlines of the requests.
+        nursery: The nursery of the reader and of the server's requests.
+        middleware: The middleware of the messages, outermost first.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Link:
         self._opener: Final[Opener] = transport.opener(self)
         tasks = None
         if connection.capabilities.tasks is not None:
-            from mcp_client.connection.client_tasks import OwnTasks  # lazy: hardly any application answers by tasks
+            from mcp_client.connection.client_tasks import OwnTasks  # imported late: few applications respond with tasks
 
             tasks = OwnTasks(connection, self.answering.answer, self.notify, nursery)
         self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold, tasks=tasks)
@@ -111,18 +112,19 @@ class Link:
     # --- the life of the connection --------------------------------------------------------------------------------
 
     async def open(self, *, began: float | None = None) -> ServerPeer:
-        """Finds a common era and revision.
+        """Negotiate the era and the revision with the server.
 
         Args:
-            began: When the connect deadline began, where an earlier attempt used up some of it.
+            began: The start of the connect deadline on trio's clock, if an earlier attempt used part of the deadline.
 
         Returns:
-            Who the server is.
+            The server that was negotiated with.
 
         Raises:
-            NegotiationFailed: Nothing in common.
-            RequestFailed, RemoteProtocolError: The server refused, or answered nonsense.
-            TransportError: It cannot be reached, went away, or is no server of the protocol.
+            NegotiationFailed: The client and the server have no revision in common.
+            RequestFailed: The server responded with an error.
+            RemoteProtocolError: The response of the server is invalid.
+            TransportError: The server is unreachable, closed the connection, or is not an MCP server.
             RequestTimeout: The connect deadline passed.
         """
         used = 0.0 if began is None else trio.current_time() - began
@@ -134,16 +136,16 @@ class Link:
             raise
         if self._opener.is_open:
             return self.server
-        # What was asked last; an unanswered probe is of no interest beside an unanswered handshake.
+        # The newest request: a handshake without a response matters more than a probe without one.
         id, method = [(None, None), *self.connection.asked.items()][-1]
         silence = RequestTimeout("the server did not answer", deadline="connect", seconds=self.deadlines.connect)
-        # A process that never answers has not started in the end, and often says on stderr what it waits for.
+        # A server process that does not respond often writes to stderr what it waits for.
         silence.circumstances = Circumstances(stderr_tail=self.transport.stderr_tail)
         self.explain(silence, method=method, id=id, phase=Phase.CONNECT)
         raise silence
 
     def end(self, why: ConnectionEnded) -> None:
-        """The connection is over; everything that waits ends."""
+        """Close the channel with this reason and end all pending requests. Later calls have no effect."""
         if self._ended is not None:
             return
         self._ended = why
@@ -157,31 +159,31 @@ class Link:
 
     @property
     def server(self) -> ServerPeer:
-        """Who the server is, once the connection is open."""
+        """The server of the open connection."""
         server = self.connection.server
         if server is None:
             raise AssertionError("the connection is not open")
         return server
 
     def forgotten(self) -> None:
-        """The server lost the session: it no longer wants the answers to what it asked."""
+        """Cancel the handlers of the server's requests: the server lost the session and ignores responses."""
         self._serving.abandon()
 
     async def aclose(self) -> None:
-        """Closes the connection; whatever waits ends with `ConnectionEnded`. Any task may, and more than once."""
+        """Close the connection. Pending requests raise `ConnectionEnded`. Any task can call this, more than once."""
         self.end(ConnectionEnded("the client was closed"))
         await self.transport.aclose()
 
     async def wait_ended(self) -> None:
-        """Waits until the connection is over: closed, or lost."""
+        """Wait until the connection is closed or lost."""
         await self._over.wait()
 
     @property
     def ended(self) -> ConnectionEnded | None:
-        """Why the connection is over, to be raised; `None` while it is not."""
+        """A new exception with the reason why the connection ended; `None` while the connection is open."""
         if self._ended is None:
             return None
-        # A new exception for each that waited: errors are told where they happened.
+        # A new exception for each waiting task: `explain` adds the method and the request id of each.
         again = ConnectionEnded(self._ended.message)
         again.circumstances = attrs.evolve(self._ended.circumstances, method=None, request_id=None, phase=None)
         again.__cause__ = self._ended.__cause__
@@ -203,30 +205,31 @@ class Link:
         headers: Sequence[tuple[str, str]] = (),
         on_id: Callable[[RequestId], None] | None = None,
     ) -> tuple[R, AnswerReceived]:
-        """Sends a request and waits for its answer.
+        """Send a request and wait for its response.
 
-        Cancelling the caller cancels the request: the server is told, and a late answer is dropped.
+        If the caller is cancelled, the request is cancelled too: the client notifies the server and drops a late
+        response.
 
         Args:
             row: The method.
-            params: Its parameters.
-            on_progress: Is called in this task with each progress, see `ProgressHandler`.
-            deadlines: How long to wait; the link's own when `None`.
-            headers: HTTP headers for this request alone.
-            on_id: Is told the request's id before it is sent.
+            params: The parameters.
+            on_progress: Called in this task with each progress notification, see `ProgressHandler`.
+            deadlines: The deadlines of the request; `None` for those of the connection.
+            headers: HTTP headers of this request only.
+            on_id: Called with the id of the request before the request is sent.
 
         Returns:
-            The result, and the event that brought it, with the result as it came.
+            The result, and the event with the result as received.
 
         Raises:
-            LocalProtocolError: It may not be sent.
-            RequestFailed: The server answered with an error.
-            RemoteProtocolError: Its answer breaks the rules.
-            LimitExceeded: Its answer is larger than is allowed here.
+            LocalProtocolError: The request must not be sent.
+            RequestFailed: The server responded with an error.
+            RemoteProtocolError: The response violates the protocol.
+            LimitExceeded: The response exceeds a limit of the client.
             RequestTimeout: A deadline passed.
-            TransportError: The server is gone, or the client was closed, or the answer cannot be had.
+            TransportError: The connection ended, the client was closed, or the response was lost.
         """
-        # Progress is asked for where requests may take long, since it keeps the idle deadline from passing.
+        # Methods that may need input can take long. Their progress notifications extend the idle deadline.
         wanted = on_progress is not None or bool(row.may_need_input)
         id: RequestId | None = None
         try:
@@ -235,7 +238,7 @@ class Link:
                 await restore()
             self._check_alive()
             outgoing = self.connection.call(row, params, progress=wanted)
-            request = cast("Request", outgoing.message)  # a call is always a request
+            request = cast("Request", outgoing.message)  # the engine makes a request of each call
             id = request.id
             if on_id is not None:
                 on_id(id)
@@ -245,7 +248,7 @@ class Link:
         except McpError as error:
             self.explain(error, method=row.name, id=id, phase=Phase.REQUEST)
             raise
-        # The engine has read the result as one of the row's result classes.
+        # The engine parsed the result as one of the result classes of the method.
         return cast("R", answer.result), answer
 
     async def _answer_of(self, request: Request, call: Call) -> AnswerReceived:
@@ -265,7 +268,7 @@ class Link:
         except RequestTimeout:
             raise
         except McpError:
-            # It cannot be written, so the server has never heard of it; or its answer cannot be had any more.
+            # The request was not written, so the server does not know it; or its response is lost.
             self.connection.forget(id)
             raise
         finally:
@@ -280,19 +283,30 @@ class Link:
         raise AssertionError("a call ends with an outcome, a deadline or the connection")
 
     def _give_up(self, id: RequestId) -> None:
-        """The caller no longer waits. The server is told at once; nothing is waited for."""
+        """Cancel a request that its caller no longer waits for, and notify the server without blocking."""
         if self._ended is not None:
             return
         server = self.connection.server
         if self.transport.perform is not None and server is not None and server.revision.disconnect_cancels:
-            # Its stream is closed, and that says it.
+            # In this revision closing the stream cancels the request.
             self.connection.forget(id)
             return
         if (outgoing := self.connection.cancel(id, "no longer wanted by the caller")) is not None:
             self.transport.send_nowait(outgoing.message)
 
     async def notify(self, row: NotificationRow[P], params: P, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends a notification. Raises `LocalProtocolError`, `TransportError`, `RequestTimeout`."""
+        """Send a notification.
+
+        Args:
+            row: The method.
+            params: The parameters.
+            headers: HTTP headers of this message only.
+
+        Raises:
+            LocalProtocolError: The notification must not be sent.
+            TransportError: The connection ended, or the message was not delivered.
+            RequestTimeout: A deadline of the transport passed.
+        """
         try:
             self._check_alive()
             through = self.passage.outgoing(row, params)
@@ -303,22 +317,22 @@ class Link:
             raise
         await trio.lowlevel.checkpoint()
 
-    def _hold(self, _: bool) -> None:  # noqa: FBT001  one of two reasons, and there may be the other
-        """The server waits for the user, a model, a login: meanwhile its silence means nothing."""
+    def _hold(self, _: bool) -> None:  # noqa: FBT001  two sources call this, so the state is read from both
+        """Suspend or resume the idle deadlines: the server does not respond while a handler or a login is pending."""
         held = self._serving.busy or self.patience.stands_still
         for call in self._calls.values():
             (call.hold if held else call.alive)()
             self._expect(call)
 
     def _expect(self, call: Call) -> None:
-        """The deadline of a call has changed. Over HTTP its own scope looks after it."""
+        """Schedule the new deadline of a request. Over HTTP the cancel scope of the request enforces the deadline."""
         if self.transport.perform is None:
             self._watch.expect(call.deadline)
 
-    # --- what comes ------------------------------------------------------------------------------------------------
+    # --- received messages -----------------------------------------------------------------------------------------
 
     def deliver(self, message: Message | Batch | MalformedMessage) -> None:
-        """Something came. What it leads to happens at once, or is begun; nothing is waited for."""
+        """Process a received message without blocking."""
         if self._ended is not None:
             return
         if isinstance(message, Batch):
@@ -333,27 +347,27 @@ class Link:
             for member in self._serving.begin(batch):
                 self.react(self.connection.receive(member))
             return
-        # A server that batches where it may not: its members are read all the same, and nothing is answered in one.
-        _log.warning("%s sent a batch, which may not be sent now", self.transport.describe())
+        # Tolerated: the members are processed one by one, and the responses are sent one by one.
+        _log.warning("invalid batch received, its messages are processed: server=%s", self.transport.describe())
         for each in batch.members:
             self.deliver(each)
 
     def _deliver_malformed(self, bad: MalformedMessage) -> None:
-        """No message, but perhaps meant as one: then somebody waits for it, or for our answer to it."""
+        """Process an invalid message. A pending request may wait for it, or the server for an error response."""
         reply = bad.reply
         if reply is not None and bad.answers not in self.connection.asked:
-            # A line without an id may be a log line; and a modern client writes no responses at all.
+            # A line without an id may be a log line; and a modern client does not send responses.
             if reply.id is not None and self.connection.session is not None:
                 self._serving.reply(reply)
             return
         id = bad.answers
         excess = bad.__cause__ if isinstance(bad.__cause__, LimitExceeded) else None
         if id is None and excess is not None and len(self.connection.asked) == 1:
-            # Too large to be read, so its id is not known; but there is only one request that it can answer.
+            # The id of an oversized message is unknown, but only one request is pending.
             id = next(iter(self.connection.asked))
         if id is None:
             return
-        # For the engine the request has failed; its caller is told how.
+        # The engine receives an error response; the caller gets the original error.
         reaction = self.connection.receive(ErrorResponse(id, ErrorObject(int(bad.code), bad.message)))
         if isinstance(reaction.event, FailureReceived):
             self._settle(attrs.evolve(reaction.event, error=excess or bad))
@@ -361,7 +375,7 @@ class Link:
             self.react(reaction)
 
     def react(self, reaction: Reaction) -> None:
-        """Does what the engine makes of something that came."""
+        """Perform the result of the engine for a received message."""
         event = reaction.event
         if isinstance(event, Negotiating | Opened | NegotiationEnded):
             self._opener.advance(reaction)
@@ -378,7 +392,7 @@ class Link:
         elif isinstance(event, CancelReceived):
             self._serving.cancel(event.id)
         for note in event.notes:
-            _log.debug("survived, from %s: %s", self.transport.describe(), note)
+            _log.debug("deviation tolerated: server=%s deviation=%s", self.transport.describe(), note)
 
     def _settle(self, event: AnswerReceived | FailureReceived) -> None:
         if (call := self._calls.get(event.id)) is not None:
@@ -402,7 +416,7 @@ class Link:
     def explain(
         self, error: McpError, *, method: str | None = None, id: RequestId | None = None, phase: Phase | None = None
     ) -> None:
-        """Writes down in the error what it happened to."""
+        """Add the method, the request id, the server and the phase to the context of an error, if not set."""
         known = error.circumstances
         error.circumstances = attrs.evolve(
             known,

@@ -1,6 +1,6 @@
-"""Answering what a server asks of the application: by request (legacy) or in a result (2026-07-28).
+"""Client requests of a server: received as requests (legacy), or as input requests in a result (2026-07-28).
 
-Both forms end in the same functions of `Handlers`; here they meet.
+Both forms call the same functions of `Handlers`.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ _ANSWERS: Final[Mapping[str, type[InputResponse]]] = {
     SAMPLING_CREATE_MESSAGE.name: CreateMessageResult,
     ROOTS_LIST.name: ListRootsResult,
 }
-"""What answers each kind of question."""
+"""The result class of each client request, by method."""
 
 _ROOTS: Final = ListRootsRequestParams()
 
 
 class Answering:
-    """Calls the application's handlers.
+    """The dispatcher of client requests and notifications to the handlers of the application.
 
     Args:
-        handlers: The functions.
-        passage: The way through the middleware.
+        handlers: The functions of the application.
+        passage: The middleware chain of the connection.
     """
 
     def __init__(self, handlers: Handlers, passage: Passage) -> None:
@@ -85,25 +85,28 @@ class Answering:
         self._passage: Final = passage
 
     async def answer(self, event: RequestReceived) -> object:
-        """The answer to a request of the server, or the error to be sent. A handler that fails is logged here."""
+        """Return the result of a request of the server, or the error to send. Failures of handlers are logged here."""
         row, id = event.row, event.id
         own = self._handlers.methods.get(row)
         try:
             return await self._passage.answer(row.name, event.params, own or self._ask, raw=event.raw, id=id)
         except RequestFailed as failure:
             return failure
-        except Exception:  # noqa: BLE001  the user's function: its failure is told to the server, and no more than that
+        except Exception:  # noqa: BLE001  the user's function: the server gets an internal error without details
             _log.exception("the handler of %s failed", row.name)
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
         except BaseExceptionGroup as group:
-            # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
+            # The handler was cancelled while one of its tasks failed. Only the cancellation propagates.
             failed, rest = group.split(Exception)
             if failed is not None:
                 _log.error("the handler of %s failed", row.name, exc_info=failed)
             raise rest or group from None
 
     async def fulfil(self, question: InputRequest) -> InputResponse:
-        """The answer to a question in a result. Raises what the handler raises, since no error can be sent for it."""
+        """Return the input response to an input request.
+
+        Exceptions of the handler propagate: there is no error response to an input request.
+        """
         params = _ROOTS if isinstance(question, ListRootsRequest) else question.params
         answer = await self._passage.answer(question.method, params, self._ask)
         expected = _ANSWERS[question.method]
@@ -124,8 +127,8 @@ class Answering:
             return _fitting(params, _checked(await handlers.elicit_url(params), ElicitResult))
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return await self._sample(handlers.sample, params)
-        # Not reached as long as the engine refuses what was not declared, in a request or in a result.
-        raise RequestFailed("this client does not offer that", code=ErrorCode.METHOD_NOT_FOUND)
+        # The engine rejects client requests without a declared capability, so this line is a safeguard.
+        raise RequestFailed("this client does not support the method", code=ErrorCode.METHOD_NOT_FOUND)
 
     async def _sample(self, sample: SampleHandler, params: CreateMessageRequestParams) -> CreateMessageResult:
         problem = why_no_conversation(params.messages)
@@ -138,7 +141,7 @@ class Answering:
         return answer
 
     def notified(self, event: NotificationReceived) -> None:
-        """A notification goes to the function that takes it; a log message to the application, or to a logger."""
+        """Call the handler of a notification. Log messages go to `Handlers.log`, or else to a logger."""
         own = self._handlers.notifications.get(event.row)
         if own is not None:
             try:
@@ -161,9 +164,9 @@ class Answering:
 
 
 def _check_page(url: str) -> None:
-    """Refuses what is no page, and might still be opened by an application: a script, a file, a program of this machine.
+    """Reject URLs other than web pages: an application might open a script, a file or a local program.
 
-    Whether a page is to be trusted, only the user can say.
+    Only the user can decide whether to trust a page.
     """
     if not _PAGE.match(url):
         raise RequestFailed("the user can only be sent to an http or https URL", code=ErrorCode.INVALID_PARAMS)
@@ -183,5 +186,5 @@ def _checked(answer: object, wanted: type[T]) -> T:
 
 
 def _excerpt(data: JsonValue) -> str:
-    """What the log shows of the data of a log message: a server may send 16 MiB of it."""
+    """Return an excerpt of the data of a log message: a server may send 16 MiB."""
     return _EXCERPTS.repr(data)[:_LOGGED_CHARS]

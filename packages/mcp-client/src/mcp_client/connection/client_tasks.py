@@ -1,6 +1,6 @@
-"""Questions of a server that are answered later: tasks that this side keeps (2025-11-25).
+"""Task-augmented client requests: tasks of a server's requests that the client runs (2025-11-25).
 
-They are kept in memory, end with the connection, and are forgotten when their time to live has passed.
+The tasks are kept in memory. They end with the connection and are removed when their time to live has passed.
 
 Spec: basic/utilities/tasks (2025-11-25)
 """
@@ -48,10 +48,10 @@ __all__ = ["OwnTasks"]
 _log: Final = logging.getLogger("mcp_client")
 
 _TTL: Final = 3_600_000
-"""Milliseconds that a task is kept at most, and where the server wishes nothing else."""
+"""Maximum and default time to live of a task, in milliseconds."""
 
 _POLL_INTERVAL: Final = 1_000
-"""Milliseconds after which a server may ask again."""
+"""Poll interval for the server, in milliseconds."""
 
 _ID_BYTES: Final = 24
 
@@ -66,13 +66,13 @@ class _OwnTask:
 
 
 class OwnTasks:
-    """The tasks that one server has asked for.
+    """The tasks of one server's client requests.
 
     Args:
         connection: The engine.
-        answer: Answers a question.
-        notify: Tells the server something.
-        nursery: Where the handlers run.
+        answer: Returns the result of a client request.
+        notify: Sends a notification to the server.
+        nursery: The nursery of the handlers.
     """
 
     def __init__(
@@ -89,7 +89,10 @@ class OwnTasks:
         self._tasks: Final[dict[str, _OwnTask]] = {}
 
     async def answer(self, event: RequestReceived) -> object:
-        """The answer to a request of the server, or the error to be sent; a task, where that is wished."""
+        """Return the result of a request of the server, or the error to send.
+
+        A task-augmented request starts a task, and the result is that task.
+        """
         try:
             if event.row is TASKS_LIST:
                 return self._list(event)
@@ -114,7 +117,7 @@ class OwnTasks:
         task = _OwnTask(TaskState(id=id, created_at=now, updated_at=now, ttl=ttl, poll_interval=_POLL_INTERVAL))
         self._tasks[id] = task
         self._nursery.start_soon(self._run, task, event, ttl / 1000)
-        _log.debug("task %s… was begun, for %s", id[:8], event.method)
+        _log.debug("task created: task=%s… method=%s", id[:8], event.method)
         return CreateTaskResult(task=as_task(task.state, Task))
 
     async def _run(self, task: _OwnTask, event: RequestReceived, seconds: float) -> None:
@@ -122,12 +125,12 @@ class OwnTasks:
             try:
                 with task.scope:
                     await self._end(task, await self._answer(event), event.peer.revision)
-                # Until its time has passed.
+                # Keep the result until the time to live has passed.
                 await trio.sleep_forever()
             finally:
                 task.over.set()
         del self._tasks[task.state.id]
-        _log.debug("task %s… is forgotten", task.state.id[:8])
+        _log.debug("task expired: task=%s…", task.state.id[:8])
 
     async def _end(self, task: _OwnTask, outcome: object, revision: Revision) -> None:
         if task.state.terminal:
@@ -155,9 +158,9 @@ class OwnTasks:
         try:
             await self._notify(NOTIFICATIONS_TASKS_STATUS, as_task(task.state, TaskStatusNotificationParams))
         except McpError as failure:
-            _log.debug("the server was not told of a task: %s", failure)
+            _log.debug("task status notification not sent: %s", failure)
 
-    # --- what the server asks of them ------------------------------------------------------------------------------
+    # --- requests for tasks ----------------------------------------------------------------------------------------
 
     async def _about(self, event: RequestReceived) -> object:
         task = self._tasks.get(getattr(event.params, "task_id", ""))
@@ -168,7 +171,7 @@ class OwnTasks:
             return as_task(task.state, GetTaskResult)
         if event.row is TASKS_CANCEL:
             if task.state.terminal:
-                why = f"the task is {task.state.status}, and cannot be cancelled any more"
+                why = f"cannot cancel the task: it is already {task.state.status}"
                 raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)
             task.state = task.state.moved("cancelled", time.time(), message="cancelled by the server")
             task.over.set()
@@ -181,7 +184,7 @@ class OwnTasks:
         cursor = cast("ListTasksRequestParams", event.params).cursor
         ids = list(self._tasks)
         if cursor is not None and cursor not in self._tasks:
-            raise RequestFailed("the cursor is none that was given for this list", code=ErrorCode.INVALID_PARAMS)
+            raise RequestFailed("invalid cursor: not from a page of this list", code=ErrorCode.INVALID_PARAMS)
         begin = 0 if cursor is None else ids.index(cursor) + 1
         page = ids[begin : begin + self._connection.limits.page_items]
         more = page and page[-1] != ids[-1]
@@ -191,11 +194,15 @@ class OwnTasks:
 
 
 def _result(state: TaskState) -> JsonObject:
-    """What the question was answered with. Raises `RequestFailed`."""
+    """Return the result of the client request of a task.
+
+    Raises:
+        RequestFailed: The request failed, or the task does not have a result.
+    """
     if state.error is not None:
         error = state.error
         raise RequestFailed(str(error["message"]), code=cast("int", error["code"]), data=error.get("data"))
     if state.result is None:
-        raise RequestFailed(f"the task is {state.status}, and has no result", code=ErrorCode.INVALID_REQUEST)
+        raise RequestFailed(f"the task does not have a result: it is {state.status}", code=ErrorCode.INVALID_REQUEST)
     meta = state.result.get("_meta")
     return {**state.result, "_meta": {**(meta if isinstance(meta, dict) else {}), RELATED_TASK: {"taskId": state.id}}}

@@ -1,4 +1,4 @@
-"""Whether what a user filled in fits the form that a server asked with: looked at before it is sent.
+"""Validation of elicitation results against the requested schema, before they are sent.
 
 Spec: client/elicitation#requested-schema, client/elicitation#response-actions
 """
@@ -24,19 +24,19 @@ __all__ = ["why_unfit"]
 
 
 def why_unfit(params: ElicitRequestFormParams | ElicitRequestURLParams, result: ElicitResult) -> str | None:
-    """Why that is no answer to what the user was asked, or `None`.
+    """Return the reason why a result does not match its elicitation request, or `None`.
 
-    Members that the form does not have may stand in the answer. Formats, as that of an address, are not looked at: what
-    fits them is disputed.
+    Additional members are allowed. Formats, for example of an email address, are not validated: implementations disagree
+    about them.
 
     Args:
-        params: The question.
-        result: The answer.
+        params: The parameters of the elicitation request.
+        result: The elicitation result.
     """
     if result.action != "accept":
         return None
     if isinstance(params, ElicitRequestURLParams):
-        return None if result.content is None else "a page that is visited gives no content"
+        return None if result.content is None else "a URL mode result must not have content"
     content = result.content or {}
     for name in params.requested_schema.required or ():
         if name not in content:
@@ -49,15 +49,15 @@ def why_unfit(params: ElicitRequestFormParams | ElicitRequestURLParams, result: 
 
 
 def _problem(field: PrimitiveSchemaDefinition, value: ElicitValue) -> str | None:
-    """What is wrong with the value of a field, as the rest of a sentence about it."""
+    """Return the problem of a field's value, as the predicate of a sentence, or `None`."""
     if isinstance(field, BooleanSchema):
-        return None if isinstance(value, bool) else "has to be true or false"
+        return None if isinstance(value, bool) else "must be true or false"
     if isinstance(field, NumberSchema):
         return _number_problem(field, value)
     if isinstance(field, UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema):
         return _choices_problem(field, value)
     if not isinstance(value, str):
-        return "has to be a text"
+        return "must be a string"
     if isinstance(field, StringSchema):
         return _size_problem(len(value), field.min_length, field.max_length, "characters")
     if isinstance(field, TitledSingleSelectEnumSchema):
@@ -67,9 +67,9 @@ def _problem(field: PrimitiveSchemaDefinition, value: ElicitValue) -> str | None
 
 def _number_problem(field: NumberSchema, value: ElicitValue) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return "has to be a number"
+        return "must be a number"
     if field.type == "integer" and value != value // 1:
-        return "has to be a whole number"
+        return "must be an integer"
     if field.minimum is not None and value < field.minimum:
         return f"is less than {field.minimum}"
     if field.maximum is not None and value > field.maximum:
@@ -81,7 +81,7 @@ def _choices_problem(
     field: UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema, value: ElicitValue
 ) -> str | None:
     if isinstance(value, str) or not isinstance(value, tuple | list):
-        return "has to be a list of texts"
+        return "must be a list of strings"
     if isinstance(field, TitledMultiSelectEnumSchema):
         allowed = [option.const for option in field.items.any_of]
     else:
@@ -91,12 +91,12 @@ def _choices_problem(
 
 
 def _choice_problem(value: ElicitValue, allowed: tuple[str, ...] | list[str]) -> str | None:
-    return None if value in allowed else f"is none of: {', '.join(allowed)}"
+    return None if value in allowed else f"is not one of: {', '.join(allowed)}"
 
 
 def _size_problem(size: int, least: int | None, most: int | None, what: str) -> str | None:
     if least is not None and size < least:
-        return f"has less than {least} {what}"
+        return f"has fewer than {least} {what}"
     if most is not None and size > most:
         return f"has more than {most} {what}"
     return None

@@ -1,4 +1,4 @@
-"""Requests of the server: each runs in a task of its own, and those of one batch are answered in one."""
+"""Inbound requests: each runs in a task of its own, and the responses to a batch are sent as one batch."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _log: Final = logging.getLogger("mcp_client")
 
 
 class Serving:
-    """Answers the requests of a legacy server.
+    """The inbound requests of a legacy server.
 
     Args:
         connection: The engine.
-        transport: Carries the answers.
-        answering: Knows them.
-        nursery: Where the handlers run.
-        on_busy: Is told when the first of several handlers starts (true) and when the last one has ended (false).
-        tasks: Answers what may be asked for as a task; `None`: nothing may.
+        transport: The transport of the responses.
+        answering: The dispatcher of client requests.
+        nursery: The nursery of the handlers.
+        on_busy: Called with true when a first handler starts, and with false when the last one has ended.
+        tasks: The tasks of client requests; `None` if the client does not support task-augmented requests.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Serving:
 
     @property
     def busy(self) -> bool:
-        """Whether the server waits for an answer of a handler."""
+        """Whether handlers are running, so that the server waits for a response."""
         return bool(self._running)
 
     def begin(self, batch: Batch) -> tuple[Message, ...]:
-        """A batch came (2025-03-26). Returns what the engine shall be given, one by one."""
+        """Register a received batch (2025-03-26). Return the messages to pass to the engine, one by one."""
         reply = BatchReply(batch)
         if reply.immediate is not None:
             self._transport.send_nowait(reply.immediate)
@@ -74,7 +74,7 @@ class Serving:
         return reply.messages
 
     def start(self, event: RequestReceived) -> None:
-        """Answers a request, soon."""
+        """Start the handler of a request, or respond with an error when `Limits.running_requests` is reached."""
         allowed = self._connection.limits.running_requests
         if len(self._running) >= allowed:
             busy = f"too many requests at once; the limit is {allowed}"
@@ -83,28 +83,28 @@ class Serving:
         scope = trio.CancelScope()
         self._running[event.id] = scope
         if len(self._running) == 1:
-            self._on_busy(True)  # noqa: FBT003  what it is told is whether we are
+            self._on_busy(True)  # noqa: FBT003  the argument is the state
         self._nursery.start_soon(self._serve, event, scope)
 
     def cancel(self, id: RequestId) -> None:
-        """The server no longer wants the answer."""
+        """Cancel the handler of a request that the server cancelled."""
         scope = self._running.get(id)
         if scope is not None:
             scope.cancel()
 
     def end(self) -> None:
-        """The server is gone."""
+        """Cancel all handlers: the connection has ended."""
         self._over = True
         self.abandon()
 
     def abandon(self) -> None:
-        """The server has forgotten what it asked."""
+        """Cancel all handlers: the server lost the session with its requests."""
         self._batches.clear()
         for scope in self._running.values():
             scope.cancel()
 
     def reply(self, message: Message | None) -> None:
-        """Sends an answer that cannot wait, alone or with the others of its batch."""
+        """Send a response without blocking, alone or with the other responses of its batch."""
         message_or_batch = self._joined(message)
         if message_or_batch is not None:
             self._transport.send_nowait(message_or_batch)
@@ -114,17 +114,17 @@ class Serving:
             with scope:
                 outcome = await self._answer(event)
                 if scope.cancel_called:
-                    # The handler could not be interrupted. By now its id may stand for another question.
+                    # The handler ignored the cancellation. The server may have reused the request id.
                     return
                 await self._send(event, outcome)
         finally:
-            # Once the answer was put down, a server may have used the id again before it could be written.
+            # The server may reuse the id as soon as the response is recorded, before it is written.
             if self._running.get(event.id) is scope:
                 del self._running[event.id]
                 self._connection.withdraw(event.id)
                 self._drop(event.id)
             if not self._running:
-                self._on_busy(False)  # noqa: FBT003  what it is told is whether we are
+                self._on_busy(False)  # noqa: FBT003  the argument is the state
 
     async def _send(self, event: RequestReceived, outcome: object) -> None:
         message = self._joined(self._outcome(event, outcome))
@@ -133,9 +133,9 @@ class Serving:
         try:
             await self._transport.send(message)
         except ConnectionEnded:
-            _log.debug("the server is gone, and nobody wants the answer to %s", event.method)
+            _log.debug("response dropped, connection ended: method=%s", event.method)
         except McpError as failure:
-            _log.warning("the server did not take the answer to its request %s: %s", event.method, failure)
+            _log.warning("response not delivered: method=%s error=%s", event.method, failure)
 
     def _outcome(self, event: RequestReceived, outcome: object) -> Message | None:
         connection = self._connection
@@ -146,15 +146,15 @@ class Serving:
                 outgoing = connection.respond(event.id, _related(event, outcome))
             if outgoing is None:
                 return None
-            # Whether JSON can say it has to be known before it is joined with others.
+            # Encoded here to detect errors before the response joins the others of its batch.
             encode(outgoing.message, null_id=True)
         except LocalProtocolError:
-            _log.exception("what the handler of %s gave cannot be sent", event.method)
+            _log.exception("handler returned an invalid result: method=%s", event.method)
             return ErrorResponse(event.id, ErrorObject(int(ErrorCode.INTERNAL_ERROR), "Internal error"))
         return outgoing.message
 
     def _joined(self, message: Message | None) -> Message | Batch | None:
-        """What is to be sent now: the answer, or the batch that it completes."""
+        """Return the message to send now: the response, or the batch that the response completes."""
         if isinstance(message, ResultResponse | ErrorResponse) and message.id is not None:
             reply = self._batches.pop(message.id, None)
             if reply is not None:
@@ -162,7 +162,7 @@ class Serving:
         return message
 
     def _drop(self, id: RequestId) -> None:
-        """A request of a batch that was cancelled is not answered; the others may have waited for it only."""
+        """Remove a cancelled request from its batch. Send the batch if the request was the last one pending."""
         reply = self._batches.pop(id, None)
         joined = None if reply is None or self._over else reply.drop(id)
         if joined is not None:
@@ -170,7 +170,7 @@ class Serving:
 
 
 def _related(event: RequestReceived, outcome: object) -> object:
-    """The answer to what a task of the server asks names the task, as the question does (2025-11-25)."""
+    """Return the result with the related task of the request: a task of the server sent the request (2025-11-25)."""
     asked = getattr(event.params, "meta", None) or {}
     if RELATED_TASK not in asked or not event.peer.revision.core_tasks or event.row.task_capability is None:
         return outcome

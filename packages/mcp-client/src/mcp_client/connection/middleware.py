@@ -1,4 +1,4 @@
-"""The way of the messages of one connection through its middleware."""
+"""The middleware chain of one connection."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ W = TypeVar("W", bound="WireObject")
 
 
 class Passage:
-    """Takes messages through the middleware of one connection.
+    """The middleware chain of one connection.
 
     Args:
-        link: The connection.
-        middleware: The outermost first.
+        link: The channel of the connection.
+        middleware: The middleware, outermost first.
     """
 
     def __init__(self, link: Link, middleware: Sequence[Middleware]) -> None:
@@ -67,23 +67,24 @@ class Passage:
         on_id: Callable[[RequestId], None] | None = None,
         caching: Caching | None = None,
     ) -> R:
-        """Takes a request of ours to the server.
+        """Send a request to the server through the middleware.
 
         Args:
             row: The method.
-            params: Its parameters.
-            extras: What is added to it.
+            params: The parameters.
+            extras: Headers and metadata to add to the request.
             on_progress: See `Link.request`.
             deadlines: See `Link.request`.
             on_id: See `Link.request`.
-            caching: May know the result. It stands behind the middleware, which sees, and may change, what several clients
-                share.
+            caching: The response cache. The middleware runs before the cache, so it sees cached results too and may change
+                a result that several clients share.
 
         Returns:
             The result.
 
         Raises:
-            LocalProtocolError: A middleware gave something that is no result of the method.
+            LocalProtocolError: A middleware returned an object that is not a result of the method.
+            McpError: The exceptions of `Link.request`.
         """
 
         async def send(params: P) -> R:
@@ -103,7 +104,7 @@ class Passage:
         answers: list[object] = []
 
         async def last(passing: Passing) -> object:
-            # Whatever a middleware made of the parameters, the engine looks at their class.
+            # A middleware may have replaced the parameters; the engine checks their class.
             answers.append(await send(cast("P", passing.params)))
             return answers[-1]
 
@@ -111,10 +112,10 @@ class Passage:
         result = await around(self._middleware, message, last)
         if not any(result is answer for answer in answers):
             result = self._read(row, result)
-        return cast("R", result)  # as the engine read it, or as it is read here
+        return cast("R", result)  # parsed by the engine, or by `_read`
 
     def _read(self, row: Method[object, object], result: object) -> object:
-        """A result that a middleware made up. Raises `LocalProtocolError`."""
+        """Return a result of a middleware as an instance of its class. Raises `LocalProtocolError`."""
         allowed = row.results(self._link.server.revision)
         if isinstance(result, dict):
             expected = allowed.get(str(result.get("resultType", "complete")))
@@ -122,15 +123,19 @@ class Passage:
                 return self.read(result, expected)
         if isinstance(result, tuple(allowed.values())):
             return result
-        raise LocalProtocolError(f"a middleware gave {type(result).__name__} for {row.name}, which is no result of it")
+        raise LocalProtocolError(f"a middleware returned {type(result).__name__}, which is not a result of {row.name}")
 
     def read(self, wire: JsonObject, expected: type[W]) -> W:
-        """What a middleware gave in its wire form. Raises `LocalProtocolError` when it is not of the expected class."""
+        """Parse a result that a middleware returned in its wire form.
+
+        Raises:
+            LocalProtocolError: The result is not of the expected class.
+        """
         revision = self._link.server.revision
         try:
             return converter(revision).structure(wire, expected)
         except InvalidValue as invalid:
-            raise LocalProtocolError(f"what a middleware gave is no {expected.__name__}: {invalid}") from invalid
+            raise LocalProtocolError(f"a middleware returned an invalid {expected.__name__}: {invalid}") from invalid
 
     async def answer(
         self,
@@ -141,46 +146,46 @@ class Passage:
         raw: JsonObject | None = None,
         id: RequestId | None = None,
     ) -> object:
-        """Takes a request of the server, or a question in one of its results, to its handler.
+        """Pass a request of the server, or an input request, through the middleware to its handler.
 
         Args:
             method: The method.
-            params: Its parameters.
-            handle: Answers it, with the parameters that came through.
-            raw: The parameters as they came, if they did not come in a result.
-            id: The id of the request; `None` for a question in a result.
+            params: The parameters.
+            handle: The handler; called with the parameters that the middleware passes on.
+            raw: The parameters as received; `None` for an input request.
+            id: The id of the request; `None` for an input request.
 
         Returns:
-            The answer, as an instance of its class or in its wire form.
+            The result, as an instance of its class or in its wire form.
         """
         if not self._middleware:
             return await handle(params)
         if raw is None:
-            raw = converter(self._link.server.revision).unstructure(cast("WireObject", params))  # as all questions
+            raw = converter(self._link.server.revision).unstructure(cast("WireObject", params))  # a client request
         message = Passing(method=method, params=params, raw=raw, incoming=True, revision=self._revision, id=id)
         return await around(self._middleware, message, lambda passing: handle(passing.params))
 
     # --- notifications ---------------------------------------------------------------------------------------------
 
     def outgoing(self, row: NotificationRow[P], params: P) -> P | None:
-        """Takes a notification of ours along. Returns its parameters; `None` when it was dropped."""
+        """Pass an outbound notification through. Return its parameters; `None` if a middleware dropped it."""
         if not self._middleware:
             return params
         message = Passing(method=row.name, params=params, raw={}, incoming=False, revision=self._revision)
         through = passed(self._middleware, message)
-        # The engine looks at the class.
+        # The engine checks the class.
         return None if through is None else cast("P", through.params)
 
     def incoming(self, event: NotificationReceived) -> NotificationReceived | None:
-        """Takes a notification of the server along. Returns what came through; `None` when it was dropped."""
-        # What acknowledges a subscription is the beginning of an answer.
+        """Pass an inbound notification through. Return the event; `None` if a middleware dropped it."""
+        # The acknowledgment of a subscription is part of the response to its request.
         if not self._middleware or event.row is NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             return event
         params = self._in(event.method, event.params, event.raw)
         return None if params is None else attrs.evolve(event, params=params)
 
     def progress(self, event: ProgressReceived) -> ProgressNotificationParams | None:
-        """Takes the progress of a request of ours along. Returns what came through; `None` when it was dropped."""
+        """Pass the progress of an outbound request through. Return it; `None` if a middleware dropped it."""
         revision = self._revision
         if not self._middleware or revision is None:
             return event.params
@@ -193,7 +198,7 @@ class Passage:
             through = passed(self._middleware, message)
             if through is not None and type(through.params) is not type(params):
                 raise TypeError(f"{type(through.params).__name__} instead of {type(params).__name__}")
-        except Exception:  # noqa: BLE001  the user's code: nobody waits for an answer, and the connection works
-            _log.exception("a middleware failed with %s, which is dropped", method)
+        except Exception:  # noqa: BLE001  the user's code: there is no caller to raise to, and the connection works
+            _log.exception("middleware failed, notification dropped: method=%s", method)
             return None
         return None if through is None else through.params

@@ -1,4 +1,4 @@
-"""Who on this side wants to know what happens on a connection."""
+"""Listeners to the notifications and to the end of one connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Listeners"]
 
 
 class Listeners:
-    """The listeners of one connection. They are called where things happen, so they must not wait."""
+    """The listeners of one connection. The reader calls them, so they must not block."""
 
     def __init__(self) -> None:
         self._listeners: dict[Callable[[NotificationReceived], None], Callable[[ConnectionEnded], None] | None] = {}
@@ -26,10 +26,10 @@ class Listeners:
         listener: Callable[[NotificationReceived], None],
         on_end: Callable[[ConnectionEnded], None] | None = None,
     ) -> Callable[[], None]:
-        """Calls `listener` with each notification, and `on_end` when the connection is lost.
+        """Call `listener` with each notification, and `on_end` when the connection ends.
 
         Returns:
-            What ends that.
+            A function that removes the listener.
         """
         self._listeners[listener] = on_end
 
@@ -39,7 +39,7 @@ class Listeners:
         return stop
 
     def on_renewal(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` when a new session has replaced one that the server lost."""
+        """Call `listener` when a new session has replaced one that the server lost."""
         self._on_renewal.append(listener)
 
     def on_loss(self, listener: Callable[[], None]) -> None:
@@ -52,17 +52,17 @@ class Listeners:
             listener()
 
     def notified(self, event: NotificationReceived) -> None:
-        """A notification came."""
+        """Pass a received notification to the listeners."""
         for listener in tuple(self._listeners):
             listener(event)
 
     def renewed(self) -> None:
-        """A new session has replaced one that the server lost: what the server knew of us it has forgotten."""
+        """Report that a new session replaced one that the server lost, with all its subscriptions."""
         for listener in self._on_renewal:
             listener()
 
     def end(self, why: Callable[[], ConnectionEnded]) -> None:
-        """The connection is over. `why` makes an error for each."""
+        """Report the end of the connection and remove all listeners. `why` makes an error for each of them."""
         for on_end in self._listeners.values():
             if on_end is not None:
                 on_end(why())

@@ -1,4 +1,4 @@
-"""Deadlines that stand still while somebody waits for a person to log in, who may take minutes."""
+"""Deadlines that pause while a user logs in, which may take minutes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Patience"]
 
 
 class Patience:
-    """The time of one connection. It stands still for all that goes on there, as it does while a handler asks the user.
+    """Deadlines of one connection that pause while the user logs in.
 
     Args:
-        on_change: Is told when it begins to stand still, and when it goes on.
+        on_change: Called with true when the deadlines pause, and with false when they resume.
     """
 
     def __init__(self, on_change: Callable[[bool], None]) -> None:
@@ -28,19 +28,19 @@ class Patience:
 
     @property
     def stands_still(self) -> bool:
-        """Whether somebody waits for a person."""
+        """Whether the deadlines are paused."""
         return self._waiting > 0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """In the block the time stands still."""
+        """Pause the deadlines in the `with` block. Blocks can overlap."""
         self._waiting += 1
         if self._waiting == 1:
             now = trio.current_time()
             for scope in self._left:
                 self._left[scope] = scope.deadline - now
                 scope.deadline = math.inf
-            self._on_change(True)  # noqa: FBT003  what it is told is whether it stands still
+            self._on_change(True)  # noqa: FBT003  the argument is the state
         try:
             yield
         finally:
@@ -53,7 +53,7 @@ class Patience:
 
     @contextmanager
     def move_on_after(self, seconds: float) -> Iterator[trio.CancelScope]:
-        """As `trio.move_on_after`, in this time."""
+        """Open a cancel scope with a pausable deadline, like `trio.move_on_after`. `seconds` excludes the pauses."""
         with trio.CancelScope() as scope:
             if not self.stands_still:
                 scope.deadline = trio.current_time() + seconds

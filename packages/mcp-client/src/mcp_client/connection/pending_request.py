@@ -1,13 +1,11 @@
-"""A request of ours that waits for its answer: in the task of its caller, with its progress and its deadlines.
+"""Pending outbound requests: in the task of the caller, with progress and deadlines.
 
-Each ends exactly once: with an outcome, because the connection is over, by a deadline, or because its caller is
-cancelled.
+Each request ends exactly once: with an outcome, with the connection, by a deadline, or by cancellation of its caller.
 
-Over HTTP the task of the caller does the whole exchange (`Call.perform`), in a cancel scope that keeps its deadlines.
-Over one pipe for all it only waits (`Call.wait`), and a scope for each call would cost as much as encoding and decoding
-its messages. There one task of the connection (`Watch`) looks after the deadlines of all calls, and a scope is opened
-only where a call does something else than wait for its answer: while it cannot be written, or an asynchronous progress
-handler runs.
+Over HTTP the task of the caller sends the request and reads the response (`Call.perform`), in a cancel scope that
+enforces the deadlines. Over a stream the task only waits (`Call.wait`). There, a scope for each request would cost as
+much as encoding and decoding its messages. Instead, one task of the connection (`Watch`) monitors the deadlines of all
+requests. A scope is opened only while a request is blocked in writing, or while an asynchronous progress handler runs.
 """
 
 from __future__ import annotations
@@ -33,19 +31,20 @@ if TYPE_CHECKING:
 __all__ = ["Call", "ProgressFailed", "ProgressHandler", "Watch"]
 
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
-"""Shows progress; a plain or an asynchronous function.
+"""A plain or asynchronous function that shows progress.
 
-It is called in the task of the caller, once for each notification and in their order. All that arrived before the
-response is shown before the call returns. While an asynchronous function runs, up to 1,000 notifications wait for it;
-with more, the oldest are left out. The deadlines of the request hold for the function too: one that still runs at the
-`total` deadline is cancelled, and the rest is left out; the call returns its result, if that has arrived.
+The task of the caller calls the function once for each notification, in order. All notifications that arrived before the
+response are shown before the request returns. While an asynchronous function runs, up to 1,000 notifications are queued;
+above that, the oldest are dropped. The deadlines of the request apply to the function too. A function that still runs at
+the `total` deadline is cancelled, and the queued notifications are dropped. The request then returns its result, if the
+result has arrived.
 """
 
 
 class ProgressFailed(Exception):
-    """What a progress handler raised, on its way to the caller.
+    """An exception of a progress handler that propagates to the caller.
 
-    It may be an error of this package, of another connection for instance, and must not be taken for one of this.
+    The wrapped error may be an `McpError` of another connection. The wrapper keeps it apart from errors of this one.
     """
 
     def __init__(self, error: McpError) -> None:
@@ -54,13 +53,13 @@ class ProgressFailed(Exception):
 
 
 class Call:
-    """A request that waits for its answer.
+    """A pending outbound request.
 
     Args:
-        deadlines: How long it may wait.
-        on_progress: Shows its progress.
-        held: The server waits for us at the moment, see `hold`.
-        headers: HTTP headers for this request alone.
+        deadlines: The deadlines of the request.
+        on_progress: Called with each progress notification.
+        held: Whether the server currently waits for the client, see `hold`.
+        headers: HTTP headers of this request only.
     """
 
     __slots__ = (
@@ -88,14 +87,14 @@ class Call:
     ) -> None:
         now = trio.current_time()
         self.outcome: AnswerReceived | FailureReceived | None = None
-        """How it ended, if the server said so."""
+        """The response as an event; `None` while there is no response."""
         self.headers: Final = headers
-        """HTTP headers for this request alone."""
+        """HTTP headers of this request only."""
         self._deadlines: Final = deadlines
         self._on_progress: Final = on_progress
         self._latest: Final = now + deadlines.total
         self.deadline = self._latest if held else min(self._latest, now + deadlines.idle)
-        """When it is given up, on trio's clock."""
+        """The time at which the request times out, on trio's clock."""
         self._over = False
         self._progress: ProgressQueue | None = None
         self._scope: trio.CancelScope | None = None
@@ -105,30 +104,31 @@ class Call:
 
     @property
     def ended(self) -> bool:
-        """There is an outcome, or none can come any more."""
+        """Whether there is an outcome, or the connection has ended."""
         return self.outcome is not None or self._over
 
     # --- over HTTP -------------------------------------------------------------------------------------------------
 
     async def perform(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Does the whole exchange in this task. A deadline ends it, and so does an outcome that comes another way.
+        """Run the request in this task, until it has an outcome or a deadline passes.
 
         Args:
-            work: The exchange. It hands over what comes, calls `show` between, and returns when the call has ended.
+            work: Sends the request and reads the response. It delivers received messages, calls `show` between them, and
+                returns when the request has ended.
 
         Raises:
             RequestTimeout: A deadline passed.
-            RemoteProtocolError: The exchange ended, and nothing in it was taken for the answer.
-            McpError: What `work` raises, unless there was an outcome before.
+            RemoteProtocolError: The exchange ended without a response to the request.
+            McpError: `work` raised this error, and there was no outcome before.
         """
         self._performer = trio.lowlevel.current_task()
         try:
             with trio.CancelScope(deadline=self.deadline) as self._scope:
                 await work()
                 if not self.ended:
-                    raise RemoteProtocolError("what the server sent for this request was not taken for its answer")
+                    raise RemoteProtocolError("the server sent no valid response to this request")
         except McpError:
-            # How the stream of an answer ends is of no interest to whoever has the answer.
+            # With a response, errors at the end of the stream do not matter.
             if self.outcome is None:
                 raise
         finally:
@@ -138,26 +138,26 @@ class Call:
         await self.show()
 
     async def show(self) -> None:
-        """Show the progress that came, in this task."""
+        """Call the progress handler with the queued notifications, in this task."""
         while self._progress:
             await self._show(self._progress.take())
 
-    # --- over a pipe -----------------------------------------------------------------------------------------------
+    # --- over a stream ---------------------------------------------------------------------------------------------
 
     async def send(self, send: Callable[[], Awaitable[None]]) -> None:
-        """Sends the request where that may have to wait. A deadline ends it, and so does an outcome."""
+        """Send the request with `send`, which may block, until it has an outcome or a deadline passes."""
         with trio.CancelScope(deadline=self.deadline) as self._scope:
             await send()
         self._scope = None
 
     async def wait(self) -> None:
-        """Waits until there is an outcome, or none can come any more.
+        """Wait until there is an outcome, or the connection ends.
 
         Raises:
             RequestTimeout: A deadline passed.
         """
         while True:
-            # What was reported before the answer is shown before it.
+            # Progress that arrived before the response is shown first.
             if self._progress:
                 await self._show(self._progress.take())
             elif self.ended:
@@ -190,7 +190,7 @@ class Call:
             raise ProgressFailed(error) from None
 
     async def _wait_for(self, shown: Awaitable[None]) -> None:
-        # Behind the answer the idle deadline, which is about the silence of the server, means nothing any more.
+        # After the response, only the total deadline applies: the idle deadline limits the silence of the server.
         self._showing = True
         try:
             if self._scope is not None:
@@ -208,18 +208,18 @@ class Call:
         try:
             await shown
         except trio.Cancelled:
-            # By a deadline or the caller. A handler that hangs would hang with what is left, too.
+            # Cancelled by a deadline or the caller. A handler that hangs would hang with the other notifications too.
             if self._progress is not None:
                 self._progress.clear()
             raise
 
     def settle(self, outcome: AnswerReceived | FailureReceived) -> None:
-        """The server answered."""
+        """Record the response of the server and wake the waiting task."""
         self.outcome = outcome
         self._finish()
 
     def end(self) -> None:
-        """The connection is over."""
+        """End the request: the connection has ended."""
         self._over = True
         self._finish()
 
@@ -228,12 +228,12 @@ class Call:
             if self._showing:
                 self._scope.deadline = self._latest
             elif self._performer is not trio.lowlevel.current_task():
-                # What still waits to be written was put down by others, and what would be read is of no use.
+                # Another task recorded the outcome: writing and reading of this request are obsolete.
                 self._scope.cancel()
         self.wake()
 
     def progressed(self, progress: ProgressNotificationParams) -> None:
-        """The server reported progress."""
+        """Queue a progress notification of the server."""
         if self._on_progress is None:
             return
         if self._progress is None:
@@ -242,11 +242,11 @@ class Call:
         self.wake()
 
     def alive(self) -> None:
-        """The server shows that it is at work: the idle deadline starts anew."""
+        """Restart the idle deadline: the server reported progress, or no longer waits for the client."""
         self._extend(min(self._latest, trio.current_time() + self._deadlines.idle))
 
     def hold(self) -> None:
-        """The server waits for an answer of ours, so its silence means nothing: only the total deadline counts."""
+        """Suspend the idle deadline: the server waits for the client. Only the total deadline applies."""
         self._extend(self._latest)
 
     def _extend(self, deadline: float) -> None:
@@ -256,18 +256,18 @@ class Call:
                 self._scope.deadline = deadline
 
     def wake(self) -> None:
-        """Something has changed; the task that waits looks what."""
+        """Wake the waiting task so that it checks its state."""
         if self._task is not None:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
 
 class Watch:
-    """Wakes the calls whose deadline has passed.
+    """The monitor of the deadlines of all pending requests of a connection.
 
     Args:
-        calls: The calls that wait, as they come and go.
-        nursery: Where it runs, from the first call on that it has to look after.
+        calls: The pending requests by id, a live mapping.
+        nursery: The nursery of the monitoring task, which starts with the first deadline.
     """
 
     def __init__(self, calls: Mapping[RequestId, Call], nursery: trio.Nursery) -> None:
@@ -278,7 +278,7 @@ class Watch:
         self._earlier = trio.Event()
 
     def expect(self, deadline: float) -> None:
-        """There is a call with this deadline. Later ones than the next cost nothing: they are seen when that passes."""
+        """Schedule a deadline. Only a deadline earlier than the next one wakes the monitoring task."""
         if deadline < self._next:
             self._next = deadline
             self._earlier.set()

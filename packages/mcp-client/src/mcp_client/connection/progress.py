@@ -1,8 +1,7 @@
 """The queue of progress notifications between the task that receives them and the callback that shows them.
 
-What a server reports is shown in order, and nothing of it is left out as long as the callback keeps up. A callback that
-is slower than its server would make the queue grow without bound; then the oldest notification gives way to the one
-after it, which says more.
+Notifications are shown in order, and all of them are shown while the callback keeps up. A callback that is slower than
+the server fills the queue. Then the oldest notification is dropped, because a later one has more recent information.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["PROGRESS_CHARACTERS", "PROGRESS_NOTIFICATIONS", "ProgressQueue"]
 
 PROGRESS_NOTIFICATIONS: Final = 1_000
-"""Notifications of one request that wait for its callback. One read of a pipe brings 64 KiB, in which there is room for
-some 700 of the shortest ones: before the callback has had its turn, none of them may be left out."""
+"""Maximum number of queued notifications of one request. One read of a stream returns up to 64 KiB, which hold about 700
+of the shortest notifications. None of them may be dropped before the callback has run."""
 
 PROGRESS_CHARACTERS: Final = 1024 * 1024
-"""Characters of their texts and metadata. A single longer notification is kept alone."""
+"""Maximum size of the queued texts and metadata, in characters. A single larger notification is queued alone."""
 
 
 class ProgressQueue:
-    """Progress notifications of one request that wait for its callback, in order."""
+    """The queued progress notifications of one request, in order."""
 
     __slots__ = ("_characters", "_waiting")
 
@@ -36,7 +35,7 @@ class ProgressQueue:
         return len(self._waiting)
 
     def put(self, progress: ProgressNotificationParams) -> None:
-        """Add a notification. When the queue is full, the oldest ones are left out."""
+        """Add a notification. When the queue is full, drop the oldest ones."""
         self._waiting.append(progress)
         self._characters += _characters(progress)
         while len(self._waiting) > PROGRESS_NOTIFICATIONS or (

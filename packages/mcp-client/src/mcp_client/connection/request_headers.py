@@ -1,4 +1,4 @@
-"""The headers that the application adds to the requests of a client."""
+"""HTTP headers that the application adds to the requests of a client."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["Complete", "HeaderSource", "HeadersGiven", "checked"]
 
 HeadersGiven: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""The same headers for all requests, or a plain or asynchronous function that is asked for each request."""
+"""Fixed headers for all requests, or a plain or asynchronous function that is called for each request."""
 
 _OURS: Final = frozenset(
     {"accept", "content-type", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"}
 )
-"""Headers by which the protocol itself speaks."""
+"""Headers that the protocol sets."""
 
 _OURS_TOO: Final = "mcp-param-"
 
 _AGENT: Final = ("user-agent", "mcp-client")
-"""Some gateways turn away requests that do not say who makes them."""
+"""The default `User-Agent`: some gateways reject requests without one."""
 
 
 def checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The headers as pairs, names in lower case.
+    """Return the headers as pairs, with names in lower case.
 
     Raises:
-        LocalProtocolError: One of them is the protocol's own.
+        LocalProtocolError: The protocol sets one of the headers.
     """
     pairs = tuple((name.lower(), value) for name, value in headers.items())
     for name, _ in pairs:
@@ -41,19 +41,19 @@ def checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class Complete(tuple[tuple[str, str], ...]):
-    """All headers of the application for one request: it is not asked for them again."""
+    """All headers of the application for one request. The function of the application is not called again."""
 
     __slots__ = ()
 
 
 class HeaderSource:
-    """Gives the headers of the application.
+    """The source of the application's headers.
 
     Args:
-        given: The headers, or what to ask for them.
+        given: The headers, or a function that returns them.
 
     Raises:
-        LocalProtocolError: One of them is the protocol's own.
+        LocalProtocolError: The protocol sets one of the headers.
     """
 
     def __init__(self, given: HeadersGiven | None) -> None:
@@ -62,17 +62,18 @@ class HeaderSource:
 
     @property
     def fixed(self) -> Sequence[tuple[str, str]]:
-        """Those that are the same for all requests, as far as that is known."""
+        """The fixed headers. If a function returns the headers, only the default `User-Agent`."""
         return self._fixed
 
     async def current(self, extra: Sequence[tuple[str, str]] = ()) -> Sequence[tuple[str, str]]:
-        """The headers for one request.
+        """Return the headers of one request.
 
         Args:
-            extra: More for this request alone; they replace others of the same name.
+            extra: Headers of this request only; they replace others of the same name.
 
         Raises:
-            LocalProtocolError: One of them is the protocol's own, or the function that gives them failed.
+            LocalProtocolError: The protocol sets one of the headers, or the function that returns them failed.
+            McpError: The function that returns the headers raised this error.
         """
         if isinstance(extra, Complete):
             return extra
@@ -91,8 +92,8 @@ class HeaderSource:
         except McpError:
             raise
         except Exception as failure:
-            # The user's function. Requests are also made in the background, where nobody could catch what it raises.
-            raise LocalProtocolError("the function that gives the headers failed") from failure
+            # The user's function. Background requests have no caller that could catch its exceptions.
+            raise LocalProtocolError("the function that returns the HTTP headers failed") from failure
 
 
 def _with_agent(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

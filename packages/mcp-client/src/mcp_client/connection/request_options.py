@@ -1,4 +1,4 @@
-"""What one view of a connection adds to its requests: see `Client.with_headers`, `with_meta` and `fresh`."""
+"""Options of the requests of one client view: see `Client.with_headers`, `with_meta` and `fresh`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ P = TypeVar("P")
 
 @attrs.frozen(kw_only=True)
 class Extras:
-    """Nothing at all, at first."""
+    """The options of the requests of one client view; the defaults add nothing."""
 
     headers: Sequence[tuple[str, str]] = ()
-    """HTTP headers; names in lower case."""
+    """HTTP headers, with names in lower case."""
     meta: JsonObject = attrs.field(factory=dict)
     """Members of `_meta`."""
     fresh: bool = False
-    """Nothing is answered from the cache."""
+    """Whether to bypass the response cache."""
 
     def put(self, params: P) -> P:
-        """The parameters with the members of `_meta`. What they have themselves stays."""
+        """Return the parameters with the members of `meta` added. Members that they already have take precedence."""
         if not self.meta or not isinstance(params, RequestParams):
             return params
         return evolve(params, meta={**self.meta, **(params.meta or {})})
 
 
 NOTHING = Extras()
-"""What a client adds of itself."""
+"""The default options, which add nothing."""

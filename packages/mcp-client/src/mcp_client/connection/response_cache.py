@@ -1,11 +1,11 @@
-"""Results that may be used again for a while, because the server said so (2026-07-28).
+"""The response cache: results that the server allows to be reused for a time (2026-07-28).
 
-A result is found again by the server, by whoever asks, and by method and parameters. Who asks is known by the headers of
-the request: with another token it is somebody else, and what one is given no other is. What any user may be given
-(`"cacheScope": "public"`) can be shared by several clients of one URL, in a `ResponseCache` that they are all told of.
+The cache key is the server, the identity of the user, the method and the parameters. The headers of the request, for
+example an access token, identify the user: a private result is not reused for another user. Results for all users
+(`"cacheScope": "public"`) can be shared by several clients of one URL that use the same `ResponseCache`.
 
-Nothing is refreshed by itself. A result goes when its time has passed, when the server says that it changed,
-and when there is no room.
+The cache does not refresh results. A result is removed when its time to live has passed, when the server notifies of a
+change, or when the cache is full.
 
 Spec: server/utilities/caching (2026-07-28)
 """
@@ -55,24 +55,24 @@ if TYPE_CHECKING:
 __all__ = ["Caching", "HeadersOf", "IdentityOf", "ResponseCache"]
 
 HeadersOf: TypeAlias = Callable[[Sequence[tuple[str, str]]], Awaitable[Sequence[tuple[str, str]]]]
-"""All headers of a request, from those that are its own."""
+"""A function that returns all headers of a request, from the headers of this request only."""
 
 IdentityOf: TypeAlias = Callable[[], Awaitable[str | None]]
-"""Who asks, where that is not told by these headers. `None`: nobody that is known."""
+"""A function that returns the identity of the user, if the headers do not show it. `None` for an anonymous user."""
 
 _LONGEST: Final = 24 * 60 * 60.0
-"""Seconds that anything is kept at most, whatever the server says: no list of tools should outlive a day unseen."""
+"""Maximum time to keep a result, in seconds, whatever the server allows: a list of tools is reloaded once a day."""
 
 _NAMELESS: Final = frozenset({*TRACE_KEYS, "user-agent"})
-"""Headers that say nothing of who asks."""
+"""Headers that do not identify the user."""
 
 _OUTDATED: Final[Mapping[NotificationRow[object], frozenset[Method[object, object]]]] = {
     NOTIFICATIONS_TOOLS_LIST_CHANGED: frozenset({TOOLS_LIST}),
     NOTIFICATIONS_PROMPTS_LIST_CHANGED: frozenset({PROMPTS_LIST}),
-    # What is no longer listed may no longer be there to be read.
+    # A resource that was removed from the list may be unreadable.
     NOTIFICATIONS_RESOURCES_LIST_CHANGED: frozenset({RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, RESOURCES_READ}),
 }
-"""What is out of date when the server says so. `resources/updated` names the resource."""
+"""The methods whose results are outdated, by notification. `resources/updated` names the resource."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -95,7 +95,7 @@ class _Entry:
 
 
 class _Store:
-    """Results, as many as there is room for."""
+    """Results, limited in number and size."""
 
     def __init__(self, max_entries: int, max_bytes: int) -> None:
         self._max_entries: Final = max_entries
@@ -104,7 +104,7 @@ class _Store:
         self._size = 0
         self._clock: trio.abc.Clock | None = None
         self.changes = 0
-        """How often something was said to be out of date. What was asked for before may be, too."""
+        """Number of invalidations. A result that was requested before an invalidation may be outdated."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -117,7 +117,7 @@ class _Store:
     def _now(self) -> float:
         clock = trio.lowlevel.current_clock()
         if clock is not self._clock:
-            # Each run of trio counts from another beginning.
+            # Each run of trio has another clock.
             self.clear()
             self._clock = clock
         return trio.current_time()
@@ -157,40 +157,40 @@ class _Store:
 
 
 class ResponseCache:
-    """Keeps results for several clients: `open_http(url, cache=shared)` in each of them.
+    """A response cache for several clients: `open_http(url, cache=shared)` in each of them.
 
-    Only what the server calls public is shared, and only by clients of the same URL; the rest each client keeps for
-    itself. A client that is given none has its own.
+    Only results that the server marks as public are shared, and only by clients of the same URL. Each client keeps the
+    other results in a cache of its own. A client without a shared cache keeps all results in its own cache.
 
     Args:
-        max_entries: How many results are kept. Those that were not used for longest go.
-        max_bytes: How large they may be together, in bytes of JSON. A larger one is not kept.
+        max_entries: Maximum number of results. The least recently used results are evicted first.
+        max_bytes: Maximum total size of the results, in bytes of JSON. A larger result is not kept.
     """
 
     def __init__(self, *, max_entries: int = 1_000, max_bytes: int = 16 * 1024 * 1024) -> None:
         self._store: Final = _Store(max_entries, max_bytes)
 
     def __len__(self) -> int:
-        """How many results are kept now."""
+        """Return the number of results in the cache."""
         return len(self._store)
 
     def __bool__(self) -> bool:
-        # An empty one is a cache, too.
+        # An empty cache is still a cache: `cache or default` must not replace it.
         return True
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove all results."""
         self._store.clear()
 
 
 class Caching:
-    """What one client keeps.
+    """The cached results of one client.
 
     Args:
-        shared: Keeps what is public, for other clients too; `None`: nobody else has it.
-        server: The URL of the server; only what is shared needs it.
-        headers: All headers of a request, by which it is known who asks; `None` where there are none.
-        identity: Who asks besides, where credentials are got for the requests; `None` where there are none.
+        shared: The cache of public results, shared with other clients; `None` to share no results.
+        server: The URL of the server; used in the keys of shared results only.
+        headers: Returns all headers of a request, which identify the user; `None` without HTTP.
+        identity: Returns the identity of the user whose access tokens are used; `None` without authorization.
     """
 
     def __init__(
@@ -215,20 +215,20 @@ class Caching:
         revision: Revision,
         ask: Callable[[Extras], Awaitable[R]],
     ) -> R:
-        """The result of a request: kept, or asked for.
+        """Return the result of a request from the cache, or else from the server.
 
         Args:
-            row: The method; its results have cache hints in that revision.
-            params: Its parameters.
-            extras: What is added to the request.
-            revision: The revision.
-            ask: Asks the server.
+            row: The method. Its results have cache hints in this revision.
+            params: The parameters.
+            extras: The options of the request.
+            revision: The negotiated revision.
+            ask: Sends the request to the server.
         """
         text = _text(params, revision)
         if text is None:
             return await ask(extras)
         if self._headers is not None:
-            # Asked for once, so that what comes is kept for the one who asked.
+            # Computed once: the cache key and the request use the same headers.
             extras = attrs.evolve(extras, headers=Complete(await self._headers(extras.headers)))
         uri = params.uri if isinstance(params, ReadResourceRequestParams) else ""
         identity = await self._identity()
@@ -240,37 +240,37 @@ class Caching:
         kept = self._own.get(own) or self._shared.get(public)
         if kept is not None:
             await trio.lowlevel.checkpoint()
-            return cast("R", kept)  # it came as the result of the same method
+            return cast("R", kept)  # the key contains the method
         before = self._own.changes, self._shared.changes
         result = await ask(extras)
-        # An answer that was on its way when something changed may be older than the change.
-        # And one that somebody else was given, who logged in meanwhile, is theirs.
+        # A result that was requested before an invalidation may be older than the change.
+        # If another user logged in meanwhile, the result belongs to that user.
         if before == (self._own.changes, self._shared.changes) and identity == await self._identity():
             self._keep(own, public, result, revision)
         return result
 
     def _keep(self, own: _Key, public: _Key, result: object, revision: Revision) -> None:
-        # A result that asks a question is of no such class.
+        # A result with input requests is not of this class.
         if not isinstance(result, CacheableResult) or result.ttl_ms <= 0:
             return
-        # Numbers beyond 64 bits are counted as well.
+        # `write` also encodes integers beyond 64 bits.
         size = len(write(converter(revision).unstructure(result)))
         store, key = (self._shared, public) if result.cache_scope == "public" else (self._own, own)
         store.put(key, result, size, result.ttl_ms / 1_000)
 
     def heard(self, event: NotificationReceived) -> None:
-        """The server says that something changed."""
+        """Remove the results that a change notification makes outdated."""
         rows = _OUTDATED.get(event.row)
         if rows is not None:
             self._forget({row.name for row in rows})
         elif event.row is NOTIFICATIONS_RESOURCES_UPDATED:
             params = event.params
-            # It may lie below what was read: a file in a folder.
+            # The changed resource may be below the one that was read: a file in a folder.
             if isinstance(params, ResourceUpdatedNotificationParams):
                 self._forget({RESOURCES_READ.name}, params.uri)
 
     def forget(self, row: Method[object, object]) -> bool:
-        """Forgets the results of a method. Returns whether there were any."""
+        """Remove the results of a method. Return whether there were any."""
         return self._forget({row.name})
 
     def _forget(self, methods: set[str], uri: str | None = None) -> bool:
@@ -284,7 +284,7 @@ class Caching:
 
 
 def _text(params: object, revision: Revision) -> bytes | None:
-    """The parameters as they are compared; `None` where the result may not be kept."""
+    """Return the parameters as part of the cache key; `None` if the result must not be cached."""
     if not isinstance(params, WireObject):
         return None
     if isinstance(params, InputResponseRequestParams) and (params.input_responses or params.request_state is not None):
@@ -296,15 +296,15 @@ def _text(params: object, revision: Revision) -> bytes | None:
     try:
         return orjson.dumps(wire, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        # Numbers beyond 64 bits, or what cannot be sent at all: the connection knows.
+        # Integers beyond 64 bits, or parameters that the connection rejects.
         return None
 
 
 async def _nobody() -> None:
-    """There are no credentials but those in the headers."""
+    """Return `None`: only the headers identify the user."""
 
 
 def _who(extras: Extras, identity: str | None) -> bytes:
-    """A digest of the headers, and of who asks: secrets are not kept."""
+    """Return a digest of the headers and the identity. The digest avoids keeping secrets."""
     headers = sorted(pair for pair in extras.headers if pair[0] not in _NAMELESS)
     return hashlib.sha256(repr((identity, headers)).encode(errors="backslashreplace")).digest()

@@ -1,4 +1,4 @@
-"""The seams between a link and whatever carries its messages."""
+"""The interfaces between a client channel and its transport."""
 
 from __future__ import annotations
 
@@ -20,106 +20,127 @@ if TYPE_CHECKING:
 __all__ = ["ByteStream", "Deliver", "Opener", "Perform", "Pipe", "Transport"]
 
 Deliver: TypeAlias = Callable[[Message | Batch | MalformedMessage], None]
-"""Takes what came; it never waits."""
+"""A function that processes a received message without blocking."""
 
 Perform: TypeAlias = Callable[[Request, Call], Awaitable[None]]
-"""Sends a request and hands over what comes for it, until its call has ended. Raises `TransportError` when its answer
-cannot be had, `RemoteProtocolError` when there was none in what came."""
+"""A function that sends a request and delivers the received messages until the request has ended. Raises `TransportError`
+when the response is lost, and `RemoteProtocolError` when the server sent no response."""
 
 
 class ByteStream(Protocol):
-    """Bytes in both directions, as trio's streams have them; also a child process.
+    """A bidirectional byte stream, with the methods of trio's streams: for example the pipes of a child process.
 
-    `mcp_client.testing.transport_contract` checks what is asked of one.
+    `mcp_client.testing.transport_contract` tests implementations.
     """
 
     async def receive_some(self) -> bytes | bytearray:
-        """The next bytes; empty at the end. Raises `trio.BrokenResourceError`, or `trio.ClosedResourceError` after `aclose`."""
+        """Return the next bytes; empty at the end of the stream.
+
+        Raises:
+            trio.BrokenResourceError: The stream broke.
+            trio.ClosedResourceError: `aclose` was called.
+        """
 
     async def send_all(self, data: bytes) -> None:
-        """Writes all of `data`, and waits while the other end does not read. Raises as `receive_some` does."""
+        """Write all of `data`, and block while the peer does not read.
+
+        Raises:
+            trio.BrokenResourceError: The stream broke.
+            trio.ClosedResourceError: `aclose` was called.
+        """
 
     async def aclose(self) -> None:
-        """Closes it. Any task may, and more than once."""
+        """Close the stream. Any task can call this, more than once."""
 
 
 class Opener(Protocol):
-    """Finds a common era and revision, the way that suits a transport."""
+    """The handshake of one transport: the negotiation of the era and the revision."""
 
     async def open(self) -> None:
-        """Returns when the engine has agreed with the server. Raises `McpError` when it cannot be had."""
+        """Negotiate with the server. Raises `McpError` when the negotiation fails."""
 
     @property
     def is_open(self) -> bool:
-        """Whether all was done that can be waited for; `open` may still be about to find out."""
+        """Whether the handshake is complete. `open` may return slightly later."""
 
     def advance(self, reaction: Reaction) -> None:
-        """The negotiation went on: `Negotiating`, `Opened` or `NegotiationEnded`, and what is to be sent then."""
+        """Process a step of the negotiation, `Negotiating`, `Opened` or `NegotiationEnded`, and send its message."""
 
     def end(self, why: ConnectionEnded) -> None:
-        """The connection is over."""
+        """End the handshake: the connection has ended."""
 
 
 class Transport(Protocol):
-    """Carries messages to one server and back.
+    """A transport of messages to and from one server.
 
-    There are two kinds. One is a pipe for all messages: requests go out by `offer` and `send`, and the answers come by
-    a reader in the background. In the other each request is an exchange of its own, in the task of the caller
-    (`perform`).
+    There are two kinds. A stream-based transport has one stream for all messages: `offer` and `send` write requests, and
+    a background reader receives the responses. In the other kind each request is an HTTP exchange of its own, in the
+    task of the caller (`perform`).
     """
 
     @property
     def perform(self) -> Perform | None:
-        """Has an exchange; `None` for a pipe. May change while the connection is being opened, not later."""
+        """The function that performs one request; `None` for a stream. It may change only during the handshake."""
 
     @property
     def interrupted(self) -> Callable[[], Awaitable[None]] | None:
-        """Where the server lost the session: waits for a new one, or makes it. Nothing can be asked before."""
+        """After the server lost the session: a function that creates a new session, or waits for it, before a request."""
 
     @property
     def takes_headers(self) -> bool:
-        """Whether a message may have headers of its own."""
+        """Whether a message can have HTTP headers of its own."""
 
     @property
     def stderr_tail(self) -> str | None:
-        """The last lines that the server wrote to stderr, 20 at most; `None` where it has none."""
+        """The last lines of the server's stderr, at most 20; `None` if there is no stderr."""
 
     def opener(self, link: Link) -> Opener:
-        """What opens a connection over this transport."""
+        """Return the handshake of a connection over this transport."""
 
     async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends; waits while the server is slow. Raises `TransportError`, or `RequestTimeout` where there is a deadline.
+        """Send a message, and block while the server does not read.
 
-        `headers`: HTTP headers for this message alone.
+        Args:
+            message: The message.
+            headers: HTTP headers of this message only.
+
+        Raises:
+            TransportError: The message was not delivered.
+            RequestTimeout: The deadline of the transport passed, if it has one.
         """
 
     def offer(self, message: Message | Batch, *, more: bool) -> bool:
-        """Sends if that needs no waiting. False if it does, or cannot be done at all: `send` then waits, or raises.
+        """Send a message if that does not block.
 
-        `more`: others may be about to send too, so that it pays to wait for them.
+        Args:
+            message: The message.
+            more: Whether other tasks may send soon, so that the transport can combine their messages into one write.
+
+        Returns:
+            Whether the message was sent. If not, call `send`, which blocks or raises.
         """
 
     def send_nowait(self, message: Message | Batch) -> None:
-        """Sends as far as that needs no waiting: cancellations, refusals. A server that is gone is no error."""
+        """Send a message, for example a cancellation or an error, without blocking. A lost connection is ignored."""
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """Those of the listed tools that can be called over this transport; it remembers what calling them needs."""
+        """Return the listed tools that can be called over this transport, and remember their header parameters."""
 
     def describe(self) -> str:
-        """Who is at the other end, for people: a command line, an address."""
+        """Return a readable description of the server: a command line or an address."""
 
     async def aclose(self) -> None:
-        """Closes it, shielded and bounded. Any task may, and more than once."""
+        """Close the transport, shielded and in bounded time. Any task can call this, more than once."""
 
 
 class Pipe(Transport, Protocol):
-    """A transport with one stream for everything that comes."""
+    """A transport with one stream for all received messages."""
 
     async def run(self, deliver: Deliver) -> None:
-        """Hands over what comes, until the server is gone or the transport is closed. Never raises for that.
+        """Deliver the received messages until the stream ends or the transport is closed, without raising for that.
 
-        What is no message is survived, and handed over too: it may be a broken answer that somebody waits for.
+        Invalid messages are delivered too: a pending request may wait for one.
         """
 
     async def why_ended(self) -> ConnectionEnded:
-        """The error for everything that still waits when `run` has returned."""
+        """Return the error for the requests that are pending when `run` returns."""
