@@ -252,7 +252,7 @@ async def test_a_server_that_refuses_the_log_level_is_used_all_the_same(
 
     async with open_in_memory(scripted(script), log_level="info"):
         pass
-    assert "the log level could not be set" in caplog.text
+    assert "setting the log level failed" in caplog.text
 
 
 @pytest.mark.spec("logging.client-may-present")
@@ -648,7 +648,7 @@ async def test_a_result_that_breaks_its_schema_is_warned_of_by_default(
         await client.list_tools()
         assert (await client.call_tool("a")).structured_content == {"n": "one"}
         assert (await client.call_tool("a")).structured_content == {"n": "one"}
-    assert "breaks its output schema" in caplog.text
+    assert "violates its output schema" in caplog.text
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
@@ -951,7 +951,7 @@ async def test_arguments_that_are_no_mapping_are_refused_by_what_they_are(
     values = cast("dict[str, str]", wrong)  # what is tested
     prompt = PromptReference(name="a")
     async with open_in_memory(scripted(script)) as client:
-        wanted = f"have to be a mapping of names to values, not {type(wrong).__name__}$"
+        wanted = f"must be a mapping of names to values, not {type(wrong).__name__}$"
         with pytest.raises(LocalProtocolError, match=f"^the arguments of the tool 'x' {wanted}"):
             await client.call_tool("x", cast("JsonObject", wrong))  # likewise
         with pytest.raises(LocalProtocolError, match=f"^the arguments of the prompt 'x' {wanted}"):

@@ -895,7 +895,7 @@ async def test_what_cannot_be_said_again_in_a_new_session_is_told(caplog: pytest
             await client.ping()
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert "the log level could not be set again" in caplog.text
-        assert "the changes of 'a:b' are not told any more" in caplog.text
+        assert "subscription lost with the session: uri='a:b'" in caplog.text
 
 
 async def test_a_server_that_makes_a_client_say_too_much_is_not_answered_any_more(

@@ -35,7 +35,7 @@ def result(value: JsonValue | Absent, *, is_error: bool = False) -> CallToolResu
     ],
 )
 def test_what_breaks_the_schema_is_told(value: JsonValue | Absent, problem: str) -> None:
-    with pytest.raises(InvalidToolOutput, match=r"the tool 'a' breaks its output schema.*validate_output") as caught:
+    with pytest.raises(InvalidToolOutput, match=r"the tool 'a' violates its output schema.*validate_output") as caught:
         schemas(NUMBER).check("a", result(value))
     assert caught.value.problems[0].startswith(problem) or "cannot be validated" in caught.value.problems[0]
     assert caught.value.result.structured_content == value
@@ -86,7 +86,7 @@ def test_the_policy_decides(caplog: pytest.LogCaptureFixture) -> None:
     schemas(NUMBER, "off").check("a", result({}))
     assert not caplog.records
     schemas(NUMBER, "warn").check("a", result({}))
-    assert "breaks its output schema" in caplog.text
+    assert "violates its output schema" in caplog.text
     with pytest.raises(ValueError, match="validate_output must be 'raise', 'warn' or 'off', not 'loud'"):
         OutputSchemas("loud")  # type: ignore[arg-type]  # what a careless caller writes
 
@@ -114,16 +114,16 @@ def hidden(schema: JsonObject) -> JsonObject:
     [
         ({"$schema": "http://json-schema.org/draft-04/schema#"}, "dialect 'http://json-schema.org/draft-04/schema#'"),
         ({"$schema": 4}, "dialect 4"),
-        ({"$ref": "https://example.com/schema"}, "leaves its output schema"),
-        ({"$ref": "#/nowhere"}, "points to nothing"),
-        ({"$ref": "#/allOf/7", "allOf": [{}]}, "points to nothing"),
-        ({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}, "names an anchor"),
+        ({"$ref": "https://example.com/schema"}, "external reference"),
+        ({"$ref": "#/nowhere"}, "is missing in its output schema"),
+        ({"$ref": "#/allOf/7", "allOf": [{}]}, "is missing in its output schema"),
+        ({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}, "reference to an anchor"),
         ({"$dynamicRef": "#name"}, "uses $dynamicRef"),
         ({"type": 3}, "not valid"),
         ({"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}}, "not valid"),
-        (nested(100), "more than 64 deep"),
+        (nested(100), "more than 64 levels deep"),
         (exploding(), "more than 10000 subschemas"),
-        (hidden(nested(100)), "more than 64 deep"),
+        (hidden(nested(100)), "more than 64 levels deep"),
     ],
 )
 def test_a_schema_that_cannot_be_used_does_not_make_its_tool_unusable(

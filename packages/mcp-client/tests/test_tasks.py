@@ -179,9 +179,9 @@ async def test_without_the_capability_nothing_is_called_as_a_task() -> None:
         with pytest.raises(LocalProtocolError, match="does not offer tasks"):
             await client.start_task("x")
     async with joined(R2025_06_18, server) as client:
-        with pytest.raises(LocalProtocolError, match="revision 2025-06-18 has no tasks"):
+        with pytest.raises(LocalProtocolError, match="revision 2025-06-18 does not support tasks"):
             await client.start_task("x")
-        with pytest.raises(LocalProtocolError, match="has no tasks"):
+        with pytest.raises(LocalProtocolError, match="does not support tasks"):
             client.task("x")
 
 
@@ -599,7 +599,7 @@ async def test_what_is_asked_about_a_task_names_it_once_and_its_life_is_in_the_l
     for each in asked:
         assert "io.modelcontextprotocol/related-task" not in str(each.raw)
     assert handle.id is not None
-    assert f"task {handle.id[:8]}… is completed" in caplog.text
+    assert f"task status: task={handle.id[:8]}… status=completed" in caplog.text
     assert handle.id not in caplog.text
 
 

@@ -101,7 +101,7 @@ class Link:
         self._opener: Final[Opener] = transport.opener(self)
         tasks = None
         if connection.capabilities.tasks is not None:
-            from mcp_client.connection.client_tasks import OwnTasks  # imported late: few applications respond with tasks
+            from mcp_client.connection.client_tasks import OwnTasks  # lazy: few applications use tasks
 
             tasks = OwnTasks(connection, self.answering.answer, self.notify, nursery)
         self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold, tasks=tasks)

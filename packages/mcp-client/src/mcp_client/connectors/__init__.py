@@ -1,1 +1,1 @@
-"""How a connection is made: `open_stdio`, `open_stream`, `open_http`."""
+"""Connectors, which open connections to servers: `open_stdio`, `open_stream`, `open_http`."""

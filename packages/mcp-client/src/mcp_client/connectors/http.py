@@ -1,4 +1,4 @@
-"""The way in over HTTP: `open_http`."""
+"""The connector for HTTP: `open_http`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["open_http"]
 
 _eras: list[EraCache] = []
-"""What this process knows of servers: which era and transport, by URL. No secret is in it, and nobody's data: so all
-connections of the process share it. Made when it is needed."""
+"""The era and the transport of known servers, by URL. All connections of the process share this cache, because it does
+not contain secrets or user data. Created on first use."""
 
 
 def open_http(
@@ -64,63 +64,66 @@ def open_http(
     middleware: Sequence[Middleware] = (),
     cache: ResponseCache | bool = True,
 ) -> Opening:
-    """Talks to a server over HTTP: Streamable HTTP in either era, or HTTP+SSE of 2024-11-05.
+    """Connect to a server over HTTP: Streamable HTTP of either era, or HTTP+SSE of 2024-11-05.
 
         async with open_http("https://example.com/mcp", headers={"Authorization": "Bearer ..."}) as client:
             result = await client.call_tool("forecast", {"city": "Ghent"})
 
-    Which of them the server speaks is found out, and remembered by this process for that URL. A modern server costs one
-    round trip before the first call, and no task in the background.
+    The client detects the transport of the server, and the process remembers it for the URL. A modern server costs one
+    round trip before the first request, and no background task.
 
-    Connections are kept, and used by this client alone. What belongs to one user belongs into one client, or into
-    `Client.with_headers`.
+    TCP connections are kept open and are used by this client only. Use one client, or one `Client.with_headers`, for
+    each user.
 
     Spec: basic/transports (legacy), basic/transports/streamable-http (2026-07-28)
 
     Args:
-        url: The endpoint, with `http` or `https`. It is used as it is for every message, path and query included.
-        headers: Headers for every request, or a function, plain or asynchronous, that is asked for them each time.
-        tls: Whom to trust, and who we are. `None`: whom the system trusts, and nobody.
-        proxies: From `http`, `https`, `all` to the URLs of proxies, and `no` for what goes directly. `None`: as the
-            environment says (`HTTPS_PROXY` and its like). `False`: none.
-        auth: What gets credentials when the server wants them: `mcp_client.auth.OAuth`. While a person logs in, the
-            deadlines of the connection stand still, all but the total ones.
-        server: What `Client.server` of another connection to this server says. A modern server is then not even asked
-            who it is.
-        on_session_lost: Is called when a legacy server lost the session and a new one was made. What the server knew of
-            the old one is gone; subscriptions and the log level are made again by the client.
-        handlers: What the server may ask of us.
-        info: Who we are.
-        revisions: The revisions that may be spoken; give one to pin it.
-        deadlines: How long to wait for what.
-        limits: The bounds that hold here.
-        log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
-            modern one with each request; without it they send what they like, or nothing.
-        validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
-            log, or not checked. Only tools that `list_tools` brought are checked. What cannot be validated, since the
-            schema is in an unknown dialect or refers elsewhere, is raised and warned of as well.
+        url: The endpoint, with the scheme `http` or `https`. All messages use the URL unchanged, with path and query.
+        headers: Headers of every request, or a plain or asynchronous function that returns them for each request.
+        tls: The trusted certificates and the client certificate. `None` for the certificates that the system trusts, and
+            no client certificate.
+        proxies: The URLs of proxies by `http`, `https` and `all`, and in `no` the hosts to connect to directly. `None`
+            for the proxies of the environment variables (`HTTPS_PROXY` and similar). `False` for no proxies.
+        auth: The source of credentials when the server requires them: `mcp_client.auth.OAuth`. While a user logs in, all
+            deadlines of the connection pause, except the total ones.
+        server: `Client.server` of another connection to the same server. The client then skips the discovery of a modern
+            server.
+        on_session_lost: Called when a legacy server lost the session and the client opened a new one. State that the
+            server kept in the old session is lost. The client restores the subscriptions and the log level.
+        handlers: The handlers of client requests and notifications.
+        info: The name and the version of the client.
+        revisions: The revisions to negotiate; give a single one to pin it.
+        deadlines: The deadlines of the connection and of its requests.
+        limits: The limits of the client.
+        log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
+            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern servers
+            do not send log messages.
+        validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
+            logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
+            cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
+            warning too.
         extensions: Methods and notifications beyond the specification.
-        middleware: What stands around every message; the first is the outermost.
-        cache: Whether a result is used again for as long as the server says that it may be (2026-07-28), by whoever has
-            the same headers; or what keeps those that anybody may see, for several clients. `Client.fresh` asks all the
-            same.
+        middleware: The middleware of all messages, outermost first.
+        cache: Whether to reuse a result for requests with the same headers, for the time that the server allows
+            (2026-07-28); or a `ResponseCache` that shares public results with other clients. `Client.fresh` bypasses the
+            cache.
 
     Returns:
-        An asynchronous context manager that gives the `Client`.
+        An asynchronous context manager for the `Client`.
 
-    *Closing*: requests that wait end with `ConnectionEnded`; a session is ended by DELETE, for 2 seconds at most.
+    *Closing*: pending requests raise `ConnectionEnded`. A session is ended with DELETE, in at most 2 seconds.
 
     Raises:
-        LocalProtocolError: The URL or a header cannot be used; or `server` is a legacy one, whose session is not ours; or
-            there are both `auth` and a header with credentials.
-        AccessDenied: On entering: the server wants other credentials, and there is no `auth`, or it is of no use.
-        AuthorizationError: On entering: `auth` could not get them.
-        HttpFailure: On entering: what answers is no server of the protocol; the message says what came instead.
-        NegotiationFailed: On entering: no revision in common.
-        ConnectionEnded: On entering: it cannot be reached, or went away.
+        LocalProtocolError: The URL or a header is invalid; or `server` is a legacy server, whose session cannot be
+            shared; or both `auth` and a header with credentials are given.
+        AccessDenied: On entering: the server requires other credentials, and `auth` is missing or cannot provide them.
+        AuthorizationError: On entering: `auth` failed to get credentials.
+        HttpFailure: On entering: the response is not from an MCP server; the message describes the response.
+        NegotiationFailed: On entering: the client and the server have no revision in common.
+        ConnectionEnded: On entering: the server is unreachable or closed the connection.
         RequestTimeout: On entering: the connect deadline passed.
     """
-    from mcp_client.http_client.url import parse_url  # lazy: urllib takes a while, and a client of a process needs none
+    from mcp_client.http_client.url import parse_url  # lazy: urllib is slow to import, and stdio clients do not need it
 
     parse_url(url)
     source = HeaderSource(headers)
@@ -137,7 +140,7 @@ def open_http(
         from mcp_client.http_client.pool import HttpPool  # lazy: likewise
         from mcp_client.transports.http.message_exchanger import Wire  # lazy: likewise
         from mcp_client.transports.http.transport import (
-            HttpTransport,  # lazy: most clients start a process and need no HTTP
+            HttpTransport,  # lazy: most clients start a process and do not use HTTP
         )
         from mcp_core.http.fallback import EraCache  # lazy: likewise
         from mcp_core.http.routing_headers import NAME_PARAMS  # lazy: likewise
@@ -158,11 +161,11 @@ def open_http(
 
 
 class _Authorizing:
-    """Who asks, once the connection is being made."""
+    """The authorization of one connection, which begins when the transport is created."""
 
     def __init__(self, auth: Authorization | None, source: HeaderSource) -> None:
         self.recorder: AddressRecorder | None = None
-        """Opens the connections to the server; `None` where their addresses are not needed."""
+        """Opens TCP connections and records their addresses; `None` without authorization."""
         if auth is not None:
             from mcp_client.http_client.addresses import AddressRecorder  # lazy: only here
             from mcp_client.transports.http.authorized_request import check_no_credentials  # lazy: likewise
@@ -180,7 +183,7 @@ class _Authorizing:
         tls: ssl.SSLContext | Tls | None,
         proxies: Mapping[str, str] | Literal[False] | None,
     ) -> None:
-        """Gives the requests of a connection their credentials."""
+        """Add credentials to the requests of a connection."""
         from mcp_client.transports.http.authorizer import Site  # lazy: only here
 
         if self._auth is not None and self.recorder is not None:
@@ -197,5 +200,5 @@ class _Authorizing:
             self._authorizer = wire.authorizer = self._auth.authorizer(site)
 
     async def identity(self) -> str | None:
-        """Who asks, for what is kept."""
+        """Return the identity of the user, for the keys of the response cache."""
         return None if self._authorizer is None else await self._authorizer.identity()

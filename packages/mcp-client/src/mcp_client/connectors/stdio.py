@@ -1,4 +1,4 @@
-"""The ways in: `open_stdio` starts a server and talks to it, `open_stream` talks over bytes that are there."""
+"""The connectors for byte streams: `open_stdio` starts a server process, `open_stream` uses an existing stream."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ __all__ = ["Opening", "open_stdio", "open_stream"]
 _log: Final = logging.getLogger("mcp_client")
 
 DEFAULT_INFO: Final = Implementation(name="mcp-client", version="0.1.0")
-"""Who a client says it is unless the application says more."""
+"""The default name and version of a client."""
 
 DEFAULT_GRACE: Final = Grace()
 NO_HANDLERS: Final = Handlers()
 
 _commands: Final = LegacyCommands()
-"""What this process knows of commands. No data of a user is in it, so all connections of the process share it."""
+"""The commands of known legacy servers. All connections of the process share them, because they contain no user data."""
 
 
 @attrs.frozen(kw_only=True)
 class ProcessRestart:
-    """How a server process that ended on `server/discover` is started again."""
+    """The means to restart a server process that ended on `server/discover`."""
 
     parameters: StdioParameters
-    """What runs."""
+    """The command and its environment."""
     connection: Callable[[], ClientConnection]
-    """Makes an engine for the new process."""
+    """Returns an engine for the new process."""
 
 
 class Opening:
-    """A client that is about to be: `async with` it to have the `Client`.
+    """A connection to open: an asynchronous context manager for the `Client`.
 
-    Leaving the block closes the connection and ends every task and process of it. `aclose` does the same from any
-    task, also while the connection is still being made.
+    Leaving the block closes the connection and ends all of its tasks and processes. `aclose` does the same from any
+    task, even while the connection is being opened.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Opening:
 
     async def __aenter__(self) -> Client:
         if self._block is not None:
-            raise RuntimeError("this connection was opened before; call open_... again for another one")
+            raise RuntimeError("this connector was already used; call open_stdio, open_stream or open_http again for another connection")
         self._block = self._run()
         return await self._block.__aenter__()
 
@@ -112,21 +112,27 @@ class Opening:
         return await self._block.__aexit__(kind, error, traceback)
 
     async def run(self, *, task_status: trio.TaskStatus[Client] = trio.TASK_STATUS_IGNORED) -> None:
-        """Has the connection in a task of its own, for clients that live as long as they like, in no special order.
+        """Run the connection in a task of its own, for clients whose lifetimes are independent of each other.
 
             client = await nursery.start(open_stdio(["weather-server"]).run)
             ...
             await client.aclose()
 
-        It returns when the client is closed, by any task, or the connection is lost; it raises as entering the block
-        does.
+        Returns when any task closes the client, or when the connection is lost.
+
+        Args:
+            task_status: Receives the `Client` when the connection is open.
+
+        Raises:
+            RuntimeError: The connection was opened before.
+            McpError: The exceptions of entering the block.
         """
         async with self as client:
             task_status.started(client)
             await client.wait_ended()
 
     async def aclose(self) -> None:
-        """Closes the connection, or gives up making it. Any task may, and more than once."""
+        """Close the connection, or stop opening it. Any task can call this, more than once."""
         self._closed = True
         self._connecting.cancel()
         if self._link is not None:
@@ -160,8 +166,8 @@ class Opening:
             try:
                 await client.set_log_level(level)
             except McpError as error:
-                # What a server logs is no reason to do without it.
-                _log.warning("the log level could not be set: %s", error)
+                # The server is usable without its log messages.
+                _log.warning("setting the log level failed: %s", error)
         return client
 
     async def _open_link(
@@ -181,12 +187,12 @@ class Opening:
             return await self._open_link(nursery, era)
         except McpError as error:
             if era is not None:
-                # With a probe it may work the next time.
+                # The next attempt begins with a probe.
                 _commands.forget(restart.parameters)
             if era is not None or self._link is None or not may_be_legacy(error, self._connection.revisions):
                 raise
             ended, link = error, self._link
-        _log.info("%s ended on server/discover; it is started again, as a legacy server", link.transport.describe())
+        _log.info("server ended on server/discover, restarting it as a legacy server: %s", link.transport.describe())
         first = describe_attempt(self._connection.opened_with, ended, stderr=True)
         await link.aclose()
         self._connection = restart.connection()
@@ -217,7 +223,7 @@ def connection_of(
     limits: Limits,
     extensions: Extensions | None,
 ) -> ClientConnection:
-    """The engine of a client, from what each way in is told."""
+    """Return the engine of a client, from the arguments of a connector."""
     return ClientConnection(
         info,
         handlers.capabilities(),
@@ -248,7 +254,7 @@ def open_stdio(
     middleware: Sequence[Middleware] = (),
     cache: bool = True,
 ) -> Opening:
-    """Starts a server as a child process and talks to it over stdin and stdout.
+    """Start a server as a child process and connect to it over stdin and stdout.
 
         async with open_stdio(["weather-server"]) as client:
             result = await client.call_tool("forecast", {"city": "Ghent"})
@@ -257,43 +263,46 @@ def open_stdio(
 
     Args:
         command: The program and its arguments; no shell is involved.
-        env: Environment variables of the child, beside a few harmless ones of ours (`PATH`, `HOME`, the language).
-        inherit_env: Give it our whole environment.
-        cwd: Its working directory; ours when `None`.
-        grace: How long each step of stopping it may take.
-        on_stderr: Is called with each line that it writes to stderr.
-        on_junk: Is called with each line on stdout that is no message.
-        handlers: What the server may ask of us.
-        info: Who we are.
-        revisions: The revisions that may be spoken; give one to pin it.
-        deadlines: How long to wait for what.
-        limits: The bounds that hold here.
-        log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
-            modern one with each request; without it they send what they like, or nothing.
-        validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
-            log, or not checked. Only tools that `list_tools` brought are checked. What cannot be validated, since the
-            schema is in an unknown dialect or refers elsewhere, is raised and warned of as well.
+        env: Environment variables of the child process. It also inherits a few harmless ones (`PATH`, `HOME`, the
+            language).
+        inherit_env: Whether the child process inherits the whole environment.
+        cwd: The working directory of the child process; `None` for the one of this process.
+        grace: The time for each step of stopping the child process.
+        on_stderr: Called with each line that the server writes to stderr.
+        on_junk: Called with each line on stdout that is not a message.
+        handlers: The handlers of client requests and notifications.
+        info: The name and the version of the client.
+        revisions: The revisions to negotiate; give a single one to pin it.
+        deadlines: The deadlines of the connection and of its requests.
+        limits: The limits of the client.
+        log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
+            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern servers
+            do not send log messages.
+        validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
+            logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
+            cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
+            warning too.
         extensions: Methods and notifications beyond the specification.
-        middleware: What stands around every message; the first is the outermost.
-        cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).
-            `Client.fresh` asks all the same.
+        middleware: The middleware of all messages, outermost first.
+        cache: Whether to reuse a result for the time that the server allows (2026-07-28). `Client.fresh` bypasses the
+            cache.
 
-    A process that ends on `server/discover` (exits, or closes stdout), as legacy servers made with rmcp do, is started
-    again and sent `initialize`. The connect deadline covers both starts. This process remembers the command, and does
-    not probe it again. `revisions` with one era alone starts the command once.
+    Some legacy servers, for example those made with rmcp, exit or close stdout on `server/discover`. The client starts
+    such a server again and sends `initialize`. The connect deadline covers both starts. The process remembers the
+    command and does not probe it again. With `revisions` of a single era, the client starts the command only once.
 
     Returns:
-        An asynchronous context manager that gives the `Client`.
+        An asynchronous context manager for the `Client`.
 
-    *Closing*: closes stdin, waits for the process to exit, then SIGTERM and SIGKILL to its process group, each step
-    bounded by `grace`.
+    *Closing*: closes stdin and waits for the process to exit, then sends SIGTERM and SIGKILL to its process group. `grace`
+    limits each step.
 
     Raises:
         TypeError: `command` is a string.
-        ProcessFailed: On entering: the process could not be started.
-        NegotiationFailed: On entering: no revision in common.
-        ConnectionEnded: On entering: it ended before it answered; the message has the end of its stderr. If it was
-            started twice, `circumstances.attempts` has both attempts.
+        ProcessFailed: On entering: starting the process failed.
+        NegotiationFailed: On entering: the client and the server have no revision in common.
+        ConnectionEnded: On entering: the process ended before it responded; the message has the end of its stderr. If
+            the process was started twice, `circumstances.attempts` has both attempts.
         RequestTimeout: On entering: the connect deadline passed.
     """
     parameters = StdioParameters(
@@ -340,29 +349,31 @@ def open_stream(
     middleware: Sequence[Middleware] = (),
     cache: bool = True,
 ) -> Opening:
-    """Talks to a server over a byte stream, one message a line: a socket, a pipe, a stream in memory.
+    """Connect to a server over a byte stream with one message per line: a socket, a pipe or an in-memory stream.
 
     Args:
-        stream: The bytes: `receive_some`, `send_all`, `aclose`. Closed with the client.
-        name: Who is at the other end, for error messages.
-        on_junk: Is called with each line that is no message.
-        handlers: What the server may ask of us.
-        info: Who we are.
-        revisions: The revisions that may be spoken; give one to pin it.
-        deadlines: How long to wait for what.
-        limits: The bounds that hold here.
-        log_level: The least level of log messages that is wanted. A legacy server is told when the session is open, a
-            modern one with each request; without it they send what they like, or nothing.
-        validate_output: Whether a tool's structured result that breaks its output schema is raised, warned of in the
-            log, or not checked. Only tools that `list_tools` brought are checked. What cannot be validated, since the
-            schema is in an unknown dialect or refers elsewhere, is raised and warned of as well.
+        stream: The byte stream, with `receive_some`, `send_all` and `aclose`. The client closes it.
+        name: The name of the server in error messages.
+        on_junk: Called with each line that is not a message.
+        handlers: The handlers of client requests and notifications.
+        info: The name and the version of the client.
+        revisions: The revisions to negotiate; give a single one to pin it.
+        deadlines: The deadlines of the connection and of its requests.
+        limits: The limits of the client.
+        log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
+            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern servers
+            do not send log messages.
+        validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
+            logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
+            cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
+            warning too.
         extensions: Methods and notifications beyond the specification.
-        middleware: What stands around every message; the first is the outermost.
-        cache: Whether a result is used again for as long as the server says that it may be (2026-07-28).
-            `Client.fresh` asks all the same.
+        middleware: The middleware of all messages, outermost first.
+        cache: Whether to reuse a result for the time that the server allows (2026-07-28). `Client.fresh` bypasses the
+            cache.
 
     Returns:
-        An asynchronous context manager that gives the `Client`. It raises as `open_stdio` does.
+        An asynchronous context manager for the `Client`. Entering raises the exceptions of `open_stdio`.
     """
 
     async def start(_: trio.Nursery, _era: Era | None) -> Transport:

@@ -1,1 +1,1 @@
-"""What a client asks of a server: requests, lists, tasks, subscriptions."""
+"""The features of a client: requests, lists, tasks and subscriptions."""

@@ -1,8 +1,9 @@
-"""Being told of changes: `subscriptions/listen` (2026-07-28), or `resources/subscribe` and the notices of a session.
+"""Change notifications: of `subscriptions/listen` (2026-07-28), or of a session with `resources/subscribe`.
 
-A change says that something is different now, not how often it became so: changes that were not taken yet are kept once
-each, and a slow reader loses nothing that matters. Only what lies below a watched resource has no end: with too many
-changes there, or URIs that are too long, the watched resource itself counts as changed, with all that is below it.
+A change states that something is different now, not how often it changed. Each unread change is queued once, so a slow
+reader does not lose information. Only the number of resources below a subscribed resource is unbounded. With too many
+changes there, or with a URI that is too long, the subscribed resource itself is reported as changed, which includes all
+resources below it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["Change", "ChangeKind", "Changes"]
 
 
 class ChangeKind(enum.Enum):
-    """What changed."""
+    """The kind of a change."""
 
     TOOLS = "tools"
     """The list of tools."""
@@ -51,9 +52,9 @@ class Change:
     """One change."""
 
     kind: ChangeKind
-    """What changed."""
+    """The kind of the change."""
     uri: str | None = None
-    """Which resource, for `ChangeKind.RESOURCE`; it may lie below the one that is watched."""
+    """The changed resource, for `ChangeKind.RESOURCE`. It may be below the subscribed resource."""
 
 
 _KINDS: Final[Mapping[NotificationRow[object], ChangeKind]] = {
@@ -71,18 +72,18 @@ _MEMBERS: Final[Mapping[ChangeKind, str]] = {
 
 
 class Changes:
-    """What changed, as it happens: an asynchronous iterator. Made by `Client.listen`.
+    """The changes of one subscription: an asynchronous iterator. Created by `Client.listen`.
 
-    It ends when the server ends the subscription; it raises `ConnectionEnded` when the connection is lost.
+    The iteration ends when the server ends the subscription. It raises `ConnectionEnded` when the connection is lost.
 
     Args:
-        wanted: What is watched.
-        limits: `watched_resources` bounds the changes below the watched resources that wait, `uri_chars` their URIs.
+        wanted: The requested notifications.
+        limits: `watched_resources` limits the number of unread changes, `uri_chars` the length of their URIs.
     """
 
     def __init__(self, wanted: SubscriptionFilter, limits: Limits) -> None:
         self.granted: SubscriptionFilter = wanted
-        """What the server promised to tell. It may be less than what was asked for."""
+        """The notifications that the server agreed to send. They may be fewer than requested."""
         self._wanted: Final = wanted
         self._limits: Final = limits
         self._pending: dict[Change, None] = {}
@@ -107,7 +108,7 @@ class Changes:
         return change
 
     def take(self, event: NotificationReceived) -> None:
-        """A notification came; it is kept if it is a change that is wanted here."""
+        """Queue the change of a received notification, if it was requested."""
         kind = _KINDS.get(event.row)
         if kind is None:
             return
@@ -124,7 +125,7 @@ class Changes:
         self._news.set()
 
     def anything(self) -> None:
-        """All that is watched may have changed: what happened meanwhile was not told."""
+        """Report everything subscribed as changed: notifications may have been lost."""
         kinds = [kind for kind, member in _MEMBERS.items() if getattr(self.granted, member)]
         uris = self.granted.resource_subscriptions or ()
         for change in (*(Change(kind) for kind in kinds), *(Change(ChangeKind.RESOURCE, uri) for uri in uris)):
@@ -133,18 +134,18 @@ class Changes:
 
     @property
     def error(self) -> McpError | None:
-        """Why no more changes come, when it is not the server's decision."""
+        """The error that ended the subscription; `None` if it is open, or if the server ended it."""
         return self._error
 
     def finish(self, error: McpError | None = None) -> None:
-        """No more changes come. What was not taken yet can still be."""
+        """End the iteration after the unread changes."""
         if not self._over:
             self._over = True
             self._error = error
             self._news.set()
 
     def _watched(self, uri: str) -> str | None:
-        """Return the watched URI that `uri` is or lies below, or `None`."""
+        """Return the watched URI that `uri` is or is below, or `None`."""
         watched = self._wanted.resource_subscriptions or ()
         below = (each for each in watched if uri.startswith(each if each.endswith("/") else each + "/"))
         return uri if uri in watched else next(below, None)

@@ -1,6 +1,6 @@
-"""What takes more than one request: all pages of a list, and requests that the server answers with questions.
+"""Operations of several requests: all pages of a list, and multi round-trip requests (MRTR).
 
-Also what each of them begins with: arguments by name.
+Also the check of the arguments that these operations begin with.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Q = TypeVar("Q", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequ
 
 
 class Request(Protocol):
-    """Sends one request, as `Client.request` does."""
+    """A function that sends one request, like `Client.request`."""
 
     async def __call__(
         self,
@@ -71,7 +71,7 @@ class Request(Protocol):
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> R:
-        """Returns the result."""
+        """Send the request and return its result."""
 
 
 async def with_input(
@@ -84,20 +84,25 @@ async def with_input(
     deadlines: Deadlines | None,
     learn: Callable[[], Awaitable[object]] | None = None,
 ) -> R:
-    """Sends a request, and sends it again with what the server asks for, until it is done (2026-07-28).
+    """Send a request, and retry it with input responses until it is complete (2026-07-28).
 
     Args:
-        link: The connection.
+        link: The channel of the connection.
         request: Sends one request.
         row: The method.
-        params: Its parameters.
-        on_progress: Is called with each progress notification.
-        deadlines: How long to wait for each answer.
-        learn: Finds out which parameters are repeated in headers. Where a server misses one, it is called, and the same
-            request made once more, in whichever round that is.
+        params: The parameters.
+        on_progress: Called with each progress notification.
+        deadlines: The deadlines of each request.
+        learn: Reads which parameters have to be repeated in headers. If the server misses a header, in any round trip,
+            `learn` is called and the request is sent once more.
+
+    Returns:
+        The complete result.
 
     Raises:
-        RemoteProtocolError: The server asks for the same again, or too often.
+        RemoteProtocolError: The server repeats an input request.
+        LimitExceeded: The request takes more round trips than `Limits.input_rounds`.
+        McpError: The exceptions of `Client.request`.
     """
     rounds = Rounds(link.connection.limits.input_rounds)
     while True:
@@ -118,16 +123,16 @@ async def with_input(
 
 
 async def _fulfil(link: Link, asked: InputRequiredResult) -> dict[str, InputResponse]:
-    """Asks the application all that the server wants to know."""
-    # One after the other: two dialogs at once are no kindness to a user.
+    """Return the input responses of the application to the input requests of a result."""
+    # Sequential: a user should not see two dialogs at once.
     return {key: await link.answering.fulfil(question) for key, question in (asked.input_requests or {}).items()}
 
 
 class ParamsOf(Protocol[MadeT]):
-    """Makes the parameters for one page of a list."""
+    """A function that returns the parameters of one page of a list."""
 
     def __call__(self, *, cursor: str | None) -> MadeT:
-        """Returns them."""
+        """Return the parameters of the page at the cursor."""
 
 
 async def all_pages(
@@ -137,17 +142,18 @@ async def all_pages(
     params: ParamsOf[ListParams],
     forget: Callable[[], bool] | None,
 ) -> list[PageT]:
-    """All pages of a list.
+    """Return all pages of a list.
 
     Args:
-        link: The connection.
+        link: The channel of the connection.
         request: Sends one request.
         row: The method.
-        params: The class of its parameters, or what else makes them.
-        forget: Forgets the pages that were kept, and says whether there were any; `None`: nothing is kept.
+        params: The class of the parameters, or another function that returns them.
+        forget: Removes the pages from the cache and returns whether there were any; `None` without a cache.
 
     Raises:
-        RemoteProtocolError: The pages do not end.
+        RemoteProtocolError: A cursor repeats, or there are more pages than `Limits.pages`.
+        McpError: The exceptions of `Client.request`.
     """
     pages: list[PageT] = []
     seen: set[str] = set()
@@ -160,19 +166,19 @@ async def all_pages(
             except RequestFailed as failure:
                 if cursor is None or failure.code != ErrorCode.INVALID_PARAMS or forget is None or not forget():
                     raise
-                # The cursor was that of a page that was kept, and leads nowhere any more: once more from the beginning.
+                # The cursor is from a cached page and is no longer valid: start again without the cache.
                 pages, seen, cursor, forget = [], set(), None, None
                 continue
             pages.append(page)
             cursor = page.next_cursor
-            # Legacy servers that send an empty cursor mean that there is no next page. In 2026-07-28 it is one like others.
+            # Legacy servers send an empty cursor for the last page. In 2026-07-28 an empty cursor is a valid cursor.
             if cursor is None or (not cursor and link.server.revision.era is Era.LEGACY):
                 return pages
             if cursor in seen:
-                raise RemoteProtocolError(f"the pages of {row.name} do not end: the cursor {cursor!r} came twice")
+                raise RemoteProtocolError(f"the pages of {row.name} do not end: the server sent the cursor {cursor!r} twice")
             if len(pages) >= most:
                 raise RemoteProtocolError(
-                    f"{row.name} has more than {most} pages, which is taken for no end at all; the setting is Limits.pages"
+                    f"{row.name} has more than {most} pages; for a list that long, increase Limits.pages"
                 )
             seen.add(cursor)
     except RemoteProtocolError as error:
@@ -181,10 +187,18 @@ async def all_pages(
 
 
 def by_name(values: Mapping[str, V] | None, what: str) -> dict[str, V] | None:
-    """Values by name, as they are sent. Raises `LocalProtocolError` for anything else, and says `what` it should be."""
+    """Return values by name as a new `dict`, or `None`.
+
+    Args:
+        values: The values.
+        what: What the values are, for the error message.
+
+    Raises:
+        LocalProtocolError: The values are not a mapping.
+    """
     if values is None:
         return None
-    # Callers without a type checker, and models that write arguments, give lists and texts as well.
+    # Callers without a type checker, and models that write arguments, also pass lists and strings.
     if not isinstance(values, Mapping):
-        raise LocalProtocolError(f"{what} have to be a mapping of names to values, not {type(values).__name__}")
+        raise LocalProtocolError(f"{what} must be a mapping of names to values, not {type(values).__name__}")
     return dict(values)

@@ -1,11 +1,11 @@
-"""Whether the structured result of a tool is what the tool's output schema promises.
+"""Validation of structured tool results against the output schemas of the tools.
 
-Most schemas are never used, and the validator is a large module, so both wait until a result comes. A schema that
-cannot be used (unknown dialect, a reference to elsewhere, far too large) never means that its tool cannot be called: what
-it gives cannot be validated, and is treated as the policy says of what breaks its schema.
+Most schemas are never used, and the validator is a large module. So the module compiles a schema, and imports the
+validator, when the first result arrives. A tool with an unusable schema (unknown dialect, external reference, too large)
+can still be called. Its results cannot be validated, and the policy treats them like results that violate their schema.
 
-A schema comes from a server, so it is measured first, with its references followed: a few lines of nested references
-can stand for billions of subschemas. Patterns are matched in linear time, and nothing is ever fetched.
+A schema is untrusted input of a server. Its size is measured first, with references followed: a few lines of nested
+references can expand to billions of subschemas. Patterns are matched in linear time. References are never fetched.
 
 Spec: server/tools#output-schema, basic#json-schema-usage (2026-07-28)
 """
@@ -33,7 +33,7 @@ __all__ = ["InvalidToolOutput", "OutputPolicy", "OutputSchemas"]
 _log: Final = logging.getLogger("mcp_client")
 
 OutputPolicy: TypeAlias = Literal["raise", "warn", "off"]
-"""What becomes of a structured result that breaks the output schema of its tool."""
+"""The treatment of a structured result that violates the output schema of its tool."""
 
 _DEFAULT_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -43,51 +43,54 @@ _DIALECTS: Final = {
     "http://json-schema.org/draft-07/schema": "Draft7Validator",
     "https://json-schema.org/draft-07/schema": "Draft7Validator",
 }
-"""What `$schema` may say, without a trailing `#`, and the validator class that stands for it."""
+"""Validator classes by value of `$schema`, without a trailing `#`."""
 
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are data, in which a `$ref` means nothing."""
+"""Keywords whose values are data, in which `$ref` does not have a meaning."""
 
 _MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-"""Keywords whose values hold subschemas by names of the author's choice, which are no keywords."""
+"""Keywords whose values map names, chosen by the author, to subschemas. These names are not keywords."""
 
 _UNMEASURED: Final = frozenset({"$dynamicRef", "$recursiveRef"})
 
 _DEPTH: Final = 64
-"""How deep a schema may be nested, references followed. The same as a server of ours allows."""
+"""Maximum nesting depth of a schema with references followed. `mcp_server` has the same limit."""
 
 _SUBSCHEMAS: Final = 10_000
-"""How many objects a schema may hold, counted again at each reference to them."""
+"""Maximum number of objects and arrays in a schema. Referenced ones count again at each reference."""
 
 _FEW_VALUES: Final = 1_000
-"""Values in a result of which all problems are collected."""
+"""Maximum number of values in a result for which all problems are collected."""
 
 _PROBLEMS: Final = 20
-"""How many problems of one result are told."""
+"""Maximum number of reported problems of one result."""
 
 _PROBLEM_CHARACTERS: Final = 300
 
 
 class InvalidToolOutput(RemoteProtocolError):
-    """A tool gave a structured result that is not, or not known to be, as its output schema says; the policy is `raise`."""
+    """A structured result violates its output schema, or cannot be validated, and the policy is `raise`."""
 
     def __init__(self, message: str, *, problems: tuple[str, ...], result: CallToolResult) -> None:
         super().__init__(message, anchor="server/tools#output-schema")
         self.problems: tuple[str, ...] = problems
-        """What is wrong, and where: `$.temperature: "warm" is not of type "number"`."""
+        """The problems with their paths: `$.temperature: "warm" is not of type "number"`."""
         self.result: CallToolResult = result
-        """The result all the same."""
+        """The invalid result."""
 
 
 class _Unusable(Exception):
-    """Why a schema is not used."""
+    """The reason why a schema cannot be used."""
 
 
 class OutputSchemas:
-    """The output schemas of one server's tools, as far as they are known.
+    """The known output schemas of one server's tools.
 
     Args:
-        policy: What becomes of a result that breaks its schema.
+        policy: The treatment of a result that violates its schema.
+
+    Raises:
+        ValueError: The policy is unknown.
     """
 
     def __init__(self, policy: OutputPolicy) -> None:
@@ -98,20 +101,24 @@ class OutputSchemas:
         self._compiled: dict[str, jsonschema_rs.Validator | str] = {}
 
     def learn(self, tools: Iterable[Tool]) -> None:
-        """The tools were listed."""
+        """Replace the schemas by those of the listed tools."""
         self.forget()
         if self._policy != "off":
             self._schemas.update({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
 
     def forget(self) -> None:
-        """The tools have changed."""
+        """Remove all schemas: the tools have changed."""
         self._schemas.clear()
         self._compiled.clear()
 
     def check(self, tool: str, result: CallToolResult) -> None:
-        """Checks the result of a tool. Raises `InvalidToolOutput` if that is the policy.
+        """Validate the result of a tool.
 
-        A failed tool promises nothing; a tool that was not listed, or not since the last change, is not checked.
+        Results of failed tools are not validated. Results of tools that were not listed since the last change are not
+        validated either.
+
+        Raises:
+            InvalidToolOutput: The result violates the schema or cannot be validated, and the policy is `raise`.
         """
         if tool not in self._schemas or result.is_error:
             return
@@ -122,8 +129,8 @@ class OutputSchemas:
         if isinstance(compiled, str):
             if self._policy == "raise":
                 raise InvalidToolOutput(
-                    f"the result of the tool {tool!r} cannot be validated: {compiled} (validate_output='warn' lets it"
-                    " pass)",
+                    f"the result of the tool {tool!r} cannot be validated: {compiled} (use validate_output='warn' to"
+                    " accept it)",
                     problems=(compiled,),
                     result=result,
                 )
@@ -131,15 +138,15 @@ class OutputSchemas:
         problems = _problems(compiled, result)
         if not problems:
             return
-        complaint = f"the result of the tool {tool!r} breaks its output schema: {problems[0]}"
+        complaint = f"the result of the tool {tool!r} violates its output schema: {problems[0]}"
         if self._policy == "raise":
             raise InvalidToolOutput(
-                f"{complaint} (validate_output='warn' lets it pass)", problems=problems, result=result
+                f"{complaint} (use validate_output='warn' to accept it)", problems=problems, result=result
             )
         _log.warning("%s", complaint)
 
     def _warn_of(self, tool: str) -> None:
-        """Says once that a tool is not validated, where nothing is raised."""
+        """Log once that the results of a tool are not validated, if the policy is `warn`."""
         reason = self._compiled[tool]
         if isinstance(reason, str) and self._policy == "warn":
             _log.warning("the results of the tool %r are not validated: %s", tool, reason)
@@ -154,17 +161,17 @@ def _problems(compiled: jsonschema_rs.Validator, result: CallToolResult) -> tupl
             return ()
         return tuple(_told(error) for error in itertools.islice(_errors(compiled, value), _PROBLEMS))
     except (ValueError, OverflowError) as error:
-        # A lone surrogate or a number out of range: JSON can write it, the validator cannot hold it.
+        # A lone surrogate or a number out of range: valid JSON that the validator does not support.
         return (f"$: cannot be validated: {error}",)
 
 
 def _errors(compiled: jsonschema_rs.Validator, value: JsonValue) -> Iterable[jsonschema_rs.ValidationError]:
-    """All problems of a small value, and the first one of a large value."""
+    """Return all problems of a small value, or the first problem of a large value."""
     if _has_few_values(value):
         return compiled.iter_errors(value)
     import jsonschema_rs  # lazy: see _compile
 
-    # All problems are collected before the first one is given: 15 seconds for an array of 99,000 wrong items.
+    # `iter_errors` collects all problems before it yields the first: 15 seconds for an array of 99,000 invalid items.
     try:
         compiled.validate(value)
     except jsonschema_rs.ValidationError as error:
@@ -173,7 +180,7 @@ def _errors(compiled: jsonschema_rs.Validator, value: JsonValue) -> Iterable[jso
 
 
 def _has_few_values(value: JsonValue) -> bool:
-    """Whether a value has so few values in it that all of its problems can be collected."""
+    """Return whether a value is small enough to collect all of its problems."""
     waiting, count = [value], 0
     while waiting:
         each = waiting.pop()
@@ -191,7 +198,7 @@ def _told(problem: jsonschema_rs.ValidationError) -> str:
 
 
 def _compiled(schema: JsonObject) -> jsonschema_rs.Validator | str:
-    """A validator, or why there is none."""
+    """Return a validator, or the reason why the schema cannot be used."""
     try:
         return _compile(schema)
     except _Unusable as reason:
@@ -199,11 +206,11 @@ def _compiled(schema: JsonObject) -> jsonschema_rs.Validator | str:
 
 
 def _compile(schema: JsonObject) -> jsonschema_rs.Validator:
-    """A validator. Raises `_Unusable`."""
+    """Return a validator. Raises `_Unusable`."""
     dialect = schema.get("$schema", _DEFAULT_DIALECT)
     name = _DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
-        raise _Unusable(f"the dialect {dialect!r} of its output schema is not known")
+        raise _Unusable(f"the dialect {dialect!r} of its output schema is unknown")
     _Measure(schema).size_of(schema, 1)
     import jsonschema_rs  # lazy: a large native module, and many clients never validate
 
@@ -215,30 +222,30 @@ def _compile(schema: JsonObject) -> jsonschema_rs.Validator:
 
 
 class _Measure:
-    """How large a schema is when each reference is replaced by what it points to. Sizes are remembered."""
+    """The size of a schema with each reference replaced by its target. Sizes of subschemas are cached."""
 
     def __init__(self, root: JsonObject) -> None:
         self._root: Final = root
-        # A subschema that is being measured counts nothing where it comes up again: that is recursion, which the
-        # depth of the value bounds.
+        # A recursive reference to a subschema that is being measured counts as 0: the depth of the validated value
+        # limits the recursion.
         self._sizes: dict[int, int] = {}
 
     def size_of(self, node: JsonValue, depth: int) -> int:
-        """The number of objects and arrays in `node`. Raises `_Unusable`."""
+        """Return the number of objects and arrays in `node`. Raises `_Unusable`."""
         if not isinstance(node, dict | list) or not node:
             return 1
         known = self._sizes.get(id(node))
         if known is not None:
             return known
         if depth > _DEPTH:
-            raise _Unusable(f"its output schema is nested more than {_DEPTH} deep, references followed")
+            raise _Unusable(f"its output schema is nested more than {_DEPTH} levels deep, with references followed")
         self._sizes[id(node)] = 0
         children = node if isinstance(node, list) else self._children(node)
         size = 1
         for child in children:
             size += self.size_of(child, depth + 1)
             if size > _SUBSCHEMAS:
-                raise _Unusable(f"its output schema stands for more than {_SUBSCHEMAS} subschemas")
+                raise _Unusable(f"its output schema has more than {_SUBSCHEMAS} subschemas, with references followed")
         self._sizes[id(node)] = size
         return size
 
@@ -255,7 +262,7 @@ class _Measure:
 
     def _target(self, reference: str) -> JsonValue:
         if not reference.startswith("#"):
-            raise _Unusable(f"the reference {reference!r} leaves its output schema")
+            raise _Unusable(f"its output schema has an external reference, {reference!r}")
         here: JsonValue = self._root
         for step in unquote(reference[1:]).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
@@ -264,7 +271,7 @@ class _Measure:
             elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
                 here = here[int(name)]
             else:
-                raise _Unusable(f"the reference {reference!r} points to nothing in its output schema")
+                raise _Unusable(f"the target of the reference {reference!r} is missing in its output schema")
         if reference not in {"#", "#/"} and not reference.startswith("#/"):
-            raise _Unusable(f"the reference {reference!r} names an anchor")
+            raise _Unusable(f"its output schema has a reference to an anchor, {reference!r}")
         return here

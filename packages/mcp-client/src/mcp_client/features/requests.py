@@ -1,4 +1,4 @@
-"""What a client asks of a server, as typed methods: tools, resources, prompts, completions, and requests of any kind."""
+"""The requests of a client as typed methods: tools, resources, prompts, completion, and requests of any method."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ R = TypeVar("R")
 
 
 class Features:
-    """The part of `Client` that asks.
+    """The part of `Client` that sends requests.
 
     Args:
-        link: The connection.
-        outputs: Checks structured results.
-        caching: Keeps results; `None` for nothing.
+        link: The channel of the connection.
+        outputs: The output schemas for the validation of structured results.
+        caching: The response cache; `None` to cache no results.
     """
 
     def __init__(self, link: Link, outputs: OutputSchemas, caching: Caching | None) -> None:
@@ -82,17 +82,17 @@ class Features:
         self._task_tools: Final[set[str]] = set()
 
     def _with(self, extras: Extras) -> Self:
-        """The same connection, with something else added to each request."""
+        """Return a view of the same connection with other request options."""
         view = copy(self)
-        view._extras = extras  # noqa: SLF001  it is of this class, too
+        view._extras = extras  # noqa: SLF001  the view is an instance of this class
         return view
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """All tools, from all pages.
+        """Return all tools, from all pages.
 
-        Over HTTP, tools of 2026-07-28 whose `x-mcp-header` breaks the rules are left out; the log says why.
+        Over HTTP, tools of 2026-07-28 with an invalid `x-mcp-header` are omitted, with a warning in the log.
         """
         pages = await self._pages(TOOLS_LIST, ListToolsRequestParams)
         tools = self._link.transport.usable(tuple(tool for page in pages for tool in page.tools))
@@ -111,26 +111,27 @@ class Features:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> CallToolResult:
-        """Calls a tool.
+        """Call a tool.
+
+        If the server responds with a task, this method waits for the task, the handlers respond to its input requests,
+        and `on_progress` is called with its status messages. Cancellation or a deadline of the call cancels the task. To
+        call a tool without waiting, use `start_task`.
 
         Args:
-            name: The tool.
-            arguments: Its arguments, as its input schema wants them.
-            on_progress: Is called with each progress notification of the tool, in order and before this returns; a plain
-                or an asynchronous function. See `ProgressHandler` for one that is slower than the server.
-            deadlines: How long to wait, if not as long as usual.
+            name: The name of the tool.
+            arguments: The arguments, according to the input schema of the tool.
+            on_progress: Called with each progress notification of the tool, in order and before this method returns; a
+                plain or asynchronous function. See `ProgressHandler` for a function that is slower than the server.
+            deadlines: The deadlines of the call; `None` for those of the connection.
 
         Returns:
-            What the tool gave. `is_error` says whether it failed; a failed tool raises nothing.
-
-        It may take as long as the server needs: where it answers with a task, that is waited for, its questions are answered,
-        and `on_progress` is called with the messages of its status. Who gives up, by a cancellation or a deadline, cancels
-        the task. See `start_task` for those who do not want to wait.
+            The result of the tool. `is_error` states whether the tool failed; a failed tool does not raise.
 
         Raises:
-            TaskCancelled: It ran as a task, which was cancelled.
-            InvalidToolOutput: The structured result breaks the output schema that `list_tools` brought, and
+            TaskCancelled: The call ran as a task, which was cancelled.
+            InvalidToolOutput: The structured result violates the output schema that `list_tools` returned, and
                 `validate_output` is `raise`.
+            McpError: The exceptions of `Client.request`.
         """
         outcome = await self._call(name, arguments, as_task=None, on_progress=on_progress, deadlines=deadlines)
         if isinstance(outcome, TaskHandle):
@@ -157,22 +158,24 @@ class Features:
         ttl: float | None = None,
         deadlines: Deadlines | None = None,
     ) -> TaskHandle:
-        """Calls a tool, and does not wait for its result.
+        """Call a tool without waiting for its result.
 
-        In 2025-11-25 the call is made as a task, which the tool has to allow. On 2026-07-28 the server decides; where it
-        answers at once, the handle has the result already.
+        In 2025-11-25 the call is task-augmented, which the tool has to support. In 2026-07-28 the server decides whether
+        to create a task. If the server responds with the result, the handle already has it.
 
         Args:
-            name: The tool.
-            arguments: Its arguments, as its input schema wants them.
-            ttl: How many seconds the server shall keep the task; it may decide otherwise. Of no effect on 2026-07-28.
-            deadlines: How long to wait for the task to begin, if not as long as usual.
+            name: The name of the tool.
+            arguments: The arguments, according to the input schema of the tool.
+            ttl: The requested time to live of the task, in seconds; the server can choose another one. Not used in
+                2026-07-28.
+            deadlines: The deadlines of the request that creates the task; `None` for those of the connection.
 
         Returns:
-            What to wait for.
+            A handle to wait for the result.
 
         Raises:
-            LocalProtocolError: The server or the revision has no tasks.
+            LocalProtocolError: The server or the revision does not support tasks.
+            McpError: The exceptions of `Client.request`.
         """
         check_task_offered(self._link)
         wish = TaskMetadata(ttl=None if ttl is None else int(ttl * 1000))
@@ -182,13 +185,15 @@ class Features:
         return TaskHandle(self._link, self.request, None).settled(outcome)
 
     def task(self, id: str) -> TaskHandle:
-        """A task that was begun before, here or elsewhere. Nothing is asked yet, so it may not exist any more.
+        """Return a handle of an existing task, of this or another connection.
+
+        No request is sent, so the task may have expired.
 
         Args:
-            id: Its id.
+            id: The id of the task.
 
         Raises:
-            LocalProtocolError: The revision has no tasks.
+            LocalProtocolError: The revision does not support tasks.
         """
         check_task_offered(self._link)
         return TaskHandle(self._link, self.request, id)
@@ -202,7 +207,7 @@ class Features:
         on_progress: ProgressHandler | None,
         deadlines: Deadlines | None,
     ) -> CallToolResult | TaskHandle:
-        """Calls a tool: as a task where that is wished, or where the tool is known to want it (2025-11-25)."""
+        """Call a tool; as a task if requested, or if the tool is known to require a task (2025-11-25)."""
         server = self._link.server
         given = by_name(arguments, f"the arguments of the tool {name!r}")
         fresh = self._with(attrs.evolve(self._extras, fresh=True))
@@ -215,14 +220,14 @@ class Features:
                 CallToolRequestParams(name=name, arguments=given, task=task),
                 on_progress=on_progress,
                 deadlines=deadlines,
-                # The tool may not be what it was when it was listed, or was never listed: other parameters stand in headers.
+                # The tool was changed since it was listed, or was never listed: other parameters belong into headers.
                 learn=fresh.list_tools if self._link.transport.takes_headers else None,
             )
             if isinstance(result, CreateTaskResult):
                 return TaskHandle(self._link, self.request, result.task.task_id).begun(result)
             if isinstance(result, CreateExtensionTaskResult):
                 return TaskHandle(self._link, self.request, result.task_id).begun(result)
-            return cast("CallToolResult", result)  # there are no others
+            return cast("CallToolResult", result)  # the only other result class
 
         if not server.revision.core_tasks:
             return await call(None)
@@ -234,7 +239,7 @@ class Features:
             offered = declared(server.capabilities, TOOLS_CALL.task_capability or ())
             if as_task is not None or failure.code != ErrorCode.METHOD_NOT_FOUND or not offered:
                 raise
-            # So it is answered where a tool runs as a task only. Whether this one does, its listing says.
+            # Servers respond so if a tool requires a task. The list of tools shows whether this one does.
             await fresh.list_tools()
             if name not in self._task_tools:
                 raise
@@ -243,27 +248,31 @@ class Features:
     # --- resources -------------------------------------------------------------------------------------------------
 
     async def list_resources(self) -> tuple[Resource, ...]:
-        """All resources, from all pages."""
+        """Return all resources, from all pages."""
         pages = await self._pages(RESOURCES_LIST, ListResourcesRequestParams)
         return tuple(resource for page in pages for resource in page.resources)
 
     async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """All resource templates, from all pages."""
+        """Return all resource templates, from all pages."""
         pages = await self._pages(RESOURCES_TEMPLATES_LIST, ListResourceTemplatesRequestParams)
         return tuple(template for page in pages for template in page.resource_templates)
 
     async def read_resource(
         self, uri: str, *, on_progress: ProgressHandler | None = None, deadlines: Deadlines | None = None
     ) -> ReadResourceResult:
-        """Reads a resource. Raises `ResourceNotFound` when there is none.
+        """Read a resource.
 
         Args:
-            uri: Which.
-            on_progress: Is called with each progress notification, as in `call_tool`.
-            deadlines: How long to wait, if not as long as usual.
+            uri: The URI of the resource.
+            on_progress: Called with each progress notification, as in `call_tool`.
+            deadlines: The deadlines of the request; `None` for those of the connection.
 
         Returns:
-            The contents: one, or several where the URI stands for more, as a folder does.
+            The contents: one, or several for a URI of several resources, for example of a folder.
+
+        Raises:
+            ResourceNotFound: The server does not have this resource.
+            McpError: The exceptions of `Client.request`.
         """
         params = ReadResourceRequestParams(uri=uri)
         return await with_input(
@@ -273,7 +282,7 @@ class Features:
     # --- prompts ---------------------------------------------------------------------------------------------------
 
     async def list_prompts(self) -> tuple[Prompt, ...]:
-        """All prompts, from all pages."""
+        """Return all prompts, from all pages."""
         pages = await self._pages(PROMPTS_LIST, ListPromptsRequestParams)
         return tuple(prompt for page in pages for prompt in page.prompts)
 
@@ -285,16 +294,19 @@ class Features:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> GetPromptResult:
-        """Gets a prompt, filled in.
+        """Get a prompt with its arguments filled in.
 
         Args:
-            name: The prompt.
-            arguments: Its arguments; all are strings.
-            on_progress: Is called with each progress notification, as in `call_tool`.
-            deadlines: How long to wait, if not as long as usual.
+            name: The name of the prompt.
+            arguments: The arguments; all values are strings.
+            on_progress: Called with each progress notification, as in `call_tool`.
+            deadlines: The deadlines of the request; `None` for those of the connection.
 
         Returns:
-            The messages to begin a conversation with, and what the prompt is for.
+            The messages to begin a conversation with, and the description of the prompt.
+
+        Raises:
+            McpError: The exceptions of `Client.request`.
         """
         params = GetPromptRequestParams(
             name=name, arguments=by_name(arguments, f"the arguments of the prompt {name!r}")
@@ -311,16 +323,19 @@ class Features:
         *,
         known: Mapping[str, str] | None = None,
     ) -> Completion:
-        """What an argument of a prompt or a resource template could be.
+        """Return suggested values for an argument of a prompt or a resource template.
 
         Args:
             ref: The prompt or the template.
             argument: The name of the argument.
-            value: What was typed so far.
-            known: The arguments that are already decided (since 2025-06-18).
+            value: The beginning of the value that the user has typed.
+            known: The values of other arguments (since 2025-06-18).
 
         Returns:
             At most 100 values, and whether there are more.
+
+        Raises:
+            McpError: The exceptions of `Client.request`.
         """
         params = CompleteRequestParams(
             ref=ref,
@@ -339,19 +354,27 @@ class Features:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> R:
-        """Sends any request: the low-level door, for extensions.
+        """Send a request of any method: the low-level interface, for extensions.
 
         Args:
             row: The method.
-            params: Its parameters.
-            on_progress: Is called with each progress notification, as in `call_tool`.
-            deadlines: How long to wait, if not as long as usual.
+            params: The parameters.
+            on_progress: Called with each progress notification, as in `call_tool`.
+            deadlines: The deadlines of the request; `None` for those of the connection.
 
         Returns:
             The result.
+
+        Raises:
+            LocalProtocolError: The request must not be sent, for example because the server did not declare the capability.
+            RequestFailed: The server responded with an error.
+            RemoteProtocolError: The response violates the protocol.
+            LimitExceeded: The response exceeds a limit of the client.
+            RequestTimeout: A deadline passed.
+            TransportError: The connection ended, the client was closed, or the response was lost.
         """
         link = self._link
-        # A connection that is over gives nothing, not even what was kept.
+        # A closed connection does not return cached results either.
         kept = link.server.revision in row.cacheable and link.ended is None
         return await link.passage.ask(
             row,

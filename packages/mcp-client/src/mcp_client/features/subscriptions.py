@@ -1,4 +1,4 @@
-"""How a client is told of changes: on a stream of their own (2026-07-28), or in the session (legacy)."""
+"""Subscriptions of a client to change notifications: with `subscriptions/listen` (2026-07-28), or in a session (legacy)."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _log: Final = logging.getLogger("mcp_client")
 _FOR_EVER: Final = Deadlines(idle=math.inf, total=math.inf)
 
 _POLITENESS: Final = 1.0
-"""Seconds that unsubscribing may take when nobody listens any more; it is a courtesy."""
+"""Maximum time for `resources/unsubscribe` after the last subscriber has stopped, in seconds."""
 
 
 class Listening:
-    """All that listens on one connection.
+    """The subscriptions of one connection.
 
     Args:
-        link: The connection.
+        link: The channel of the connection.
     """
 
     def __init__(self, link: Link) -> None:
@@ -58,7 +58,7 @@ class Listening:
         link.listeners.on_loss(self._lost)
 
     def open(self, wanted: SubscriptionFilter, extras: Extras) -> AbstractAsyncContextManager[Changes]:
-        """Listens for what is wanted as long as the block runs."""
+        """Subscribe to the notifications for the duration of the `async with` block."""
         listen = self._in_session if self._link.server.revision.subscribe_pair else self._on_stream
         return listen(wanted, extras)
 
@@ -86,13 +86,13 @@ class Listening:
             await self._unwatch(held, extras)
 
     def _renewed(self) -> None:
-        """The session is another one. Anything may have changed meanwhile, and the server tells nothing any more."""
+        """Subscribe again in a new session, and report that anything may have changed."""
         self._lost()
         if self._watching:
             self._link.nursery.start_soon(self._watch_again)
 
     def _lost(self) -> None:
-        """Report to all that listen in the session that anything may have changed."""
+        """Report to all subscribers of the session that anything may have changed."""
         for changes in self._open:
             changes.anything()
 
@@ -101,13 +101,13 @@ class Listening:
             try:
                 await self._link.passage.ask(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), listeners[0])
             except McpError as error:
-                _log.warning("the changes of %r are not told any more: %s", uri, error)
+                _log.warning("subscription lost with the session: uri=%r error=%s", uri, error)
 
     async def _watch(self, uri: str, extras: Extras) -> None:
-        # Over HTTP the one request could overtake the other.
+        # Over HTTP, resources/subscribe could overtake resources/unsubscribe.
         while uri in self._leaving:
             await self._leaving[uri].wait()
-        # Taken down before the answer: whoever stops listening meanwhile must not unsubscribe.
+        # Recorded before the response arrives: a subscriber that stops meanwhile must not send `resources/unsubscribe`.
         self._watching.setdefault(uri, []).append(extras)
         try:
             await self._link.passage.ask(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), extras)
@@ -116,7 +116,7 @@ class Listening:
             raise
 
     def _release(self, uri: str, extras: Extras) -> bool:
-        """One listener less. Returns whether it was the last one."""
+        """Remove a subscriber. Return whether it was the last one of the URI."""
         self._watching[uri].remove(extras)
         if self._watching[uri]:
             return False
@@ -139,7 +139,7 @@ class Listening:
         try:
             await self._link.passage.ask(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), extras)
         except McpError:
-            # Whatever it is, nobody listens any more.
+            # The error does not matter: there are no subscribers.
             return
 
     # --- modern ----------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Listening:
 
 
 def _granted(wanted: SubscriptionFilter, server: ServerCapabilities) -> SubscriptionFilter:
-    """What a session brings: that which the server declared to tell."""
+    """Return the requested notifications for which the server declared a capability."""
     tools, prompts, resources = server.tools, server.prompts, server.resources
     watchable = resources is not None and resources.subscribe is True
     return SubscriptionFilter(

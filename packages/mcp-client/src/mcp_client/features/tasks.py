@@ -1,8 +1,9 @@
-"""Tool calls that are answered later.
+"""Tool calls that run as tasks.
 
-In 2025-11-25 they are where the client asks for it, in the extension of 2026-07-28 where the server decides so. A task is polled, no faster than the server wants. What it asks is answered by the handlers that answer any question: in
-the extension by `tasks/update`, in 2025-11-25 by requests that come while `tasks/result` waits. That the server may tell
-of changes by itself is not relied on.
+In 2025-11-25 the client requests a task; in the extension of 2026-07-28 the server decides. The client polls a task, at
+most as often as the server allows. The handlers of client requests respond to the input requests of a task: in the
+extension with `tasks/update`, in 2025-11-25 to requests that arrive while `tasks/result` is pending. The client does not
+rely on status notifications of the server.
 
 Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks`.
 """
@@ -74,40 +75,40 @@ __all__ = ["TaskCancelled", "TaskHandle", "check_task_offered", "waited"]
 _log: Final = logging.getLogger("mcp_client")
 
 _INTERVAL: Final = 1.0
-"""Seconds between two polls, where the server says nothing of it."""
+"""Default poll interval, in seconds."""
 
 _LEAST: Final = 0.01
-"""Seconds between two polls at least, whatever the server says."""
+"""Minimum poll interval, in seconds, even if the server allows a shorter one."""
 
 _LOST: Final = 5
-"""How many answers in a row may be lost, where each has a connection of its own, before a task is given up."""
+"""Maximum number of consecutive lost responses over HTTP before the client stops polling."""
 
 _POLITENESS: Final = 2.0
-"""Seconds that it may take to cancel a task that nobody waits for any more."""
+"""Maximum time to cancel a task whose caller stopped waiting, in seconds."""
 
 _FOR_EVER: Final = Deadlines(idle=math.inf, total=math.inf)
 
 
 class TaskCancelled(McpError):
-    """A task was cancelled, so that it has no result."""
+    """A task was cancelled, so it does not have a result."""
 
 
 class TaskHandle:
-    """A tool call that the server answers later. Made by `Client.start_task` and `Client.task`.
+    """A handle of a tool call that runs as a task. Created by `Client.start_task` and `Client.task`.
 
-    It holds nothing: the task goes on without it, and can be picked up by its id, by another process too.
+    The task does not depend on the handle. Another handle with the same id, in this or another process, can wait for it.
     """
 
     def __init__(self, link: Link, request: Request, id: str | None) -> None:
         self.id: Final = id
-        """Its id; `None` when the server answered at once, and there is no task. On a server that tells nobody apart, the
-        id is all that is needed to use the task."""
+        """The id of the task; `None` if the server responded with the result and did not create a task. On a server
+        without authentication, the id is sufficient to access the task."""
         self.status: TaskStatus = "working"
-        """How it stood when the server was asked last."""
+        """The status at the last poll."""
         self.message: str | None = None
-        """More about the status, for people. Written by the server: untrusted text."""
+        """A readable message about the status. Untrusted text of the server."""
         self.ttl: float | None = None
-        """How many seconds after its beginning the server may forget it; `None`: it did not say, or never."""
+        """The time to live after the creation of the task, in seconds; `None` if unknown or unlimited."""
         self._link: Final = link
         self._request: Final = request
         self._interval = _INTERVAL
@@ -129,7 +130,12 @@ class TaskHandle:
     # --- for the application ---------------------------------------------------------------------------------------
 
     async def refresh(self) -> TaskStatus:
-        """Asks the server how it stands. Returns the status. Raises `RequestFailed` when there is no such task any more."""
+        """Poll the task and return its status.
+
+        Raises:
+            RequestFailed: The task does not exist or has expired.
+            McpError: The other exceptions of `Client.request`.
+        """
         if self.id is None:
             return self.status
         if self._legacy:
@@ -143,22 +149,22 @@ class TaskHandle:
     async def wait(
         self, *, on_progress: ProgressHandler | None = None, deadlines: Deadlines | None = None
     ) -> CallToolResult:
-        """Waits until the task is over. Meanwhile the handlers answer what it asks. It may be waited for again.
+        """Wait until the task has ended. Meanwhile the handlers respond to its input requests.
 
-        Cancelling the caller does not cancel the task.
+        This method can be called again. Cancelling the caller does not cancel the task.
 
         Args:
-            on_progress: Is called when the status, or what the server says of it, has changed: the message says what.
-            deadlines: How long to wait, if not as long as usual. `idle` is for each answer to a poll.
+            on_progress: Called when the status or its message has changed; the message has the new one.
+            deadlines: The deadlines; `None` for those of the connection. `total` limits the whole wait.
 
         Returns:
-            What the tool gave.
+            The result of the tool.
 
         Raises:
-            RequestFailed: The call failed with an error; or there is no such task any more.
-            TaskCancelled: It was cancelled.
-            RequestTimeout: The total deadline passed; the task goes on.
-            McpError: As for any request.
+            RequestFailed: The call failed with an error, or the task does not exist or has expired.
+            TaskCancelled: The task was cancelled.
+            RequestTimeout: The total deadline passed; the task continues.
+            McpError: The other exceptions of `Client.request`.
         """
         deadlines = deadlines or self._link.deadlines
         with trio.move_on_after(deadlines.total):
@@ -174,7 +180,11 @@ class TaskHandle:
         raise late
 
     async def cancel(self) -> None:
-        """Asks the server to cancel the task. It may end in another way all the same; one that is over stays so."""
+        """Request cancellation of the task. The task may still end in another way. An ended task does not change.
+
+        Raises:
+            McpError: The exceptions of `Client.request`.
+        """
         if self.id is None:
             return
         params = CancelTaskRequestParams(task_id=self.id)
@@ -184,14 +194,14 @@ class TaskHandle:
         try:
             self._take(await self._request(TASKS_CANCEL, params))
         except RequestFailed:
-            # It was over before: then there is nothing to cancel, and no harm done.
+            # The error is expected if the task has already ended.
             if await self.refresh() not in TERMINAL_STATUSES:
                 raise
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     async def _poll(self, nursery: trio.Nursery, on_progress: ProgressHandler | None) -> None:
-        """Polls until the task is over."""
+        """Poll until the task has ended."""
         steps = lost = 0
         told = self._told
         listening = self._legacy
@@ -201,7 +211,7 @@ class TaskHandle:
                 await self.refresh()
                 lost = 0
             except ConnectionEnded:
-                # Over HTTP an answer may be lost, which is no reason to lose what it was about.
+                # Over HTTP a response may be lost; the task continues.
                 lost += 1
                 if self._link.ended is not None or lost > _LOST:
                     raise
@@ -220,16 +230,16 @@ class TaskHandle:
                 await self._news.wait()
 
     async def _listen(self) -> None:
-        """Has the server tell of changes, if it likes to: then they are known sooner."""
+        """Subscribe to the status notifications of the task, which make polling more timely."""
         wanted = SubscriptionFilter(task_ids=(cast("str", self.id),))
         params = SubscriptionsListenRequestParams(notifications=wanted)
         try:
             await self._request(SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER)
         except McpError as error:
-            _log.debug("a task is polled only: %s", error)
+            _log.debug("no status notifications of the task, polling only: %s", error)
 
     def _hear(self, event: NotificationReceived) -> None:
-        """The server told something. What it is exactly is asked for, once, and not more often."""
+        """Poll at once when a notification reports another status of the task."""
         params = event.params
         if isinstance(params, ExtensionTaskNotificationParams | TaskStatusNotificationParams) and (
             params.task_id == self.id and params.status != self.status
@@ -237,7 +247,7 @@ class TaskHandle:
             self._news.set()
 
     async def _show(self, on_progress: ProgressHandler, steps: int) -> None:
-        token = cast("str", self.id)  # what is polled has one
+        token = cast("str", self.id)  # a polled task has an id
         shown = on_progress(
             ProgressNotificationParams(progress_token=token, progress=steps, message=self.message or self.status)
         )
@@ -245,16 +255,16 @@ class TaskHandle:
             await shown
 
     async def _answer(self, nursery: trio.Nursery) -> None:
-        """Answers what the task asks."""
+        """Respond to the input requests of the task."""
         if self._legacy:
             if not self._fetching:
-                # It is asked for by requests, which come while somebody waits for the result.
+                # The server sends its client requests while `tasks/result` is pending.
                 self._fetching = True
                 nursery.start_soon(self._wait_for_result)
             return
         id = cast("str", self.id)
         for key, question in self._questions.items():
-            # One after the other: two dialogs at once are no kindness to a user.
+            # Sequential: a user should not see two dialogs at once.
             if key not in self._answered:
                 answer = await self._link.answering.fulfil(question)
                 await self._request(
@@ -266,13 +276,13 @@ class TaskHandle:
         try:
             self._result = await self._fetch(_FOR_EVER)
         except ConnectionEnded as error:
-            _log.debug("the result of a task was not waited for to its end: %s", error)
+            _log.debug("tasks/result interrupted: %s", error)
         except McpError as error:
             self._failure = error
         finally:
             self._fetching = False
 
-    # --- what came of it -------------------------------------------------------------------------------------------
+    # --- the outcome -----------------------------------------------------------------------------------------------
 
     async def _outcome(self) -> CallToolResult:
         if self._result is None and self._failure is None and self.status == "cancelled":
@@ -281,12 +291,12 @@ class TaskHandle:
             raise self._failure
         if self._result is None:
             if not self._legacy:
-                raise RemoteProtocolError(f"a task is {self.status}, and its result is missing")
+                raise RemoteProtocolError(f"the result of a task with the status {self.status!r} is missing")
             self._result = await self._fetch(None)
         return self._result
 
     async def _fetch(self, deadlines: Deadlines | None) -> CallToolResult:
-        """What `tasks/result` gives (2025-11-25)."""
+        """Return the result of `tasks/result` (2025-11-25)."""
         params = GetTaskPayloadRequestParams(task_id=cast("str", self.id))
         payload = await self._request(TASKS_RESULT, params, deadlines=deadlines)
         return self._read(converter(self._link.server.revision).unstructure(payload), TASKS_RESULT.name)
@@ -298,17 +308,17 @@ class TaskHandle:
             self._link.explain(bad, method=method, phase=Phase.REQUEST)
             raise
         for note in notes:
-            _log.debug("survived: %s", note)
+            _log.debug("deviation tolerated: %s", note)
         return result
 
     def settled(self, result: CallToolResult) -> TaskHandle:
-        """The server answered at once: there is no task, or no other than this."""
+        """Set the result: the server responded without a task. Return the handle."""
         self._result = result
         self.status = "completed"
         return self
 
     def begun(self, created: WireObject) -> TaskHandle:
-        """What the server said when the task began."""
+        """Set the initial status, from the response that created the task. Return the handle."""
         if isinstance(created, CreateTaskResult):
             self._take(created.task)
         elif isinstance(created, CreateExtensionTaskResult):
@@ -318,7 +328,7 @@ class TaskHandle:
     def _take(self, task: Task | GetTaskResult | ExtensionTask) -> None:
         wire = converter(self._link.server.revision).unstructure(task)
         if self._told is None or task.status != self.status:
-            _log.debug("task %s… is %s", task.task_id[:8], task.status)
+            _log.debug("task status: task=%s… status=%s", task.task_id[:8], task.status)
         self.status, self.message = task.status, task.status_message
         interval, ttl = wire.get("pollInterval", wire.get("pollIntervalMs")), wire.get("ttl", wire.get("ttlMs"))
         self._interval = max(interval / 1000, _LEAST) if isinstance(interval, int) else _INTERVAL
@@ -337,7 +347,7 @@ class TaskHandle:
 async def waited(
     handle: TaskHandle, link: Link, *, on_progress: ProgressHandler | None, deadlines: Deadlines | None
 ) -> CallToolResult:
-    """What a task gives to a caller who called a tool, and does not know of the task: who gives up gives it up, too."""
+    """Return the result of a task. Cancel the task if the wait fails or is cancelled."""
     try:
         return await handle.wait(on_progress=on_progress, deadlines=deadlines)
     except BaseException:
@@ -346,12 +356,12 @@ async def waited(
                 try:
                     await handle.cancel()
                 except McpError as error:
-                    _log.debug("a task could not be cancelled: %s", error)
+                    _log.debug("cancelling the task failed: %s", error)
         raise
 
 
 def check_task_offered(link: Link) -> None:
-    """Raises `LocalProtocolError` when the revision has no tasks."""
+    """Raise `LocalProtocolError` if the revision does not support tasks."""
     revision = link.server.revision
     if revision not in TOOLS_CALL.task_results:
-        raise LocalProtocolError(f"revision {revision} has no tasks")
+        raise LocalProtocolError(f"revision {revision} does not support tasks")
