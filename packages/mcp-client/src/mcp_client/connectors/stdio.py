@@ -100,7 +100,9 @@ class Opening:
 
     async def __aenter__(self) -> Client:
         if self._block is not None:
-            raise RuntimeError("this connector was already used; call open_stdio, open_stream or open_http again for another connection")
+            raise RuntimeError(
+                "this connector was already used; call open_stdio, open_stream or open_http again for another connection"
+            )
         self._block = self._run()
         return await self._block.__aenter__()
 

@@ -166,7 +166,7 @@ async def all_pages(
             except RequestFailed as failure:
                 if cursor is None or failure.code != ErrorCode.INVALID_PARAMS or forget is None or not forget():
                     raise
-                # The cursor is from a cached page and is no longer valid: start again without the cache.
+                # The cursor of a cached page has become invalid: start again without the cache.
                 pages, seen, cursor, forget = [], set(), None, None
                 continue
             pages.append(page)
@@ -175,7 +175,9 @@ async def all_pages(
             if cursor is None or (not cursor and link.server.revision.era is Era.LEGACY):
                 return pages
             if cursor in seen:
-                raise RemoteProtocolError(f"the pages of {row.name} do not end: the server sent the cursor {cursor!r} twice")
+                raise RemoteProtocolError(
+                    f"the pages of {row.name} do not end: the server sent the cursor {cursor!r} twice"
+                )
             if len(pages) >= most:
                 raise RemoteProtocolError(
                     f"{row.name} has more than {most} pages; for a list that long, increase Limits.pages"

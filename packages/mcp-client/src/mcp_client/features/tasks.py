@@ -291,7 +291,7 @@ class TaskHandle:
             raise self._failure
         if self._result is None:
             if not self._legacy:
-                raise RemoteProtocolError(f"the result of a task with the status {self.status!r} is missing")
+                raise RemoteProtocolError(f"the result of a task with the status {self.status} is missing")
             self._result = await self._fetch(None)
         return self._result
 
