@@ -118,7 +118,7 @@ def test_what_cannot_be_read_of_a_tool_is_taken_for_a_no(caplog: pytest.LogCaptu
         assert app_of(tool(ui)) is None
         assert for_model([tool(ui)]) == ()
         assert not callable_by_app(tool(ui))
-    assert "the tool 't' is not used: its _meta.ui cannot be read" in caplog.text
+    assert "tool omitted, its _meta.ui is invalid: tool='t'" in caplog.text
     nobody = tool({"visibility": []})
     assert (for_model([nobody]), callable_by_app(nobody)) == ((), False)
 
@@ -162,14 +162,14 @@ def blob(data: bytes, mime_type: str = APP_MIME_TYPE) -> BlobResourceContents:
     [
         ((), "has 0 contents"),
         ((text(HTML), text(HTML)), "has 2 contents"),
-        ((text(HTML, "text/html"),), "is of the type 'text/html'"),
-        ((text(HTML, None),), "is of the type None"),
-        ((text(HTML, "image/png"),), "is of the type 'image/png'"),
+        ((text(HTML, "text/html"),), "has the type 'text/html'"),
+        ((text(HTML, None),), "has the type None"),
+        ((text(HTML, "image/png"),), "has the type 'image/png'"),
         ((text("ä" * 51),), "bytes of a page"),
         ((blob(b"x" * 101),), "decoded base64"),
-        ((blob(b"\xff"),), "is not shown"),
+        ((blob(b"\xff"),), "is rejected"),
         ((BlobResourceContents(uri=URI, blob="!", mime_type=APP_MIME_TYPE),), "not base64"),
-        ((text(HTML, meta={"ui": 5}),), "is not shown"),
+        ((text(HTML, meta={"ui": 5}),), "is rejected"),
         ((text(HTML, meta={"ui": {"csp": {"connectDomains": "*"}}}),), "connectDomains"),
     ],
 )  # fmt: skip

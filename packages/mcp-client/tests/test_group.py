@@ -372,11 +372,9 @@ async def test_an_error_of_ones_own_comes_out_as_it_is() -> None:
 
 async def test_who_could_not_be_asked_is_named_where_a_tool_is_not_found() -> None:
     async with open_group({"a": Flaky(0), "b": lambda: in_memory("b")}) as group:
-        with pytest.raises(
-            LocalProtocolError, match="no server of the group offers a tool 'a__whoami'; a could not be"
-        ):
+        with pytest.raises(LocalProtocolError, match="no server of the group offers a tool 'a__whoami'; a did not"):
             await group.call_tool("a__whoami")
-        with pytest.raises(LocalProtocolError, match="offers a prompt 'b__x'; a could not be asked"):
+        with pytest.raises(LocalProtocolError, match="offers a prompt 'b__x'; a did not respond"):
             await group.get_prompt("b__x")
 
 
@@ -434,7 +432,7 @@ async def test_whatever_the_system_says_is_why_a_server_cannot_be_reached() -> N
 
     async with open_group({"a": broken}) as group:
         assert isinstance(group.failed["a"], ConnectionEnded)
-        assert group.failed["a"].message == "'a' cannot be reached: no such device"
+        assert group.failed["a"].message == "connecting to 'a' failed: no such device"
 
 
 async def test_of_connecting_and_closing_before_anything_happened_the_last_holds() -> None:

@@ -93,15 +93,15 @@ def test_the_servers_of_visual_studio_code_are_found() -> None:
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ([], "server 'it' has to be an object, not a list"),
+        ([], "server 'it' is a list, not an object"),
         ({}, "server 'it' has neither 'command' nor 'url'"),
         ({"command": "x", "url": "https://x.example"}, "has both a command and a URL"),
-        ({"command": ""}, "command has to be a text, not an empty one"),
-        ({"command": ["x"]}, "command has to be a text, not a list"),
-        ({"command": "x", "args": "y"}, "args has to be a list of texts, not a text"),
-        ({"command": "x", "args": ["y", []]}, r"args\[1\] has to be a text, not a list"),
-        ({"command": "x", "env": []}, "env has to be an object with texts, not a list"),
-        ({"command": "x", "env": {"A": {}}}, "env.A has to be a text, not an object"),
+        ({"command": ""}, "command must be a string, not an empty one"),
+        ({"command": ["x"]}, "command must be a string, not a list"),
+        ({"command": "x", "args": "y"}, "args must be a list of strings, not a string"),
+        ({"command": "x", "args": ["y", []]}, r"args\[1\] must be a string, not a list"),
+        ({"command": "x", "env": []}, "env must be an object with strings, not a list"),
+        ({"command": "x", "env": {"A": {}}}, "env.A must be a string, not an object"),
         ({"command": "${MISSING}"}, "command: the environment variable MISSING is not set"),
         ({"command": "${input:key}"}, r"command: \$\{input:key\} has no value; pass inputs= a function"),
         ({"command": "${workspaceFolder}/x"}, r"command: \$\{workspaceFolder\} has no value; pass workspace_folder="),
@@ -111,7 +111,7 @@ def test_the_servers_of_visual_studio_code_are_found() -> None:
         ({"command": "x", "envFile": "a\0b"}, "envFile: .* cannot be read: "),
         ({"command": "x", "revisions": "2025-01-01"}, "revisions has '2025-01-01'; known are 2024-11-05, "),
         ({"command": "x", "revisions": []}, "revisions is empty; known are "),
-        ({"command": "x", "revisions": {}}, "revisions has to be a list of texts, not an object"),
+        ({"command": "x", "revisions": {}}, "revisions must be a list of strings, not an object"),
         ({"command": "x", "type": "ws"}, "has the type 'ws'; known are"),
         ({"command": "x", "type": "http"}, "is of type 'http', which needs 'url'"),
         ({"url": "https://x.example", "type": "stdio"}, "is of type 'stdio', which needs 'command'"),
@@ -124,15 +124,15 @@ def test_what_is_wrong_is_named(entry: object, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", "is no JSON"),
-        ("[]", "has to be an object with 'mcpServers', not a list"),
+        ("{", "is not valid JSON"),
+        ("[]", "must be an object with 'mcpServers', not a list"),
         ('{"other": 1}', "has no 'mcpServers'; it has 'other'"),
         ("{}", "has no 'mcpServers'; it has nothing"),
-        ('{"mcpServers": null}', "mcpServers has to be an object with the servers by their names, not null"),
-        ('{"mcp": {"servers": []}}', r"mcp\.servers has to be an object with the servers by their names, not a list"),
+        ('{"mcpServers": null}', "mcpServers must be an object with the servers by name, not null"),
+        ('{"mcp": {"servers": []}}', r"mcp\.servers must be an object with the servers by name, not a list"),
         ('{"mcp": {}}', "has no 'mcpServers'; it has 'mcp'"),
         ('{"mcp": 1}', "has no 'mcpServers'; it has 'mcp'"),
-        ("// nothing", "is no JSON"),
+        ("// nothing", "is not valid JSON"),
         ('{"a": 1} /* open', "has no 'mcpServers'; it has 'a'"),
         (" " * ((1 << 20) + 1), "has 1048577 bytes; a configuration has at most 1048576"),
     ],
@@ -180,8 +180,8 @@ def test_the_secret_of_a_client_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ({"url": "https://x.example", "auth": "me"}, "auth has to be an object, not a text"),
-        ({"url": "https://x.example", "oauth": {"scopes": 1}}, "scopes has to be a list of texts, not a number"),
+        ({"url": "https://x.example", "auth": "me"}, "auth must be an object, not a string"),
+        ({"url": "https://x.example", "oauth": {"scopes": 1}}, "scopes must be a list of strings, not a number"),
         ({"command": "x", "auth": {}}, "auth is for servers that have a URL"),
     ],
 )
@@ -201,7 +201,7 @@ def test_entry_that_cannot_be_used_disables_that_server_alone(caplog: pytest.Log
     assert "server 'bad' has neither 'command' nor 'url'" in (servers["bad"].problem or "")
     assert "NO is not set; set it, or pass it in environ=" in (servers["unset"].problem or "")
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert logged == [f"a server is disabled: {servers[name].problem}" for name in ("bad", "unset")]
+    assert logged == [f"server disabled: {servers[name].problem}" for name in ("bad", "unset")]
 
 
 FORMS: Mapping[str, tuple[JsonObject, ServerConfig]] = {

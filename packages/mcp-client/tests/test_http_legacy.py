@@ -894,7 +894,7 @@ async def test_what_cannot_be_said_again_in_a_new_session_is_told(caplog: pytest
             forgetful.alive = False
             await client.ping()
             await trio.testing.wait_all_tasks_blocked(0.01)
-        assert "the log level could not be set again" in caplog.text
+        assert "setting the log level in the new session failed" in caplog.text
         assert "subscription lost with the session: uri='a:b'" in caplog.text
 
 

@@ -3,8 +3,8 @@
     async with open_stdio(["weather-server"]) as client:
         print(await client.call_tool("forecast", {"city": "Ghent"}))
 
-`open_stdio` starts a server and talks to it, `open_http` talks to one that runs somewhere, `open_stream` talks over
-bytes that are there.
+`open_stdio` starts a server process and connects to it, `open_http` connects to a server by its URL, and `open_stream`
+connects over an existing byte stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m mcp_client`: the command line."""
+"""The entry point of `python -m mcp_client`: the command line."""
 
 from __future__ import annotations
 

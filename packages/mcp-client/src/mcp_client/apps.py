@@ -1,4 +1,4 @@
-"""MCP Apps: pages of a server that show what its tools gave. For hosts that can show them.
+"""MCP Apps: pages of a server that show the results of its tools, for hosts that can show pages.
 
     handlers = Handlers(extensions=SHOWS_APPS)
     ...
@@ -7,9 +7,9 @@
     uri = app_of(tool)
     page = await read_app(client, uri)
 
-A page is a program of the server. A host shows it in a sandboxed frame of another origin, with `AppPage.policy`, and lets
-it call only tools of the same server that are `callable_by_app`. What goes between the host and the frame is not a part
-of this library.
+A page is a program of the server. A host shows the page in a sandboxed frame of another origin, with `AppPage.policy`.
+The page may call only tools of the same server for which `callable_by_app` is true. The messages between the host and
+the frame are not part of this library.
 
 Spec: the extension `io.modelcontextprotocol/ui`
 """
@@ -55,43 +55,43 @@ __all__ = [
 _log: Final = logging.getLogger("mcp_client")
 
 SHOWS_APPS: Final[Mapping[str, JsonObject]] = {UI_EXTENSION: {"mimeTypes": [APP_MIME_TYPE]}}
-"""What a host that can show pages declares: the `extensions` of `Handlers`, or a part of them."""
+"""The declaration of a host that can show pages: the `extensions` of `Handlers`, or a part of them."""
 
 MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
-"""How large a page may be unless told otherwise, in bytes. A framework with all that it needs has two megabytes."""
+"""Default maximum size of a page, in bytes. A page with a bundled framework has about two megabytes."""
 
 _MODEL: Final = "model"
 _APP: Final = "app"
 
 
 class AppRefused(McpError):
-    """A page is not shown: it is none, or too large, or says nothing that can be read of itself. The message says why."""
+    """A page is rejected: it is not a page, is too large, or has invalid metadata. The message has the reason."""
 
 
 @attrs.frozen(kw_only=True)
 class AppPage:
-    """A page, and what it asks for. All of it is the server's: untrusted."""
+    """A page and its declared needs. All members are untrusted content of the server."""
 
     uri: str
-    """Where it was read."""
+    """The URI of the page."""
     html: str
-    """The document."""
+    """The HTML document."""
     meta: AppResourceMeta
-    """What it says of itself."""
+    """The metadata of the page."""
 
     @property
     def policy(self) -> str:
-        """The `Content-Security-Policy` to show it with: it may ask for nothing that it did not declare."""
+        """The `Content-Security-Policy` of the page, which allows only the declared origins."""
         return content_security_policy(self.meta.csp)
 
     @property
     def allow(self) -> str:
-        """The `allow` attribute of its frame, if the host grants all that it asks for."""
+        """The `allow` attribute of the frame, if the host grants all requested permissions."""
         return allow_attribute(self.meta.permissions)
 
 
 def app_of(tool: Tool) -> str | None:
-    """The URI of the page that shows what a tool gives; `None`: it has none that can be shown."""
+    """Return the URI of the page that shows the results of a tool; `None` if there is no valid one."""
     try:
         uri = read_tool_meta(tool.meta).resource_uri
     except InvalidValue:
@@ -100,15 +100,15 @@ def app_of(tool: Tool) -> str | None:
 
 
 def for_model(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """The tools that a model may see and call. Others are only for the pages of their server.
+    """Return the tools that a model may see and call. Other tools are only for the pages of their server.
 
-    What cannot be understood of a tool is taken for a no: it is left out, and the log says so.
+    A tool with invalid `_meta.ui` is omitted, with a warning in the log.
     """
     return tuple(tool for tool in tools if _visible_to(_MODEL, tool))
 
 
 def callable_by_app(tool: Tool) -> bool:
-    """Whether a page may call a tool, which has to be one of the same connection to the same server."""
+    """Return whether a page may call a tool. The page and the tool must be of the same connection to the same server."""
     return _visible_to(_APP, tool)
 
 
@@ -116,7 +116,7 @@ def _visible_to(whom: str, tool: Tool) -> bool:
     try:
         visibility = read_tool_meta(tool.meta).visibility
     except InvalidValue as error:
-        _log.warning("the tool %r is not used: its _meta.ui cannot be read: %s", tool.name, error.message)
+        _log.warning("tool omitted, its _meta.ui is invalid: tool=%r error=%s", tool.name, error.message)
         return False
     return visibility is None or whom in visibility
 
@@ -124,29 +124,30 @@ def _visible_to(whom: str, tool: Tool) -> bool:
 async def read_app(
     client: Client, uri: str, *, listed: Resource | None = None, max_bytes: int = MAX_PAGE_BYTES
 ) -> AppPage:
-    """Reads a page.
+    """Read a page.
 
     Args:
-        client: The server.
-        uri: Its URI, as `app_of` gives it.
-        listed: What the server listed of it, if that is known. It counts where the page itself says nothing.
-        max_bytes: The bound on the document, in bytes.
+        client: The client of the server.
+        uri: The URI of the page, from `app_of`.
+        listed: The entry of the page in the list of resources, if known. Its metadata is used if the page has none.
+        max_bytes: Maximum size of the document, in bytes.
 
     Returns:
-        The page, which was not run, and not checked for what it does.
+        The page. Its code was neither run nor checked.
 
     Raises:
-        AppRefused: That is no page, or a larger one.
-        RequestFailed: The server does not give it.
+        AppRefused: The resource is not a page, is too large, or has invalid metadata.
+        RequestFailed: The server responded with an error.
+        McpError: The other exceptions of `Client.read_resource`.
     """
     if not is_app_uri(uri):
-        raise AppRefused(f"{uri!r:.200} is no URI of a page, which begins with ui://")
+        raise AppRefused(f"{uri!r:.200} is not the URI of a page, which begins with ui://")
     contents = (await client.read_resource(uri)).contents
     if len(contents) != 1:
-        raise AppRefused(f"{uri} has {len(contents)} contents; a page has one")
+        raise AppRefused(f"{uri} has {len(contents)} contents; a page has exactly one")
     (content,) = contents
     if not is_app_type(content.mime_type):
-        raise AppRefused(f"{uri} is of the type {content.mime_type!r:.100}, not {APP_MIME_TYPE}")
+        raise AppRefused(f"{uri} has the type {content.mime_type!r:.100}, not {APP_MIME_TYPE}")
     try:
         if isinstance(content, TextResourceContents):
             html = content.text
@@ -157,5 +158,5 @@ async def read_app(
             html = content.blob_bytes(max_bytes=max_bytes).decode()
         meta = read_resource_meta(content.meta) or read_resource_meta(None if listed is None else listed.meta)
     except (InvalidValue, LimitExceeded, UnicodeDecodeError) as error:
-        raise AppRefused(f"{uri} is not shown: {error}") from error
+        raise AppRefused(f"{uri} is rejected: {error}") from error
     return AppPage(uri=uri, html=html, meta=meta or AppResourceMeta())

@@ -1,4 +1,4 @@
-"""`Client`: a connection to one server, and all that it offers."""
+"""The client: a connection to one server, with all features of the server."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ P = TypeVar("P")
 
 
 class Client(Features):
-    """A connection to one server. Made by `open_stdio` and its like, never directly.
+    """A connection to one server. Created by `open_stdio`, `open_stream` and `open_http`.
 
-    Every method may be called from any task, by several at once. Cancelling the caller cancels the request. All raise:
+    Any task can call any method, also concurrently. Cancelling the caller cancels the request. All requests raise:
 
-    - `LocalProtocolError`: the server's revision or capabilities do not have that; nothing was sent;
-    - `RequestFailed`: the server answered with an error;
-    - `RemoteProtocolError`: its answer breaks the rules;
-    - `LimitExceeded`: the answer is larger than `Limits` allow here;
+    - `LocalProtocolError`: the revision or the capabilities of the server do not support the request; nothing was sent;
+    - `RequestFailed`: the server responded with an error;
+    - `RemoteProtocolError`: the response violates the protocol;
+    - `LimitExceeded`: the response exceeds `Limits` of the client;
     - `RequestTimeout`: a deadline passed; the request was cancelled;
-    - `ConnectionEnded`: the server is gone, or the client was closed; over HTTP also when the answer alone is lost;
-    - `HttpFailure`: what answered over HTTP is no answer of the protocol; `AccessDenied` when credentials are wanted.
+    - `ConnectionEnded`: the connection was lost, or the client was closed; over HTTP also if only the response was lost;
+    - `HttpFailure`: the HTTP response is not a response of the protocol; `AccessDenied` if credentials are required.
     """
 
     def __init__(self, link: Link, outputs: OutputSchemas, caching: Caching | None) -> None:
@@ -73,46 +73,47 @@ class Client(Features):
         link.listeners.on_renewal(self._renewed)
         link.listeners.on_loss(self._outputs.forget)
 
-    # --- who is there ----------------------------------------------------------------------------------------------
+    # --- the server ------------------------------------------------------------------------------------------------
 
     @property
     def revision(self) -> Revision:
-        """The revision that is spoken."""
+        """The negotiated revision."""
         return self._link.server.revision
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
+        """The capabilities that the server declared."""
         return self._link.server.capabilities
 
     @property
     def server_info(self) -> Implementation | None:
-        """Who the server says it is. Not to be relied on."""
+        """The name and the version that the server reports. Unverified."""
         return self._link.server.implementation
 
     @property
     def instructions(self) -> str | None:
-        """How to use the server, for a model. Written by the server: untrusted text."""
+        """Instructions for a model on how to use the server. Untrusted text of the server."""
         return self._link.server.instructions
 
     @property
     def server(self) -> ServerPeer:
-        """All of that in one: what `open_http` can be told of a server that is known."""
+        """All of these properties as one object: the argument `server` of `open_http` for a known server."""
         return self._link.server
 
     def with_headers(self, headers: Mapping[str, str]) -> Client:
-        """The same connection, with HTTP headers of its own: for the credentials of one user, the id of a trace.
+        """Return a view of this connection with additional HTTP headers, for example the credentials of one user.
 
             result = await client.with_headers({"Authorization": f"Bearer {token}"}).call_tool("inbox")
 
-        All that is asked through it has the headers; closing it closes the connection. It is cheap. A legacy session is
-        opened with the headers of `open_http`, and may be bound to whoever opened it.
+        All requests through the view have the headers. Closing the view closes the connection. A view is cheap to
+        create. A legacy session is opened with the headers of `open_http`, and the server may bind the session to the
+        user of these headers.
 
         Args:
-            headers: The headers. They replace those of `open_http`, and of this client, of the same name.
+            headers: The headers. They replace headers of the same name of `open_http` and of this client.
 
         Raises:
-            LocalProtocolError: This is no connection over HTTP; or one of the headers is the protocol's own.
+            LocalProtocolError: The connection does not use HTTP, or the protocol sets one of the headers.
         """
         if not self._link.transport.takes_headers:
             raise LocalProtocolError("only requests over HTTP have headers")
@@ -120,31 +121,31 @@ class Client(Features):
         return self._with(attrs.evolve(self._extras, headers=tuple(every.items())))
 
     def with_meta(self, members: JsonObject) -> Client:
-        """The same connection, with members of its own in the `_meta` of each request: for an extension, or a trace.
+        """Return a view of this connection with additional members in `_meta` of each request.
 
             traced = client.with_meta({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
 
         Spec: basic#meta
 
         Args:
-            members: Keys and values. They replace those of this client of the same key. What the parameters of a
-                request have in `_meta` themselves stays.
+            members: Keys and values, for example of an extension or a trace. They replace members of this client with
+                the same key. Members in the parameters of a request take precedence.
 
         Raises:
-            LocalProtocolError: A key is none, or the protocol's own; or `traceparent`, `tracestate` or `baggage` is not
-                in its W3C format.
+            LocalProtocolError: A key is invalid or is set by the protocol; or `traceparent`, `tracestate` or `baggage`
+                is not in its W3C format.
         """
         check_members(members)
         return self._with(attrs.evolve(self._extras, meta={**self._extras.meta, **members}))
 
     def fresh(self) -> Client:
-        """The same connection, which answers nothing from its cache: `await client.fresh().list_tools()`.
+        """Return a view of this connection that bypasses the response cache: `await client.fresh().list_tools()`.
 
-        What comes replaces what was kept. Spec: server/utilities/caching (2026-07-28)
+        New results replace the cached ones. Spec: server/utilities/caching (2026-07-28)
         """
         return self._with(attrs.evolve(self._extras, fresh=True))
 
-    # --- what is not true any more ---------------------------------------------------------------------------------
+    # --- outdated state --------------------------------------------------------------------------------------------
 
     def _forget_tools(self, event: NotificationReceived) -> None:
         if event.row is NOTIFICATIONS_TOOLS_LIST_CHANGED:
@@ -159,40 +160,65 @@ class Client(Features):
         try:
             await self.set_log_level(level)
         except McpError as error:
-            _log.warning("the log level could not be set again: %s", error)
+            _log.warning("setting the log level in the new session failed: %s", error)
 
     # --- the connection --------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        """Asks for a sign of life. Raises `LocalProtocolError` on 2026-07-28, which has no such request."""
+        """Send a ping and wait for the response.
+
+        Raises:
+            LocalProtocolError: The revision is 2026-07-28, which does not have ping.
+            McpError: The other exceptions of a request.
+        """
         await self.request(PING, PingRequestParams())
 
     async def set_log_level(self, level: LoggingLevel) -> None:
-        """Sets the least level of log messages that the server shall send: one of `mcp_core.types.LOGGING_LEVELS`.
+        """Set the minimum level of log messages that the server sends: one of `mcp_core.types.LOGGING_LEVELS`.
 
-        A legacy server is told now, for the session; a modern one with each request from here on.
+        A legacy server receives the level now, for the session. A modern server receives it with each following request.
+
+        Args:
+            level: The minimum level.
+
+        Raises:
+            McpError: The exceptions of a request.
         """
         if self.revision.session_log_level:
             await self.request(LOGGING_SET_LEVEL, SetLevelRequestParams(level=level))
         self._link.connection.log_level = level
 
     async def roots_changed(self) -> None:
-        """Tells a legacy server that the roots are different now. A modern one asks each time, so it is not told."""
+        """Notify a legacy server that the roots have changed. Do nothing for a modern server, which requests them each time.
+
+        Raises:
+            McpError: The exceptions of `notify`.
+        """
         if self.revision.server_requests:
             await self.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
 
     async def notify(self, row: NotificationRow[P], params: P) -> None:
-        """Sends any notification: the low-level door, for extensions."""
+        """Send a notification of any method: the low-level interface, for extensions.
+
+        Args:
+            row: The method.
+            params: The parameters.
+
+        Raises:
+            LocalProtocolError: The notification must not be sent.
+            TransportError: The connection ended, or the message was not delivered.
+            RequestTimeout: A deadline of the transport passed.
+        """
         await self._link.notify(row, params, self._extras.headers)
 
     async def wait_ended(self) -> None:
-        """Waits until the connection is over: closed by this side, or lost."""
+        """Wait until the connection is closed by this client, or lost."""
         await self._link.wait_ended()
 
     async def aclose(self) -> None:
-        """Closes the connection; requests that wait end with `ConnectionEnded`.
+        """Close the connection. Pending requests raise `ConnectionEnded`.
 
-        *Closing*: bounded, and not interrupted by a cancellation. Any task may close a client, more than once.
+        *Closing*: takes bounded time, shielded from cancellation. Any task can close a client, more than once.
         """
         await self._link.aclose()
 
@@ -206,21 +232,21 @@ class Client(Features):
         resources: bool = False,
         uris: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Changes]:
-        """Is told of changes as long as the block runs.
+        """Subscribe to change notifications for the duration of the block.
 
             async with client.listen(tools=True, uris=["file:///notes"]) as changes:
                 async for change in changes:
                     print(change.kind, change.uri)
 
         Args:
-            tools: Of the list of tools.
-            prompts: Of the list of prompts.
-            resources: Of the list of resources.
-            uris: Of the contents of these resources.
+            tools: Whether to subscribe to changes of the list of tools.
+            prompts: Whether to subscribe to changes of the list of prompts.
+            resources: Whether to subscribe to changes of the list of resources.
+            uris: The resources whose content to subscribe to.
 
         Returns:
-            A context manager that gives an asynchronous iterator over what changed. Its `granted` says what the server
-            promised to tell, which may be less than what was asked for.
+            A context manager for an asynchronous iterator over the changes. Its `granted` has the notifications that the
+            server agreed to send, which may be fewer than requested. Entering raises the exceptions of a request.
         """
         wanted = SubscriptionFilter(
             tools_list_changed=tools,

@@ -1,13 +1,13 @@
-"""The `mcpServers` JSON in which applications write down their servers, as it is found in the field.
+"""The `mcpServers` JSON, in which applications configure their servers.
 
     {"mcpServers": {"weather": {"command": "weather-server", "env": {"KEY": "${WEATHER_KEY}"}},
                     "notes": {"type": "http", "url": "https://notes.example/mcp"}}}
 
-No specification defines it. The forms of Claude Desktop, Claude Code, VS Code, Cursor, Gemini CLI and Windsurf are read,
-with comments and trailing commas. Members that are not known are left alone and named in a note, so that a file which
-was written for another application can be used.
+No specification defines this format. The module reads the variants of Claude Desktop, Claude Code, VS Code, Cursor,
+Gemini CLI and Windsurf, with comments and trailing commas. Unknown members are ignored and listed in
+`ServerConfig.notes`, so files of other applications can be used.
 
-A server whose entry cannot be used is disabled, with the reason, and the others are read: `ServerConfig.problem`.
+An entry that cannot be used disables its server only. `ServerConfig.problem` has the reason.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["AuthConfig", "ConfigError", "ConfigInput", "ServerConfig", "read_con
 _log: Final = logging.getLogger("mcp_client")
 
 _ROOTS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""Where the servers are; the second is the `mcp.json` of VS Code, the third its settings."""
+"""Paths to the servers in a file. The second is that of VS Code's `mcp.json`, the third that of its settings."""
 
 _STDIO: Final = frozenset({"stdio", "local"})
 _HTTP: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp", "streamable_http", "remote"})
 
 _URLS: Final = ("httpUrl", "url", "serverUrl")
-"""How applications call the URL: the first is Gemini CLI's for Streamable HTTP, the last Windsurf's."""
+"""Names of the URL: Gemini CLI uses the first for Streamable HTTP, Windsurf the last."""
 
 _KNOWN: Final = frozenset(
     {
@@ -65,7 +65,7 @@ _AUTH: Final = {
     "client_id": ("clientId", "CLIENT_ID", "client_id"),
     "client_secret": ("clientSecret", "CLIENT_SECRET", "client_secret"),
 }
-"""How applications call them."""
+"""Names of the OAuth members in the files of applications."""
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _PLAIN: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -84,7 +84,7 @@ _BYTES: Final = 1 << 20
 
 
 class ConfigError(McpError):
-    """A configuration cannot be used. The message names the server and the member."""
+    """An invalid configuration. The message names the server and the member."""
 
 
 def _masked(values: Mapping[str, str]) -> str:
@@ -93,58 +93,58 @@ def _masked(values: Mapping[str, str]) -> str:
 
 @attrs.frozen(kw_only=True)
 class AuthConfig:
-    """What is written down for the authorization at one server."""
+    """The configured authorization of one server."""
 
     client_id: str | None = None
-    """The client's id at the authorization server; `None`: it is found another way."""
+    """The client id at the authorization server; `None` to obtain it in another way."""
     client_secret: str | None = attrs.field(default=None, repr=lambda secret: "None" if secret is None else "***")
-    """Its secret there."""
+    """The client secret."""
     scopes: tuple[str, ...] | None = None
-    """What to ask for where the server does not say."""
+    """The scopes to request if the server does not specify them."""
 
 
 @attrs.frozen(kw_only=True)
 class ConfigInput:
-    """A value that `${input:ID}` stands for, and that the user enters: an entry of `inputs` in the files of VS Code."""
+    """A value that the user enters for `${input:ID}`: an entry of `inputs` in the files of VS Code."""
 
     id: str
-    """What the servers call it."""
+    """The id, which the entries of servers refer to."""
     description: str | None = None
-    """What to ask the user."""
+    """The text of the prompt."""
     password: bool = False
-    """Whether to hide what the user types."""
+    """Whether to hide the typed text."""
     default: str | None = None
-    """What to suggest."""
+    """The suggested value."""
     options: tuple[str, ...] = ()
-    """What the user may choose from; empty: any text."""
+    """The values to choose from; empty for any text."""
 
 
 @attrs.frozen(kw_only=True)
 class ServerConfig:
-    """How to connect to one server. Either `command` or `url` is given, unless the server is disabled."""
+    """The configuration of one server. Either `command` or `url` is set, unless the server is disabled."""
 
     name: str
-    """What it is called here."""
+    """The name of the server in the file."""
     command: tuple[str, ...] = ()
     """The program and its arguments; no shell is involved."""
     env: Mapping[str, str] = attrs.field(factory=dict, repr=_masked)
-    """Environment variables of the process, those of `envFile` included."""
+    """Environment variables of the process, including those of `envFile`."""
     cwd: str | None = None
-    """Its working directory."""
+    """The working directory of the process."""
     url: str | None = None
-    """Its endpoint."""
+    """The URL of the endpoint."""
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=_masked)
     """Headers of each request."""
     auth: AuthConfig | None = None
-    """What is known for the authorization there; only with a URL."""
+    """The authorization; only with a URL."""
     revisions: tuple[Revision, ...] | None = None
-    """The revisions that may be spoken with it; `None`: those that the client speaks."""
+    """The revisions to negotiate; `None` for all revisions of the client."""
     disabled: bool = False
-    """It is not to be used: the file says so, or there is a `problem`."""
+    """Whether the server is disabled, by the file or because of a `problem`."""
     problem: str | None = None
-    """Why its entry cannot be used, naming the member and what to do; `None` when it can."""
+    """The reason why the entry cannot be used, with the member and the remedy; `None` if the entry is valid."""
     notes: tuple[str, ...] = ()
-    """What was not understood."""
+    """Warnings about unknown members."""
 
 
 def read_config(
@@ -156,13 +156,13 @@ def read_config(
 ) -> dict[str, ServerConfig]:
     """Read the servers of an application.
 
-    In every text, `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for environment variables, `${input:ID}` for
-    what the user enters, `${workspaceFolder}` and `${workspaceFolderBasename}` for the folder that the user works in,
-    `${userHome}` for the home of the user, `${pathSeparator}` and `${/}` for the character between the parts of a path.
+    All strings can contain variables: `${NAME}`, `${NAME:-default}` and `${env:NAME}` for environment variables,
+    `${input:ID}` for a value that the user enters, `${workspaceFolder}` and `${workspaceFolderBasename}` for the folder
+    that the user works in, `${userHome}` for the home directory, `${pathSeparator}` and `${/}` for the path separator.
 
-    An entry that cannot be used (no command and no URL, or both; a member of the wrong kind; a variable without a
-    value) disables that server alone: it has a `problem`, which is logged as a warning too. `configured` makes a
-    failed server of it.
+    An entry that cannot be used (no command and no URL, or both; a member of the wrong type; a variable without a value)
+    disables its server only. The server has a `problem`, which is also logged as a warning. `configured` makes it a
+    failed server of the group.
 
     Args:
         source: The path of a JSON file, or its content as an object: with `mcpServers`, with `servers`, or with `mcp`
@@ -176,7 +176,7 @@ def read_config(
         The servers by their names, in the order of the file, disabled ones included.
 
     Raises:
-        ConfigError: It is no such file.
+        ConfigError: The file is not JSON, is too large, or does not contain servers.
         OSError: The file cannot be read.
     """
     file = _File.read(source)
@@ -186,7 +186,7 @@ def read_config(
         try:
             found[name] = file.server(name, variables)
         except ConfigError as error:
-            _log.warning("a server is disabled: %s", error.message)
+            _log.warning("server disabled: %s", error.message)
             found[name] = ServerConfig(name=name, disabled=True, problem=error.message)
     return found
 
@@ -199,10 +199,10 @@ def server_names(path: str) -> list[str]:
 def read_server(
     path: str, name: str, *, inputs: Callable[[ConfigInput], str | None] | None, workspace_folder: str
 ) -> ServerConfig:
-    """Read one server of a file, as `read_config` does, and ask for its inputs alone.
+    """Read one server of a file as `read_config` does, and request only the inputs of this server.
 
     Raises:
-        ConfigError: It is no such file, or the entry of the server cannot be used.
+        ConfigError: The file is not JSON, is too large, or does not contain servers; or the entry cannot be used.
         OSError: The file cannot be read.
     """
     file = _File.read(path)
@@ -214,11 +214,11 @@ class _File:
     """A file with servers."""
 
     where: str
-    """What it is called in errors."""
+    """The name of the file in errors."""
     servers: dict[str, JsonValue]
-    """The entries of the servers by their names."""
+    """The entries of the servers, by name."""
     inputs: JsonValue
-    """The member `inputs` beside them."""
+    """The member `inputs` next to the servers."""
 
     @classmethod
     def read(cls, source: str | os.PathLike[str] | Mapping[str, JsonValue]) -> _File:
@@ -235,7 +235,7 @@ class _File:
             if isinstance(holder, dict) and path[-1] in holder:
                 servers = holder[path[-1]]
                 if not isinstance(servers, dict):
-                    wanted = "has to be an object with the servers by their names"
+                    wanted = "must be an object with the servers by name"
                     raise ConfigError(f"{where}: {'.'.join(path)} {wanted}, not {_kind(servers)}")
                 return cls(where, servers, holder.get("inputs"))
         raise ConfigError(f"{where} has no 'mcpServers'; it has {', '.join(map(repr, content)) or 'nothing'}")
@@ -253,9 +253,9 @@ def _parsed(path: Path, where: str) -> dict[str, JsonValue]:
     try:
         content: JsonValue = orjson.loads(_without_comments(data.decode()))
     except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
-        raise ConfigError(f"{where} is no JSON: {error}") from None
+        raise ConfigError(f"{where} is not valid JSON: {error}") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{where} has to be an object with 'mcpServers', not {_kind(content)}")
+        raise ConfigError(f"{where} must be an object with 'mcpServers', not {_kind(content)}")
     return content
 
 
@@ -266,26 +266,26 @@ def _without_comments(text: str) -> str:
 
 
 def _kind(value: JsonValue) -> str:
-    kinds = {bool: "a truth value", str: "a text", list: "a list", dict: "an object"}
+    kinds = {bool: "a boolean", str: "a string", list: "a list", dict: "an object"}
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
 def _spelled(value: JsonValue) -> str | None:
-    """Return a text, a number or a truth value as a text, spelled as in JSON; `None` for anything else."""
+    """Return a string, a number or a boolean as a string, written as in JSON; `None` for other types."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # JSON does not tell 1.0 from 1.
+        # JSON does not distinguish 1.0 and 1.
         return str(int(value) if value.is_integer() else value)
     return str(value) if isinstance(value, (int, str)) else None
 
 
 class _NoValueError(Exception):
-    """A variable has no value. The message says what to do."""
+    """A variable without a value. The message has the remedy."""
 
 
 class _Variables:
-    """What `${...}` stands for.
+    """The values of `${...}`.
 
     Args:
         environ: The environment variables.
@@ -341,7 +341,7 @@ class _Variables:
 
 
 def _inputs(declared: JsonValue) -> dict[str, ConfigInput]:
-    """Return the inputs that a file declares. An entry that makes no sense is passed over: only its id is needed."""
+    """Return the inputs that a file declares. Invalid entries are skipped: an input works without a declaration."""
     found: dict[str, ConfigInput] = {}
     for each in declared if isinstance(declared, list) else ():
         if not isinstance(each, dict):
@@ -362,12 +362,12 @@ def _inputs(declared: JsonValue) -> dict[str, ConfigInput]:
 
 
 def _choice(option: JsonValue) -> str | None:
-    """Return the value of an option, which may have a label as well."""
+    """Return the value of an option, with or without a label."""
     return _spelled(option.get("value")) if isinstance(option, dict) else _spelled(option)
 
 
 class _Reader:
-    """Reads one server. Every error names where it is."""
+    """A reader of one server's entry. Every error names the file and the server."""
 
     def __init__(self, where: str, variables: _Variables) -> None:
         self._where: Final = where
@@ -375,9 +375,9 @@ class _Reader:
 
     def server(self, name: str, entry: JsonValue) -> ServerConfig:
         if not isinstance(entry, dict):
-            raise self._wrong(f"has to be an object, not {_kind(entry)}")
+            raise self._wrong(f"is {_kind(entry)}, not an object")
         if entry.get("disabled") is True or entry.get("enabled") is False:
-            # It may name variables that are not set, for which it is disabled.
+            # The rest is not read: the server may be disabled because its variables are not set.
             return ServerConfig(name=name, disabled=True)
         command = self._text(entry, "command")
         url = self._one_of(entry, _URLS)
@@ -399,7 +399,7 @@ class _Reader:
         if kind is not None and kind not in _STDIO | _HTTP:
             raise self._wrong(f"has the type {kind!r}; known are 'stdio', 'http', 'streamable-http' and 'sse'")
         if command is not None and url is not None:
-            raise self._wrong("has both a command and a URL; it is either started or called")
+            raise self._wrong("has both a command and a URL; remove one of them")
         if command is None and url is None:
             raise self._wrong("has neither 'command' nor 'url'")
         if kind is not None and (kind in _STDIO) != (command is not None):
@@ -445,9 +445,9 @@ class _Reader:
         if member is None or value is None:
             return None
         if not isinstance(value, dict):
-            raise self._wrong(f"{member} has to be an object, not {_kind(value)}")
+            raise self._wrong(f"{member} must be an object, not {_kind(value)}")
         if "command" in entry:
-            raise self._wrong(f"{member} is for servers that have a URL; a process gets its credentials in env")
+            raise self._wrong(f"{member} requires a URL; pass the credentials of a process in env")
         found = {ours: self._one_of(value, names) for ours, names in _AUTH.items()}
         scopes = value.get("scopes")
         if isinstance(scopes, str):
@@ -464,7 +464,7 @@ class _Reader:
         if value is None:
             return None
         if not isinstance(value, str) or not value:
-            raise self._wrong(f"{member} has to be a text, not {'an empty one' if value == '' else _kind(value)}")
+            raise self._wrong(f"{member} must be a string, not {'an empty one' if value == '' else _kind(value)}")
         return self._expanded(value, member)
 
     def _texts(self, entry: dict[str, JsonValue], member: str) -> list[str]:
@@ -472,12 +472,12 @@ class _Reader:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self._wrong(f"{member} has to be a list of texts, not {_kind(value)}")
+            raise self._wrong(f"{member} must be a list of strings, not {_kind(value)}")
         found: list[str] = []
         for number, each in enumerate(value):
             text = _spelled(each)
             if text is None:
-                raise self._wrong(f"{member}[{number}] has to be a text, not {_kind(each)}")
+                raise self._wrong(f"{member}[{number}] must be a string, not {_kind(each)}")
             found.append(self._expanded(text, f"{member}[{number}]"))
         return found
 
@@ -486,15 +486,15 @@ class _Reader:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self._wrong(f"{member} has to be an object with texts, not {_kind(value)}")
+            raise self._wrong(f"{member} must be an object with strings, not {_kind(value)}")
         found: dict[str, str] = {}
         for key, each in value.items():
             if each is None:
-                # As in VS Code: there is no such variable.
+                # As in VS Code, null removes the variable.
                 continue
             text = _spelled(each)
             if text is None:
-                raise self._wrong(f"{member}.{key} has to be a text, not {_kind(each)}")
+                raise self._wrong(f"{member}.{key} must be a string, not {_kind(each)}")
             found[key] = self._expanded(text, f"{member}.{key}")
         return found
 

@@ -1,4 +1,4 @@
-"""How long to wait for what: three named deadlines, and the silence that means "not a modern server"."""
+"""Deadlines of a connection and its requests, and the probe timeout that detects legacy servers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ __all__ = ["DEFAULT_DEADLINES", "Deadlines"]
 
 @attrs.frozen(kw_only=True)
 class Deadlines:
-    """How long to wait, in seconds. `math.inf` waits for ever.
+    """Deadlines, in seconds. `math.inf` disables a deadline.
 
     Raises:
-        ValueError: One of them is not more than 0.
+        ValueError: A deadline is not greater than 0.
     """
 
     connect: float = 30.0
-    """From the start until era and revision are agreed. Package runners that download first need most of it."""
+    """Maximum time from the start to the end of the negotiation, in seconds. Package runners that download the server
+    need most of it."""
     probe: float = 3.0
-    """How long a server may be silent to `server/discover` before it is taken for a legacy one. A modern server that
-    starts more slowly is still recognised when it answers. Of no effect where only modern revisions are spoken."""
+    """Time without a response to `server/discover` after which the client treats the server as legacy, in seconds. A
+    modern server that starts more slowly is still recognized when it responds. Not used if all revisions are modern."""
     idle: float = 120.0
-    """From a request to its answer. Every sign of progress starts the time anew, and it stands still while a handler
-    of ours answers a question of the server."""
+    """Maximum time from a request to its response, in seconds. Each progress notification restarts it, and it pauses
+    while a handler processes a client request of the server."""
     total: float = 3600.0
-    """From a request to its answer, whatever progress there is. Spec: a maximum SHOULD hold in spite of progress."""
+    """Maximum time from a request to its response regardless of progress, in seconds. Spec: a maximum SHOULD hold in
+    spite of progress."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("connect", "probe", "idle", "total"):
@@ -37,4 +39,4 @@ class Deadlines:
 
 
 DEFAULT_DEADLINES: Final = Deadlines()
-"""What holds unless something else is asked for."""
+"""The default deadlines."""

@@ -1,9 +1,9 @@
-"""The YAML at the head of a `SKILL.md`, as JSON: what the core schema of YAML 1.2 makes of it.
+"""The front matter of a `SKILL.md`: its YAML as JSON, according to the core schema of YAML 1.2.
 
-Client and server each have this module, since only they may use the library. The library is one of YAML 1.1, in which
-`on` is true and `2026-11-22` is a date, and it could build any object. So it only says where scalars, sequences and
-mappings begin and end; what they are is decided here. Anything that JSON cannot say, or says in more than one way, is
-refused: numbers that do not survive it, keys that are no texts or come twice, tags, aliases.
+Client and server each have this module, because only they may depend on PyYAML. PyYAML implements YAML 1.1, in which
+`on` is true and `2026-11-22` is a date, and it can construct any object. This module uses only its parser events, which
+mark scalars, sequences and mappings, and converts the scalars itself. YAML without an exact and unambiguous equivalent in
+JSON is rejected: numbers that lose precision, keys that are not strings, duplicate keys, tags and aliases.
 
 Spec: the extension `io.modelcontextprotocol/skills`, Frontmatter; yaml.org/spec/1.2.2, 10.3
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["read_front_matter"]
 
 _DEPTH: Final = 32
-"""How deep it may be nested. Metadata are two levels."""
+"""Maximum nesting depth. Metadata has two levels."""
 
 _EXACT: Final = 2**53 - 1
-"""The greatest integer that every reader of JSON reads exactly."""
+"""The largest integer that all JSON parsers read exactly."""
 
 _BREAKS: Final = re.compile("[\x85\u2028\u2029]")
-"""What ends a line in YAML 1.1, and is a character like others in 1.2."""
+"""Characters that are line breaks in YAML 1.1, but not in YAML 1.2."""
 
 _LITERALS: Final[dict[str, JsonValue]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -51,16 +51,16 @@ _NUMBERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], int | float]], ...]
 
 
 def read_front_matter(text: str) -> JsonObject:
-    """What stands at the head of a skill.
+    """Read the front matter of a skill.
 
     Args:
         text: The whole `SKILL.md`.
 
     Returns:
-        The front matter. What it has to say is not checked; see `mcp_core.features.skills.front_matter_problem`.
+        The front matter. Its members are not validated; see `mcp_core.features.skills.front_matter_problem`.
 
     Raises:
-        InvalidFrontMatter: There is none, or it is no YAML, or no JSON.
+        InvalidFrontMatter: The front matter is missing, is not valid YAML, or does not have an equivalent in JSON.
         ModuleNotFoundError: PyYAML is not installed.
     """
     block, _ = split(text)
@@ -85,13 +85,13 @@ def read_front_matter(text: str) -> JsonObject:
 
 
 class _Events:
-    """Reads a document from what the library finds in it, no further than to the first thing that is refused."""
+    """A reader of one document from the events of the parser. It stops at the first rejected event."""
 
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events: Final = events
 
     def document(self) -> JsonObject:
-        """All of it."""
+        """Return the whole document."""
         self._next()  # the beginning of the stream
         start = self._next()
         found = None if type(start).__name__ == "StreamEndEvent" else self._value(self._next(), 0)
@@ -137,7 +137,7 @@ class _Events:
 
 
 def _line(event: yaml.Event) -> int:
-    # What is read from a text has a place in it. The first line of the file is that of the dashes.
+    # Events parsed from a string have a start mark. The first line of the file has the dashes.
     return cast("yaml.Mark", event.start_mark).line + 2
 
 

@@ -1,4 +1,4 @@
-"""A nursery that is nobody's business: its exception groups do not leak."""
+"""Private nurseries, whose exception groups do not leak."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["open_private_nursery"]
 
 @asynccontextmanager
 async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery for tasks that never raise.
+    """Open a nursery for tasks that never raise.
 
-    What the block raises comes out as it is, not in an exception group: that the block runs in a nursery is a detail
-    of ours. The tasks are cancelled when the block ends.
+    An exception of the block propagates unchanged and not in an exception group, because the nursery is an implementation
+    detail. The tasks are cancelled when the block ends.
     """
     try:
         async with trio.open_nursery() as nursery:
@@ -27,15 +27,15 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # One level only: a group that the block raised itself is its own affair. When the block is cancelled from
-        # outside, our tasks add their own Cancelled to what it raises; that says nothing either.
+        # Unwrap one level only: the block may have raised a group itself. If the block is cancelled from outside, the
+        # tasks of this nursery add their own `Cancelled`, which is redundant.
         told = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
         if len(told) > 1:
             raise
         alone = told[0]
     else:
         return
-    # Raised out here, so that the group does not become a part of its story.
+    # Raised outside of the `except` block, so that the group does not become the context of the exception.
     raise alone
 
 

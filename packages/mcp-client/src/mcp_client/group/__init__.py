@@ -1,1 +1,1 @@
-"""Several servers at once."""
+"""Groups of clients: connections to several servers at once."""

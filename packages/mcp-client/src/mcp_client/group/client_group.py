@@ -1,7 +1,7 @@
-"""Several servers at once, each with a connection of its own.
+"""A group of clients: several servers at once, each with a connection of its own.
 
-Nothing passes from one server to another here: each has its own transport, its own engine, its own handlers if wanted.
-That one of them cannot be reached is data, no error: the others work.
+The servers are isolated from each other: each has its own transport, its own engine, and optionally its own handlers. An
+unreachable server does not raise an error. `ClientGroup.failed` reports it, and the other servers work.
 """
 
 from __future__ import annotations
@@ -49,37 +49,37 @@ L = TypeVar("L")
 
 @attrs.frozen
 class Named(Generic[T]):
-    """Something that one of the servers offers."""
+    """A tool, prompt, resource or resource template of one of the servers."""
 
     name: str
-    """What it is called in the group."""
+    """The name in the group."""
     server: str
-    """Whose it is."""
+    """The name of the server."""
     item: T
-    """As the server says it. Untrusted text."""
+    """The item as the server sent it. Untrusted text."""
 
 
 @attrs.frozen
 class Listed(Generic[T]):
-    """What all servers offer."""
+    """The items of all servers."""
 
     items: tuple[Named[T], ...]
-    """Those of the servers that answered, in the order of the servers."""
+    """The items of the servers that responded, in the order of the servers."""
     failed: Mapping[str, McpError]
-    """The servers that did not, and why."""
+    """The errors of the other servers, by name."""
 
 
 class ClientGroup:
-    """Several servers. Made by `open_group`.
+    """Several servers. Created by `open_group`.
 
-    What is listed is complete when each server has answered or failed: one that is silent is waited for as long as the
-    `Deadlines` of its own connection say.
+    A list is complete when each server has responded or failed. The `Deadlines` of each connection limit the time to wait
+    for its server.
 
-    Iterating gives their names, and `group["weather"]` the `Member`.
+    Iteration yields the names of the servers, and `group["weather"]` returns the `Member`.
 
     Args:
         members: The servers, by name.
-        naming: How names are made that are unique among all of them.
+        naming: The rule for unique names.
     """
 
     def __init__(self, members: Mapping[str, Member], naming: Naming) -> None:
@@ -95,7 +95,7 @@ class ClientGroup:
         return len(self._members)
 
     def __getitem__(self, name: str) -> Member:
-        """The server of that name. Raises `LocalProtocolError` when there is none."""
+        """Return the server with this name. Raises `LocalProtocolError` if the group does not have this server."""
         member = self._members.get(name)
         if member is None:
             raise LocalProtocolError(f"there is no server {name!r}; there are {', '.join(self._members) or 'none'}")
@@ -103,17 +103,21 @@ class ClientGroup:
 
     @property
     def failed(self) -> dict[str, McpError]:
-        """The servers without a connection, and why."""
+        """The errors of the servers without a connection, by name."""
         return {
             name: member.error or ConnectionEnded("not connected yet")
             for name, member in self._members.items()
             if member.state == "failed"
         }
 
-    # --- what they offer -------------------------------------------------------------------------------------------
+    # --- lists -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self) -> Listed[Tool]:
-        """The tools of all servers, each under the name for `call_tool`. Raises `NameCollision` with `strict` naming."""
+        """Return the tools of all servers, with their names for `call_tool`.
+
+        Raises:
+            NameCollision: Several servers use the same name, and `naming` is `strict`.
+        """
         found, failed = await self._ask_all(
             lambda client: client.list_tools() if client.capabilities.tools else _none()
         )
@@ -123,7 +127,11 @@ class ClientGroup:
         return _listed(found, failed, self._tools, lambda tool: tool.name)
 
     async def list_prompts(self) -> Listed[Prompt]:
-        """The prompts of all servers, each under the name for `get_prompt`. Raises as `list_tools` does."""
+        """Return the prompts of all servers, with their names for `get_prompt`.
+
+        Raises:
+            NameCollision: Several servers use the same name, and `naming` is `strict`.
+        """
         found, failed = await self._ask_all(
             lambda client: client.list_prompts() if client.capabilities.prompts else _none()
         )
@@ -133,14 +141,17 @@ class ClientGroup:
         return _listed(found, failed, self._prompts, lambda prompt: prompt.name)
 
     async def list_resources(self) -> Listed[Resource]:
-        """The resources of all servers, each under its URI: two servers may have the same, so say whose is meant."""
+        """Return the resources of all servers, with their URIs as names.
+
+        Two servers may use the same URI, so a URI identifies a resource only together with its server.
+        """
         found, failed = await self._ask_all(
             lambda client: client.list_resources() if client.capabilities.resources else _none()
         )
         return _by_server(found, failed, lambda resource: resource.uri)
 
     async def list_resource_templates(self) -> Listed[ResourceTemplate]:
-        """The resource templates of all servers, each under its URI template."""
+        """Return the resource templates of all servers, with their URI templates as names."""
         found, failed = await self._ask_all(
             lambda client: client.list_resource_templates() if client.capabilities.resources else _none()
         )
@@ -149,7 +160,7 @@ class ClientGroup:
     async def _ask_all(
         self, ask: Callable[[Client], Awaitable[tuple[L, ...]]]
     ) -> tuple[dict[str, tuple[L, ...]], dict[str, McpError]]:
-        """Asks all servers at once. What one of them does wrong is its own affair."""
+        """Run a request on all servers at once. Return the results and the errors by server."""
         found: dict[str, tuple[L, ...]] = {}
         failed: dict[str, McpError] = {}
         broken: list[Exception] = []
@@ -159,7 +170,7 @@ class ClientGroup:
                 found[member.name] = await ask(await member.connected())
             except McpError as error:
                 failed[member.name] = error
-            except Exception as error:  # noqa: BLE001  a middleware of the user: raised below, where no nursery wraps it
+            except Exception as error:  # noqa: BLE001  the user's middleware: raised below, outside of the nursery
                 broken.append(error)
 
         async with trio.open_nursery() as nursery:
@@ -169,7 +180,7 @@ class ClientGroup:
             raise broken[0]
         return {name: found[name] for name in self._members if name in found}, failed
 
-    # --- using it --------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     async def call_tool(
         self,
@@ -179,47 +190,57 @@ class ClientGroup:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> CallToolResult:
-        """Calls a tool of one of the servers. See `Client.call_tool`, which says what it raises.
+        """Call a tool of one of the servers.
 
         Args:
-            name: As `list_tools` gives it.
-            arguments: See `Client.call_tool`.
-            on_progress: Likewise.
-            deadlines: Likewise.
+            name: The name of the tool in the group, from `list_tools`.
+            arguments: The arguments, as in `Client.call_tool`.
+            on_progress: Called with each progress notification, as in `Client.call_tool`.
+            deadlines: The deadlines of the call; `None` for those of the connection.
+
+        Returns:
+            The result of the tool.
 
         Raises:
-            LocalProtocolError: No server offers a tool of that name.
+            LocalProtocolError: No server offers a tool with this name.
+            ConnectionEnded: The server is not connected.
+            McpError: The other exceptions of `Client.call_tool`.
         """
         server, own = await self._find("tool", name)
         client = await self[server].connected()
         return await client.call_tool(own, arguments, on_progress=on_progress, deadlines=deadlines)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """Gets a prompt of one of the servers, by the name that `list_prompts` gives. See `Client.get_prompt`.
+        """Get a prompt of one of the servers.
 
         Args:
-            name: As `list_prompts` gives it.
-            arguments: See `Client.get_prompt`.
+            name: The name of the prompt in the group, from `list_prompts`.
+            arguments: The arguments, as in `Client.get_prompt`.
+
+        Returns:
+            The prompt with its arguments filled in.
 
         Raises:
-            LocalProtocolError: No server offers a prompt of that name.
+            LocalProtocolError: No server offers a prompt with this name.
+            ConnectionEnded: The server is not connected.
+            McpError: The other exceptions of `Client.get_prompt`.
         """
         server, own = await self._find("prompt", name)
         return await (await self[server].connected()).get_prompt(own, arguments)
 
     def origin(self, name: str) -> tuple[str, str] | None:
-        """The server of a tool, and what it calls it; `None` for a name that `list_tools` did not give."""
+        """Return the server and the original name of a tool; `None` for a name that `list_tools` did not return."""
         return self._tools.get(name)
 
     async def _find(self, kind: Literal["tool", "prompt"], name: str) -> tuple[str, str]:
         table = self._tools if kind == "tool" else self._prompts
         if name in table:
             return table[name]
-        # It may have been added since, or nobody has asked yet.
+        # The tool may be new, or the tools were not listed yet.
         listed = await (self.list_tools() if kind == "tool" else self.list_prompts())
         found = (self._tools if kind == "tool" else self._prompts).get(name)
         if found is None:
-            silent = f"; {', '.join(listed.failed)} could not be asked" if listed.failed else ""
+            silent = f"; {', '.join(listed.failed)} did not respond" if listed.failed else ""
             raise LocalProtocolError(f"no server of the group offers a {kind} {name!r}{silent}")
         return found
 
@@ -234,21 +255,23 @@ def configured(
     middleware: Callable[[str], Iterable[Middleware]] | None = None,
     auth: Callable[[ServerConfig], Authorization | None] | None = None,
 ) -> dict[str, MakeOpening]:
-    """What `open_group` takes, from what `read_config` gives. Disabled servers are left out.
+    """Return the `servers` of `open_group`, from the result of `read_config`. Disabled servers are omitted.
 
-    A server with a `problem` is in the group all the same, as one that failed: `ClientGroup.failed` has the reason.
+    A server with a `problem` is a failed server of the group: `ClientGroup.failed` has the reason.
 
     Args:
-        servers: The servers.
-        handlers: What they may ask of us: the same for all, or a function of the server's name.
-        info: Who we are.
-        deadlines: How long to wait for what.
-        limits: The bounds that hold here, for each of them.
-        middleware: Gives what stands around the messages of a server, by its name: guards, as those of
-            `mcp_client.guards`. A connection that is made again has the same, so that no server gets rid of a bound by
-            dying.
-        auth: Gives what gets credentials for a server that has a URL, by what is written down of it; see
-            `mcp_client.auth.configured_auth`. Without it, only the headers that are written down are sent.
+        servers: The configurations of the servers, by name.
+        handlers: The handlers of client requests: the same for all servers, or a function of the server's name.
+        info: The name and the version of the client.
+        deadlines: The deadlines of each connection and of its requests.
+        limits: The limits of each connection.
+        middleware: Returns the middleware of a server, by its name, for example guards of `mcp_client.guards`. A reopened
+            connection keeps the middleware, so a server cannot reset a limit by exiting.
+        auth: Returns the source of credentials of a server with a URL, from its configuration; see
+            `mcp_client.auth.configured_auth`. `None` to send only the configured headers.
+
+    Returns:
+        Functions that return a new connector of a server, by name.
     """
     credentials = {} if auth is None else {name: auth(server) for name, server in servers.items() if server.url}
     around = {} if middleware is None else {name: tuple(middleware(name)) for name in servers}
@@ -281,7 +304,7 @@ def configured(
 
 
 class _Common(TypedDict):
-    """What all connections take."""
+    """The arguments that all connectors have in common."""
 
     handlers: Handlers
     info: Implementation
@@ -292,7 +315,7 @@ class _Common(TypedDict):
 
 
 async def _none() -> tuple[()]:
-    """The server has nothing of that kind, so it is not asked."""
+    """Return an empty list, for a server without the capability."""
     await trio.lowlevel.checkpoint()
     return ()
 
@@ -322,24 +345,24 @@ async def open_group(
     naming: Naming = "prefixed",
     restart: Restart = DEFAULT_RESTART,
 ) -> AsyncIterator[ClientGroup]:
-    """Connects to several servers at once, and keeps the connections as long as the block runs.
+    """Connect to several servers at once, and keep the connections open during the block.
 
         servers = {"weather": lambda: open_stdio(["weather-server"]), "notes": lambda: open_http("https://notes.example/mcp")}
         async with open_group(servers) as group:
             for tool in (await group.list_tools()).items:
                 print(tool.name, tool.server)
 
-    `configured` makes `servers` from the JSON in which applications write them down.
+    `configured` makes `servers` from the `mcpServers` JSON of applications.
 
     Args:
-        servers: What makes a connection to each of them, by the names that they have in the group.
-        naming: How tools and prompts are called, so that no two have the same name.
-        restart: When a lost connection is made again.
+        servers: Functions that return a new connector, by the name of the server in the group.
+        naming: The rule for unique names of tools and prompts.
+        restart: The policy for reopening lost connections.
 
-    Returns:
-        The group, when every server is connected or has failed: `ClientGroup.failed` says which and why.
+    Yields:
+        The group, when each server is connected or has failed: `ClientGroup.failed` has the reasons.
 
-    *Closing*: ends all connections at once, each as `open_stdio` and `open_http` say.
+    *Closing*: closes all connections at once, as described in `open_stdio` and `open_http`.
     """
     members = {name: Member(name, make, restart) for name, make in servers.items()}
     async with open_private_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""One server of a group: its connection is made, and made again when it is lost."""
+"""A member of a group: the connection to one server, which is reopened when it is lost."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ __all__ = ["DEFAULT_RESTART", "MakeOpening", "Member", "Restart"]
 _log: Final = logging.getLogger("mcp_client")
 
 MakeOpening: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
-"""Makes a connection to one server, each time anew: `lambda: open_stdio(["weather-server"])`, or any other."""
+"""A function that returns a new connector of one server: `lambda: open_stdio(["weather-server"])`, or any other."""
 
 
 @attrs.frozen(kw_only=True)
 class Restart:
-    """When a connection that was lost is made again.
+    """The policy for reopening a lost connection.
 
-    One that could not be made in the first place is not tried again by itself: see `Member.reconnect`.
+    A connection whose first attempt failed is not retried automatically: see `Member.reconnect`.
     """
 
     times: int = 3
-    """How often it is tried, within `within` seconds; 0: never."""
+    """Maximum number of attempts within `within` seconds; 0 to never reopen."""
     within: float = 60.0
-    """Seconds after which earlier attempts are forgotten."""
+    """Time after which earlier attempts no longer count, in seconds."""
     delay: float = 0.5
-    """Seconds before the first attempt; twice as long before each further one."""
+    """Delay before the first attempt, in seconds. It doubles before each further attempt."""
 
 
 DEFAULT_RESTART: Final = Restart()
-"""What holds unless something else is asked for."""
+"""The default policy."""
 
 
 class Member:
-    """One server of a group.
+    """One server of a group, with its connection.
 
     Args:
-        name: What it is called in the group.
-        make: Makes a connection to it.
-        restart: When a lost one is made again.
+        name: The name of the server in the group.
+        make: Returns a new connector of the server.
+        restart: The policy for reopening a lost connection.
     """
 
     def __init__(self, name: str, make: MakeOpening, restart: Restart) -> None:
         self.name: Final = name
-        """What it is called in the group."""
+        """The name of the server in the group."""
         self._make: Final = make
         self._restart: Final = restart
         self._client: Client | None = None
         self._error: McpError | None = None
         self._trying = trio.CancelScope()
-        # Somebody asked for a connection; what it became of is known; nothing goes on.
+        # In this order: a connection was requested; its outcome is known; no attempt or connection is running.
         self._wanted = trio.Event()
         self._settled = trio.Event()
         self._idle = trio.Event()
@@ -68,30 +68,34 @@ class Member:
 
     @property
     def state(self) -> Literal["connecting", "connected", "failed"]:
-        """How it stands. `connecting` also while a lost connection is made again."""
+        """The state of the connection. `connecting` also while a lost connection is reopened."""
         if self._client is not None:
             return "connected"
         return "failed" if self._settled.is_set() else "connecting"
 
     @property
     def error(self) -> McpError | None:
-        """Why it is not connected, or why it was not before; `None` when it always was."""
+        """The last error of the connection; `None` if there was no error."""
         return self._error
 
     @property
     def client(self) -> Client:
-        """Its client. Raises `ConnectionEnded` while there is none, with the reason as its cause."""
+        """The client. Raises `ConnectionEnded` while there is no connection, with the reason as its cause."""
         if self._client is None:
             raise ConnectionEnded(f"there is no connection to {self.name!r} ({self.state})") from self._error
         return self._client
 
     async def connected(self) -> Client:
-        """Its client, once an attempt that goes on has ended. Raises as `client` does."""
+        """Wait for a running attempt and return the client.
+
+        Raises:
+            ConnectionEnded: There is no connection; the reason is the cause.
+        """
         await self._settled.wait()
         return self.client
 
     def reconnect(self) -> None:
-        """Tries again, if there is no connection: at once, or when an attempt that goes on has failed."""
+        """Request a new attempt if there is no connection: at once, or after a running attempt has failed."""
         if self._client is None:
             self._dismissed = False
             if self._settled.is_set():
@@ -99,7 +103,7 @@ class Member:
             self._wanted.set()
 
     async def aclose(self) -> None:
-        """Ends its connection, or what is done to make one. It is not made again but by `reconnect`."""
+        """Close the connection, or stop opening it. Only `reconnect` opens it again."""
         self._dismissed = True
         if self._client is not None:
             await self._client.aclose()
@@ -108,7 +112,7 @@ class Member:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Keeps the connection, until this is cancelled."""
+        """Keep the connection open until this task is cancelled."""
         try:
             while True:
                 if not self._dismissed:
@@ -122,10 +126,10 @@ class Member:
                 self._idle.set()
                 await self._wanted.wait()
                 if self._settled.is_set():
-                    # It was wanted again before that was known.
+                    # `reconnect` was called before the outcome was known.
                     self._begin()
         finally:
-            # Whoever closes it later has nothing to wait for.
+            # A later `aclose` must not wait.
             self._idle.set()
 
     def _begin(self) -> None:
@@ -133,7 +137,7 @@ class Member:
         self._idle = trio.Event()
 
     async def _keep(self) -> None:
-        """Makes the connection, and makes it again when it is lost, as often as that may be."""
+        """Open the connection, and reopen it when it is lost, as the policy allows."""
         lost: list[float] = []
         was_connected = False
         while True:
@@ -145,14 +149,12 @@ class Member:
             if self._dismissed or not was_connected or not self._may_again(lost):
                 return
             pause = self._restart.delay * 2 ** (len(lost) - 1)
-            _log.warning(
-                "there is no connection to %s any more; it is made again in %g s: %s", self.name, pause, self._error
-            )
+            _log.warning("connection lost: server=%s reconnecting_in=%gs error=%s", self.name, pause, self._error)
             with trio.move_on_after(pause):
                 await self._wanted.wait()
 
     def _may_again(self, lost: list[float]) -> bool:
-        """Whether it has not been tried too often lately. Notes when it was."""
+        """Return whether the policy allows another attempt, and record the attempt."""
         now = trio.current_time()
         lost[:] = [moment for moment in lost if moment > now - self._restart.within]
         if len(lost) >= self._restart.times:
@@ -161,7 +163,7 @@ class Member:
         return True
 
     async def _connection(self) -> bool:
-        """One connection, from its beginning to its end. Returns whether there was one."""
+        """Open one connection and wait for its end. Return whether the connection was opened."""
         try:
             async with self._make() as client:
                 self._client = client
@@ -171,16 +173,16 @@ class Member:
                     await client.wait_ended()
                 finally:
                     self._client = None
-                    # What follows is not known before the connection has been taken down.
+                    # The next state is unknown until the connection is closed.
                     self._settled = trio.Event()
                 self._error = self._closed()
                 return True
         except McpError as error:
             self._error = error
         except OSError as error:
-            self._error = ConnectionEnded(f"{self.name!r} cannot be reached: {error}")
+            self._error = ConnectionEnded(f"connecting to {self.name!r} failed: {error}")
             self._error.__cause__ = error
         return False
 
     def _closed(self) -> ConnectionEnded:
-        return ConnectionEnded(f"the connection to {self.name!r} was closed, or lost")
+        return ConnectionEnded(f"the connection to {self.name!r} was closed or lost")

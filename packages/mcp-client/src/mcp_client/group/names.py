@@ -1,7 +1,7 @@
-"""What the tools and prompts of several servers are called when they stand in one list.
+"""Unique names for the tools and prompts of several servers in one list.
 
-A name that a model is given has to be one of its kind, and most models take only letters, digits, `_` and `-`, 64 of
-them at most. Which server a name belongs to is kept in a table, never read out of the name.
+Names for a model must be unique, and most models accept only letters, digits, `_` and `-`, at most 64 characters. A
+table maps each name to its server; the name is never parsed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST_NAME", "NameCollision", "Naming", "exposed_names"]
 
 LONGEST_NAME: Final = 64
-"""Characters of a name, as the makers of models bound them."""
+"""Maximum length of a name in characters, the limit of common models."""
 
 _SEPARATOR: Final = "__"
 _DIGEST: Final = 8
@@ -27,12 +27,12 @@ _DIGEST: Final = 8
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 Naming: TypeAlias = Literal["prefixed", "plain", "strict"]
-"""`prefixed`: each name has that of its server before it, whoever else is there. `plain`: only names that several servers
-use have it. `strict`: nothing is changed, and two of the same name are an error."""
+"""`prefixed`: each name is prefixed with the name of its server. `plain`: only names that several servers use are
+prefixed. `strict`: names are not changed, and a name that two servers use is an error."""
 
 
 class NameCollision(McpError):
-    """Two servers offer something of the same name, and `naming="strict"` lets neither have another one."""
+    """Several servers use the same name, and `naming="strict"` does not change names."""
 
     def __init__(self, name: str, servers: Sequence[str]) -> None:
         super().__init__(
@@ -41,24 +41,24 @@ class NameCollision(McpError):
         self.name = name
         """The name."""
         self.servers = tuple(servers)
-        """Who offers it."""
+        """The names of the servers that use the name."""
 
 
 def exposed_names(offered: Mapping[str, Iterable[str]], naming: Naming) -> dict[str, tuple[str, str]]:
-    """The names under which everything is listed.
+    """Return the unique names of all items.
 
-    They do not depend on the order of the servers, and with `prefixed` not on what other servers offer, but for names
-    that differ only in characters which no model takes.
+    The names do not depend on the order of the servers. With `prefixed` they do not depend on the items of other servers
+    either, except for names that differ only in characters that models do not accept.
 
     Args:
-        offered: What each server offers, by its name.
-        naming: How names are made.
+        offered: The original names by server.
+        naming: The rule for the names.
 
     Returns:
-        From the name in the list to the server and the name that it knows.
+        The server and the original name, by unique name.
 
     Raises:
-        NameCollision: Only with `strict`.
+        NameCollision: Several servers use the same name, and `naming` is `strict`.
     """
     owners: dict[str, list[str]] = {}
     for server in sorted(offered):
@@ -78,14 +78,14 @@ def exposed_names(offered: Mapping[str, Iterable[str]], naming: Naming) -> dict[
     found = {shown: meant[0] for shown, meant in wanted.items() if len(meant) == 1}
     for shown, meant in wanted.items():
         if len(meant) > 1:
-            # They differ in what had to be replaced only.
+            # The names differ only in replaced characters.
             for each in meant:
                 found[_free(shown, each, found)] = each
     return found
 
 
 def _free(shown: str, meant: tuple[str, str], taken: Container[str]) -> str:
-    """A marked name that is not taken. Servers choose their names, and may have chosen one that is made here."""
+    """Return a name with a digest that is not in use. A server may use a name that looks like a generated one."""
     return next(
         name
         for name in (_marked(shown, *meant, *["again"] * times) for times in itertools.count())
@@ -99,6 +99,6 @@ def _usable(name: str) -> str:
 
 
 def _marked(shown: str, *meant: str) -> str:
-    """A name that nothing else has, as far as a digest can say."""
+    """Return a name with a digest of its origin, which makes it unique with high probability."""
     digest = hashlib.sha256("\0".join(meant).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     return f"{shown[: LONGEST_NAME - _DIGEST - 1]}_{digest}"
