@@ -138,7 +138,7 @@ async def test_notifications_go_to_the_functions_that_take_them(modern: bool, ca
         await done.wait()
         nursery.cancel_scope.cancel()
     assert counts == [1, 2]
-    assert f"what takes {INDEXED.name} failed" in caplog.text
+    assert f"notification handler failed: method={INDEXED.name}" in caplog.text
 
 
 class Callable1:
@@ -152,17 +152,17 @@ def test_coroutine_functions_of_all_kinds_are_taken() -> None:
 
 
 def test_what_is_wrong_with_the_functions_is_said_at_once() -> None:
-    with pytest.raises(LocalProtocolError, match="elicitation/create is the specification's own"):
+    with pytest.raises(LocalProtocolError, match="elicitation/create belongs to the specification"):
         Handlers(methods={ELICITATION_CREATE: search})
-    with pytest.raises(LocalProtocolError, match="what answers example/search has to be a coroutine function"):
+    with pytest.raises(LocalProtocolError, match="the handler of example/search must be a coroutine function"):
         Handlers(methods={SEARCH: lambda _: None})  # type: ignore[dict-item, return-value]  # no coroutine function, which is refused
-    with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
+    with pytest.raises(LocalProtocolError, match=f"the handler of {INDEXED.name} must be a plain function"):
         Handlers(notifications={INDEXED: search})  # type: ignore[dict-item]  # a coroutine function, which is refused
-    with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
+    with pytest.raises(LocalProtocolError, match=f"the handler of {INDEXED.name} must be a plain function"):
         Handlers(notifications={INDEXED: Callable1()})  # type: ignore[dict-item]  # its call is a coroutine function, which is refused
-    with pytest.raises(LocalProtocolError, match=f"what takes {INDEXED.name} has to be a plain function"):
+    with pytest.raises(LocalProtocolError, match=f"the handler of {INDEXED.name} must be a plain function"):
         Handlers(notifications={INDEXED: 3})  # type: ignore[dict-item]  # on purpose
-    with pytest.raises(LocalProtocolError, match="'search' is no name of an extension"):
+    with pytest.raises(LocalProtocolError, match="invalid extension identifier 'search'"):
         Handlers(extensions={"search": {}})
 
 

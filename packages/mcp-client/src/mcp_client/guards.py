@@ -1,11 +1,10 @@
-"""What stands between a server and what an application lets it do, as middleware.
+"""Guards: middleware that restricts what a server may do, and which of its tools the application calls.
 
     async with open_stdio(command, middleware=[ToolFilter(deny=["delete_*"]), Consent(call=ask_user)]) as client: ...
 
-A server is somebody else's program, and so is what it says: names, descriptions, annotations and results are untrusted
-text. `readOnlyHint` and its like are no reason to leave a question out, unless the server is trusted. These guards run
-on this side, so that no server can get around them. Give each connection guards of its own: then one server cannot use
-up what another may have.
+A server is untrusted, and so are its names, descriptions, annotations and results. Hints like `readOnlyHint` do not
+replace the consent of the user, unless the server is trusted. The guards run in the client, so a server cannot bypass
+them. Use separate guards for each connection: then one server cannot use up the limits of another.
 
 Spec: server/tools#security-considerations, client/sampling, client/roots, client/elicitation
 """
@@ -60,38 +59,38 @@ __all__ = [
 W = TypeVar("W", bound=WireObject)
 
 _USER_REJECTED: Final = -1
-"""What the specification's examples answer when the user does not want a model to be asked."""
+"""The error code for rejected sampling requests in the examples of the specification."""
 
 CallConsent: TypeAlias = Callable[[CallToolRequestParams], Awaitable[bool]]
-"""Is shown a call of a tool, with its arguments, before it is sent. Says whether it may be."""
+"""A function that returns whether a tool call with these arguments may be sent."""
 
 SampleConsent: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageRequestParams | None]]
-"""Is shown what a server would like a model to be asked. Gives what it is asked, changed or not; `None`: nothing."""
+"""A function that returns the sampling request to pass to the model, changed or not; `None` to reject the request."""
 
 SampledConsent: TypeAlias = Callable[
     [CreateMessageRequestParams, CreateMessageResult], Awaitable[CreateMessageResult | None]
 ]
-"""Is shown what the model said. Gives what the server gets, changed or not; `None`: nothing."""
+"""A function that returns the sampling result to send to the server, changed or not; `None` to reject the request."""
 
 ElicitConsent: TypeAlias = Callable[[ElicitRequestFormParams | ElicitRequestURLParams], Awaitable[bool]]
-"""Is shown a question to the user, or a page to be visited. Says whether the user is bothered with it."""
+"""A function that returns whether to show an elicitation, by form or by URL, to the user."""
 
 RootConsent: TypeAlias = Callable[[Root], Awaitable[bool]]
-"""Is shown a directory before the server learns of it. Says whether it may."""
+"""A function that returns whether the server may see a root."""
 
 
 class NotAllowed(McpError):
-    """This application does not let that happen. Nothing was sent."""
+    """The application does not allow the request. Nothing was sent."""
 
 
 class ToolFilter(Middleware):
-    """Which tools of a server there are for this application.
+    """A filter of the tools that the application can list and call.
 
-    The others are neither listed nor called. Patterns are those of file names: `*`, `?`, `[...]`; case matters.
+    Patterns are those of file names: `*`, `?`, `[...]`. They are case-sensitive.
 
     Args:
-        allow: Only what one of these patterns fits; `None`: everything.
-        deny: Not what one of these fits, even if it is allowed.
+        allow: Patterns of the allowed names; `None` to allow all names.
+        deny: Patterns of denied names. They take precedence over `allow`.
     """
 
     def __init__(self, *, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) -> None:
@@ -99,13 +98,13 @@ class ToolFilter(Middleware):
         self._deny: Final = tuple(deny)
 
     def allows(self, name: str) -> bool:
-        """Whether there is a tool of that name for this application."""
+        """Return whether the application can list and call the tool with this name."""
         if any(fnmatchcase(name, pattern) for pattern in self._deny):
             return False
         return self._allow is None or any(fnmatchcase(name, pattern) for pattern in self._allow)
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Reject calls of denied tools with `NotAllowed`, and remove denied tools from lists."""
         if message.incoming:
             return await proceed(message)
         if isinstance(message.params, CallToolRequestParams) and not self.allows(message.params.name):
@@ -118,16 +117,16 @@ class ToolFilter(Middleware):
 
 
 class Consent(Middleware):
-    """Asks the user, or a policy, before something happens. What is left out happens without a question.
+    """Consent of the user, or of a policy, to requests. Requests without a function here need no consent.
 
     Args:
-        call: Before a tool is called. Refused: `NotAllowed` is raised, and nothing was sent. In a call of several rounds it
-            is asked once for each.
-        sample: Before a model is asked on behalf of the server. Refused: the server gets an error.
-        sampled: Before the server gets what the model said. Refused: likewise. On 2026-07-28 no question can be answered by
-            an error: there the call that the question belongs to ends, and raises it.
-        elicit: Before the user is asked something on behalf of the server. Refused: the server is told that it was declined.
-        root: Before the server learns of a directory. Refused: it does not stand in the list.
+        call: Called before a tool call is sent. Without consent `NotAllowed` is raised, and nothing is sent. A multi
+            round-trip request needs consent for each round trip.
+        sample: Called before a sampling request is passed to the model. Without consent the server gets an error.
+        sampled: Called before a sampling result is sent to the server. Without consent the server gets an error. In
+            2026-07-28 there is no error response to an input request: the tool call ends and raises the error.
+        elicit: Called before an elicitation is shown to the user. Without consent the result is `decline`.
+        root: Called for each root before the server sees it. Without consent the root is removed from the list.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class Consent(Middleware):
         self._root: Final = root
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Request consent for one request, as the functions of this guard require."""
         params = message.params
         if not message.incoming:
             if isinstance(params, CallToolRequestParams) and self._call is not None and not await self._call(params):
@@ -182,11 +181,16 @@ class Consent(Middleware):
 
 
 def _read(result: object, expected: type[W], message: Passing) -> W:
-    """A result, also where a handler or another middleware gave it in its wire form. Raises where it is none."""
+    """Return a result as an instance of its class: a handler or another middleware may return the wire form.
+
+    Raises:
+        TypeError: The result has another class.
+        InvalidValue: The wire form is invalid.
+    """
     if isinstance(result, dict) and message.revision is not None:
         result = converter(message.revision).structure(result, expected)
     if not isinstance(result, expected):
-        raise TypeError(f"the result of {message.method} is {type(result).__name__}, and no {expected.__name__}")
+        raise TypeError(f"the result of {message.method} must be {expected.__name__}, not {type(result).__name__}")
     return result
 
 
@@ -195,15 +199,15 @@ def _rejected() -> RequestFailed:
 
 
 class RateLimit(Middleware):
-    """How often a server is called, and how often and how much it may have models asked and users bothered.
+    """Rate limits for tool calls, and for the sampling requests and elicitations of a server.
+
+    Above a limit, a tool call raises `LimitExceeded`, and a request of the server gets an error response.
 
     Args:
-        calls: Calls of tools by this side.
-        samples: Requests to ask a model.
-        tokens: Tokens that it may have models say: each request counts with its `maxTokens`, which bounds what it costs.
-        elicitations: Questions to the user.
-
-    A call of this side raises `LimitExceeded`; a request of the server is refused with an error.
+        calls: The rate of tool calls by the application.
+        samples: The rate of sampling requests.
+        tokens: The rate of sampled tokens. Each request counts with its `maxTokens`, which limits its cost.
+        elicitations: The rate of elicitations.
     """
 
     def __init__(
@@ -220,7 +224,7 @@ class RateLimit(Middleware):
         self._elicitations: Final = None if elicitations is None else Rates(elicitations)
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Apply the rate limits to one request."""
         params = message.params
         if not message.incoming:
             if isinstance(params, CallToolRequestParams) and self._calls is not None and _wait(self._calls):
@@ -229,7 +233,7 @@ class RateLimit(Middleware):
                 limit = f"calls of tools in {rate.seconds:g} seconds"
                 raise LimitExceeded(limit, observed=allowed + 1, allowed=allowed, setting="RateLimit.calls")
         elif isinstance(params, CreateMessageRequestParams):
-            # What is refused for its tokens counts as a request all the same: a server that tries on and on gets nowhere.
+            # A request that is rejected for its tokens still counts as a request: repeated attempts do not help a server.
             _refuse(_wait(self._samples), "sampling requests", "RateLimit.samples")
             _refuse(_wait(self._tokens, params.max_tokens), "tokens", "RateLimit.tokens")
         elif isinstance(params, ElicitRequestFormParams | ElicitRequestURLParams):

@@ -1,7 +1,7 @@
-"""What the application offers to servers: functions that ask the user, a model, or tell the roots.
+"""The handlers of client requests: functions of the application for elicitation, sampling and roots.
 
-The capabilities that a client declares follow from the functions that are given; they are never declared twice.
-What is wrong with them is said where they are given.
+The client derives its capabilities from the handlers, so they are not declared separately. `Handlers` checks its
+arguments when it is created.
 """
 
 from __future__ import annotations
@@ -56,35 +56,37 @@ __all__ = [
 ]
 
 ElicitHandler: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
-"""Shows the user a form and gives the answer, or says that it was declined or dismissed."""
+"""A function that shows a form to the user and returns the elicitation result: accept, decline or cancel."""
 
 ElicitUrlHandler: TypeAlias = Callable[[ElicitRequestURLParams], Awaitable[ElicitResult]]
-"""Asks the user whether to visit a page, and opens it if so. It must not be opened, or fetched, without consent."""
+"""A function that asks the user for consent to visit a page, and opens the page. It must not open or fetch the page
+without consent."""
 
 SampleHandler: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
-"""Asks a model. The user should see what is asked, and what came out."""
+"""A function that passes a sampling request to a model. The user should see the request and the result."""
 
 RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]]]
-"""Returns the folders that the server may look at. Each has to exist on this machine when it is returned."""
+"""A function that returns the roots: folders that the server may use. Each must exist on this machine."""
 
 LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
-"""Takes a log message of the server. Its text was written there: nothing to be shown in a terminal as it is."""
+"""A function that receives a log message of the server. The text is untrusted: do not print it to a terminal unescaped."""
 
 MethodHandler: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # parameters of any class
-"""Takes the parameters of a request, as the row of its method has them, and gives its result, or that in wire form."""
+"""A coroutine function that receives the parameters of a request, of the class of its method, and returns the result as
+an instance of its class or in its wire form."""
 
 NotificationHandler: TypeAlias = Callable[..., None]  # type: ignore[explicit-any]  # parameters of any class
-"""Takes the parameters of a notification, as its row has them. It must not wait."""
+"""A function that receives the parameters of a notification, of the class of its method. It must not block."""
 
 _NO_METHODS: Final[Mapping[Method[object, object], MethodHandler]] = {}
 _NO_NOTIFICATIONS: Final[Mapping[NotificationRow[object], NotificationHandler]] = {}
 
 
 def check_roots(roots: Sequence[Root]) -> tuple[Root, ...]:
-    """Return the roots as they are sent. Spec: client/roots#security-considerations
+    """Check the roots and return them as a tuple. Spec: client/roots#security-considerations
 
     Raises:
-        LocalProtocolError: One of them is not a folder of this machine, or leads out of itself.
+        LocalProtocolError: A root is not an existing folder of this machine, or its path has `..`.
     """
     for root in roots:
         why = _why_no_folder(root)
@@ -103,7 +105,7 @@ def _checked_roots(roots: RootsHandler | Sequence[Root] | None) -> RootsHandler 
 
 
 def _why_no_folder(root: object) -> str | None:
-    # A caller without a type checker may give a text, or a path.
+    # A caller without a type checker may pass a string or a path.
     if not isinstance(root, Root):
         return f"it is of the class {type(root).__name__}"
     uri: object = root.uri
@@ -134,7 +136,7 @@ _THIS_MACHINE: Final = frozenset({"", "localhost"})
 
 
 def _why_not_there(path: str) -> str | None:
-    # No thread: a stat of a local folder takes microseconds, and trio's test clock runs ahead of threads.
+    # Not in a thread: a stat of a local folder takes microseconds, and trio's test clock does not wait for threads.
     try:
         mode = os.stat(_native(path)).st_mode
     except OSError as error:
@@ -147,7 +149,7 @@ def _why_not_there(path: str) -> str | None:
 if sys.platform == "win32":
 
     def _native(path: str) -> str:
-        """Return the path in a `file:` URI as the system has it, with the drive first."""
+        """Return the path of a `file:` URI in the form of the operating system, with the drive first."""
         from urllib.request import url2pathname  # lazy: it is slow to import
 
         return url2pathname(path)
@@ -155,67 +157,67 @@ if sys.platform == "win32":
 else:
 
     def _native(path: str) -> bytes:
-        """Return the path in a `file:` URI as the system has it. The name of a folder need not be UTF-8."""
+        """Return the path of a `file:` URI in the form of the operating system. Names need not be UTF-8."""
         return unquote_to_bytes(path)
 
 
 @attrs.frozen(kw_only=True)
 class Handlers:
-    """What the application offers to servers. What is left out is not offered.
+    """The handlers of client requests and notifications. The client declares capabilities only for the given handlers.
 
     Raises:
-        LocalProtocolError: A root is not a folder of this machine that exists; a method is the specification's own; something is no
-            function, or of the wrong kind; or the name of an extension is none.
+        LocalProtocolError: A root is not an existing folder of this machine; a method belongs to the specification; a
+            handler is not a function of the required kind; or the name of an extension is invalid.
     """
 
     elicit: ElicitHandler | None = None
-    """Asks the user by form."""
+    """The handler of elicitation by form."""
     elicit_url: ElicitUrlHandler | None = None
-    """Sends the user to a page."""
+    """The handler of elicitation by URL."""
     sample: SampleHandler | None = None
-    """Asks a model."""
+    """The handler of sampling requests."""
     sample_tools: bool = False
-    """`sample` can let the model use tools, and is so declared."""
+    """Whether `sample` supports tool use by the model, which the client then declares."""
     roots: RootsHandler | Sequence[Root] | None = attrs.field(default=None, converter=_checked_roots)
-    """The roots, or a function that gives them: where they change. Each is a folder of this machine that exists; what a
-    function gives is checked when it is asked, and a mistake there is logged and an internal error for the server."""
+    """The roots, or a function that returns them if they change. Each is an existing folder of this machine. The result
+    of a function is checked at each call; an invalid root is logged, and the server gets an internal error."""
     log: LogHandler | None = None
-    """Takes log messages; without it they go to the logger `mcp_client.server`."""
+    """The handler of log messages; `None` to write them to the logger `mcp_client.server`."""
     extensions: Mapping[str, JsonObject] | None = None
-    """Extensions that the application supports: identifier and settings. Those of `methods` need no entry."""
+    """The extensions that the application supports, settings by identifier. Extensions of `methods` need no entry."""
     methods: Mapping[Method[object, object], MethodHandler] = attrs.field(default=_NO_METHODS)
-    """Coroutine functions for what a legacy server may request by an extension, by the row of the method."""
+    """Coroutine functions for requests that a legacy server sends by an extension, by method."""
     notifications: Mapping[NotificationRow[object], NotificationHandler] = attrs.field(default=_NO_NOTIFICATIONS)
-    """Functions that take notifications, of an extension or of the specification, by their row."""
+    """Handlers of notifications of an extension or of the specification, by method."""
     experimental: Mapping[str, JsonObject] | None = None
-    """Things outside of the specification, by name."""
+    """The experimental capabilities outside of the specification, by name."""
     tasks: bool = True
-    """Servers may answer tool calls with tasks, on 2026-07-28: `Client.call_tool` waits for them."""
+    """Whether servers may respond to tool calls with tasks, in 2026-07-28: `Client.call_tool` waits for them."""
     answer_as_tasks: bool = False
-    """What `sample`, `elicit` and `elicit_url` answer may be asked for as tasks, in 2025-11-25: the server then has the
-    answer later. They are kept in memory, for an hour at most, and end with the connection."""
+    """Whether the client supports task-augmented client requests, in 2025-11-25: for `sample`, `elicit` and `elicit_url`.
+    Their tasks are kept in memory, for at most one hour, and end with the connection."""
 
     def __attrs_post_init__(self) -> None:
         for row in self.methods:
             if row in METHODS:
                 raise LocalProtocolError(
-                    f"{row.name} is the specification's own: it is answered by what has a name here"
+                    f"{row.name} belongs to the specification: use the handler of that name in Handlers"
                 )
         for row, function in self.methods.items():
             if not _waits(function):
-                raise LocalProtocolError(f"what answers {row.name} has to be a coroutine function; write `async def`")
+                raise LocalProtocolError(f"the handler of {row.name} must be a coroutine function; write `async def`")
         for notification, listener in self.notifications.items():
             if not _plain(listener):
-                raise LocalProtocolError(f"what takes {notification.name} has to be a plain function; write `def`")
+                raise LocalProtocolError(f"the handler of {notification.name} must be a plain function; write `def`")
         for identifier in self.extensions or ():
             if IDENTIFIER.fullmatch(identifier) is None:
                 raise LocalProtocolError(
-                    f"{identifier!r} is no name of an extension: it is a domain that is yours, reversed, a slash and a"
-                    " name, as 'com.example/search'"
+                    f"invalid extension identifier {identifier!r}: it must be a reversed domain of yours, a slash and a"
+                    " name, for example 'com.example/search'"
                 )
 
     def extended(self, extensions: Extensions | None) -> Extensions:
-        """The methods and notifications beyond the specification: those given, and those that are taken here."""
+        """Return the given extension methods together with those of the handlers."""
         given = extensions or Extensions()
         return Extensions(
             methods={**given.methods, **{row.name: row for row in self.methods}},
@@ -226,7 +228,7 @@ class Handlers:
         )
 
     def capabilities(self) -> ClientCapabilities:
-        """What a client with these handlers declares."""
+        """Return the capabilities that a client with these handlers declares."""
         elicitation = None
         if self.elicit is not None or self.elicit_url is not None:
             elicitation = ElicitationCapability(
@@ -258,7 +260,7 @@ class Handlers:
 
 
 def _waits(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  an object may be called, too
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  for callable objects
 
 
 def _plain(function: object) -> bool:

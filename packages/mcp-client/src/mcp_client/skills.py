@@ -1,4 +1,4 @@
-"""Skills that servers bring along: found, loaded when they are needed, and checked against what the user approved.
+"""Skills of servers: lists, loading on demand, and verification against the version that the user approved.
 
     for skill in await list_skills(client):
         print(skill.frontmatter["name"], skill.frontmatter["description"])
@@ -6,11 +6,11 @@
     loaded = await load_skill(client, skill, origin="docs-server")
     guide = await loaded.read("references/GUIDE.md")
 
-A skill is text of a server, and tells a model what to do: nothing in it is to be trusted more than an answer of that
-server. Nothing is run here, nothing is fetched before it is needed, and no field of a front matter, as `allowed-tools`,
-has an effect. A digest says that a file is the one that was listed, not that it is good.
+A skill is text of a server with instructions for a model. It is as untrusted as any other output of the server. This
+module does not run anything, fetches files only when they are needed, and ignores members of the front matter such as
+`allowed-tools`. A digest proves that a file is the listed one, not that the file is harmless.
 
-It needs `mcp-client[skills]`, and a server that declares the extension, which is of 2026-07-28.
+The module requires `mcp-client[skills]` and a server that declares the extension, in 2026-07-28.
 
 Spec: the extension `io.modelcontextprotocol/skills`
 """
@@ -65,44 +65,55 @@ __all__ = [
 
 
 class SkillRefused(McpError):
-    """A skill is not loaded: what the server says of it breaks the rules, or nobody can verify it. The message says why."""
+    """A skill is rejected: its entry is invalid, or its files cannot be verified. The message has the reason."""
 
 
 class SkillChanged(SkillRefused):
-    """What was read is not what was listed: it is broken, or the skill was changed meanwhile. Nothing of it was used.
+    """A file differs from the listed one: it is corrupt, or the skill has changed. Its content was not used.
 
-    `get_skill` tells how the skill is now. That is another one than the user approved, so ask again (see `approval`).
+    `get_skill` returns the current entry of the skill. It is not the one that the user approved, so approval is required
+    again (see `approval`).
     """
 
 
 async def list_skills(client: Client) -> tuple[Skill, ...]:
-    """The skills that a server lists, from all pages. There may be others, which `get_skill` finds by their URIs.
+    """Return the skills that a server lists, from all pages. `get_skill` finds unlisted ones by their URIs.
 
-    Names are no identifiers: two servers, and even one, may have several skills of one name. A skill is identified by
-    the server and its URI.
+    Names are not unique, even within one server. The server and the URI identify a skill.
+
+    Raises:
+        McpError: The exceptions of `Client.request`.
     """
-    pages = await client._pages(SKILLS_LIST, ListSkillsRequestParams)  # noqa: SLF001  # as its own methods do
+    pages = await client._pages(SKILLS_LIST, ListSkillsRequestParams)  # noqa: SLF001  # as in the methods of Client
     return tuple(skill for page in pages for skill in page.skills)
 
 
 async def get_skill(client: Client, uri: str) -> Skill:
-    """What the server says of one skill now. Raises `RequestFailed` when it serves none there.
+    """Return the current entry of one skill.
 
     Args:
-        client: The server.
-        uri: The URI of the skill's `SKILL.md`, as instructions or a user name it.
+        client: The client of the server.
+        uri: The URI of the skill's `SKILL.md`, for example from instructions or a user.
+
+    Raises:
+        RequestFailed: The server does not have a skill with this URI.
+        McpError: The other exceptions of `Client.request`.
     """
     return (await client.request(SKILLS_GET, GetSkillRequestParams(uri=uri))).skill
 
 
 async def read_directory(client: Client, uri: str) -> tuple[Resource, ...]:
-    """What is in a directory of a server now, from all pages. Raises `RequestFailed` when there is none.
+    """Return the current content of a directory of a server, from all pages.
 
-    It may differ from what is listed of a skill that was loaded: what counts for that is its entry.
+    The content may differ from the files of a loaded skill, which its entry defines.
 
     Args:
-        client: The server.
-        uri: The directory, without a slash at its end.
+        client: The client of the server.
+        uri: The URI of the directory, without a trailing slash.
+
+    Raises:
+        RequestFailed: The server does not have this directory.
+        McpError: The other exceptions of `Client.request`.
     """
     params = partial(ReadResourceDirectoryRequestParams, uri=uri)
     pages = await client._pages(RESOURCES_DIRECTORY_READ, params)  # noqa: SLF001  # as above
@@ -110,15 +121,15 @@ async def read_directory(client: Client, uri: str) -> tuple[Resource, ...]:
 
 
 def approval(origin: str, skill: Skill) -> str | None:
-    """What to keep when a user approves a skill for more than once: it is another text as soon as any file is changed.
+    """Return a key to store when a user approves a skill permanently. The key changes with each change of a file.
 
     Args:
-        origin: The host's own name for the server.
-        skill: What was shown to the user.
+        origin: The host's own name of the server.
+        skill: The entry that was shown to the user.
 
     Returns:
-        A digest of the server, the URI, and all files with their digests; `None` for a skill that is made when it is read,
-        for which no approval can be kept.
+        A digest of the server, the URI, and all files with their digests; `None` for a dynamic skill, whose approval
+        cannot be stored.
     """
     if skill.resources == "dynamic":
         return None
@@ -127,35 +138,38 @@ def approval(origin: str, skill: Skill) -> str | None:
 
 
 async def load_skill(client: Client, skill: Skill, *, origin: str, dynamic: bool = False) -> LoadedSkill:
-    """Fetches the `SKILL.md` of a skill and checks it against the entry. To be called when a model wants to use it.
+    """Load the `SKILL.md` of a skill and verify it against the entry. Call this when a model activates the skill.
 
     Args:
-        client: The server that the entry is from.
-        skill: The entry, from `list_skills` or `get_skill`. The user has seen it.
-        origin: The host's own name for the server, not the one that the server gives itself.
-        dynamic: Whether to load a skill whose files are made when they are read, so that nothing can be verified.
+        client: The client of the server that the entry is from.
+        skill: The entry that the user has seen, from `list_skills` or `get_skill`.
+        origin: The host's own name of the server, not the name that the server reports.
+        dynamic: Whether to load a dynamic skill, whose files are generated when they are read and cannot be verified.
 
     Returns:
-        The skill. As long as its text is in the context of a model, its files are read by it and by nothing else.
+        The loaded skill. While its text is in the context of a model, read files of the skill only through this object.
 
     Raises:
-        SkillRefused: The entry breaks the rules.
-        SkillChanged: The file is not the one that is listed.
-        RequestFailed: The server does not give it.
+        SkillRefused: The entry is invalid, or the skill is dynamic and `dynamic` is false.
+        SkillChanged: The file differs from the listed one.
+        RequestFailed: The server responded with an error.
+        McpError: The other exceptions of `Client.read_resource`.
     """
     problem = entry_problem(skill)
     if problem is None and skill.resources == "dynamic" and not dynamic:
-        problem = "its files are made when they are read, so that they cannot be verified; `dynamic=True` loads it all the same"
+        problem = (
+            "its files are generated when they are read and cannot be verified; pass dynamic=True to load it unverified"
+        )
     if problem is not None:
         raise SkillRefused(f"the skill {skill.uri:.200} of {origin} is not loaded: {problem}")
     return await LoadedSkill._load(client, skill, origin)  # noqa: SLF001  # the only way to make one
 
 
 class LoadedSkill:
-    """A skill that a model is acting on, with the entry that it was loaded from. Made by `load_skill`."""
+    """A loaded skill that a model uses, with its entry. Created by `load_skill`."""
 
     def __init__(self, client: Client, skill: Skill, origin: str) -> None:
-        # What is kept here was verified; a cache of the client may be older than the entry.
+        # The response cache of the client may be older than the entry. Verified files are kept here.
         self._client: Final = client.fresh()
         self._root: Final = root_of(skill.uri) or ""
         self._known: Final = (
@@ -163,13 +177,13 @@ class LoadedSkill:
         )
         self._read: dict[str, bytes] = {}
         self.entry: Final = skill
-        """What the server said of it, and the user approved."""
+        """The entry that the user approved."""
         self.origin: Final = origin
-        """The host's own name for the server."""
+        """The host's own name of the server."""
         self.text = ""
         """The whole `SKILL.md`: untrusted text."""
         self.instructions = ""
-        """What stands in it behind the front matter: untrusted text."""
+        """The text of `SKILL.md` after the front matter: untrusted text."""
 
     @classmethod
     async def _load(cls, client: Client, skill: Skill, origin: str) -> LoadedSkill:
@@ -186,7 +200,7 @@ class LoadedSkill:
         return made
 
     def marked(self) -> str:
-        """The text as a model should get it: with its origin, and an end that the text itself cannot write."""
+        """Return the text for a model, marked with its origin and with a random end marker that the text cannot forge."""
         end = secrets.token_hex(8)
         return (
             f"The skill {self.entry.frontmatter['name']} follows, up to the line {end}. It comes from the MCP server "
@@ -195,16 +209,20 @@ class LoadedSkill:
         )
 
     async def read(self, reference: str) -> bytes:
-        """A file of the skill, checked against the entry. It is fetched when it is first needed, and then kept.
+        """Read a file of the skill and verify it against the entry. The file is fetched once and kept in memory.
 
-        A `SKILL.md` of a skill within this one is a file like others: to act on that one, load it, with consent of its own.
+        The `SKILL.md` of a nested skill is an ordinary file here. To use the nested skill, load it with separate consent.
 
         Args:
-            reference: Its path from the directory of the skill, as its text refers to it; or its URI.
+            reference: The path of the file relative to the directory of the skill, as in its text; or the URI.
+
+        Returns:
+            The content of the file.
 
         Raises:
-            SkillChanged: The entry has no such file, or what came is not what it says.
-            RequestFailed: The server does not give it.
+            SkillChanged: The file is not in the entry, or differs from the listed one.
+            RequestFailed: The server responded with an error.
+            McpError: The other exceptions of `Client.read_resource`.
         """
         uri = resolve(self._root, reference)
         if uri is None:
@@ -222,7 +240,7 @@ class LoadedSkill:
         wanted = known.uri if known is not None else quote(plain, safe=":/")
         contents = (await self._client.read_resource(wanted)).contents
         if len(contents) != 1:
-            raise self._changed(uri, f"there are {len(contents)} contents, not one")
+            raise self._changed(uri, f"it has {len(contents)} contents instead of one")
         (content,) = contents
         try:
             if isinstance(content, TextResourceContents):

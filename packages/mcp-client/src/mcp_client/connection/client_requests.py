@@ -133,7 +133,7 @@ class Answering:
     async def _sample(self, sample: SampleHandler, params: CreateMessageRequestParams) -> CreateMessageResult:
         problem = why_no_conversation(params.messages)
         if problem is not None:
-            raise RequestFailed(f"no conversation with a model: {problem}", code=ErrorCode.INVALID_PARAMS)
+            raise RequestFailed(f"invalid sampling messages: {problem}", code=ErrorCode.INVALID_PARAMS)
         answer = _checked(await sample(params), CreateMessageResult)
         problem = why_no_answer(params, answer)
         if problem is not None:
@@ -147,7 +147,7 @@ class Answering:
             try:
                 own(event.params)
             except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
-                _log.exception("what takes %s failed", event.method)
+                _log.exception("notification handler failed: method=%s", event.method)
         self._logged(event)
 
     def _logged(self, event: NotificationReceived) -> None:
