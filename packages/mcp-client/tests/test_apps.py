@@ -130,7 +130,7 @@ async def test_only_uris_of_pages_are_read(uri: str) -> None:
     assert app_of(tool({"resourceUri": uri})) is None
     assert app_of(tool({}, **{"ui/resourceUri": uri})) is None
     async with connected(weather()) as client:
-        with pytest.raises(AppRefused, match="no URI of a page"):
+        with pytest.raises(AppRefused, match="not the URI of a page"):
             await read_app(client, uri)
 
 

@@ -149,7 +149,7 @@ async def test_pages_that_do_not_end_are_an_error_of_the_server(autojump_clock: 
 
     async with open_in_memory(scripted(script)) as client:
         with pytest.raises(
-            RemoteProtocolError, match=r"the cursor 'a' came twice .*method tools/list, peer the server"
+            RemoteProtocolError, match=r"the server sent the cursor 'a' twice .*method tools/list, peer the server"
         ):
             await client.list_tools()
         with pytest.raises(RemoteProtocolError, match="more than 1000 pages"):

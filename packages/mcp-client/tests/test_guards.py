@@ -327,4 +327,4 @@ async def test_what_a_guard_cannot_read_is_not_sent(caplog: pytest.LogCaptureFix
     async with opened(Consent(root=consent), Wrong(), revision=LEGACY[-1]) as client:
         with pytest.raises(RequestFailed, match="Internal error"):
             await client.call_tool("roots")
-    assert "the result of roots/list must be ListRootsResult, not str" in caplog.text
+    assert "the result of roots/list is str, not ListRootsResult" in caplog.text

@@ -182,7 +182,7 @@ def test_the_secret_of_a_client_is_not_shown() -> None:
     [
         ({"url": "https://x.example", "auth": "me"}, "auth must be an object, not a string"),
         ({"url": "https://x.example", "oauth": {"scopes": 1}}, "scopes must be a list of strings, not a number"),
-        ({"command": "x", "auth": {}}, "auth is for servers that have a URL"),
+        ({"command": "x", "auth": {}}, "auth requires a URL"),
     ],
 )
 def test_what_is_wrong_with_the_authorization_is_named(entry: object, complaint: str) -> None:

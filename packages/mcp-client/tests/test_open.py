@@ -236,7 +236,7 @@ async def test_an_opening_opens_once(autojump_clock: trio.testing.MockClock) -> 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scripted(lambda peer: peer.initialize()), theirs)
         async with opening:
-            with pytest.raises(RuntimeError, match="opened before"):
+            with pytest.raises(RuntimeError, match="already used"):
                 await opening.__aenter__()
 
 

@@ -190,7 +190,7 @@ def _read(result: object, expected: type[W], message: Passing) -> W:
     if isinstance(result, dict) and message.revision is not None:
         result = converter(message.revision).structure(result, expected)
     if not isinstance(result, expected):
-        raise TypeError(f"the result of {message.method} must be {expected.__name__}, not {type(result).__name__}")
+        raise TypeError(f"the result of {message.method} is {type(result).__name__}, not {expected.__name__}")
     return result
 
 
@@ -224,7 +224,7 @@ class RateLimit(Middleware):
         self._elicitations: Final = None if elicitations is None else Rates(elicitations)
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """Apply the rate limits to one request."""
+        """Check the rate limits of one request."""
         params = message.params
         if not message.incoming:
             if isinstance(params, CallToolRequestParams) and self._calls is not None and _wait(self._calls):

@@ -157,7 +157,7 @@ if sys.platform == "win32":
 else:
 
     def _native(path: str) -> bytes:
-        """Return the path of a `file:` URI in the form of the operating system. Names need not be UTF-8."""
+        """Return the path of a `file:` URI in the form of the operating system. Names can have any encoding."""
         return unquote_to_bytes(path)
 
 
@@ -212,7 +212,7 @@ class Handlers:
         for identifier in self.extensions or ():
             if IDENTIFIER.fullmatch(identifier) is None:
                 raise LocalProtocolError(
-                    f"invalid extension identifier {identifier!r}: it must be a reversed domain of yours, a slash and a"
+                    f"invalid extension identifier {identifier!r}: it must be a reversed domain that you own, a slash and a"
                     " name, for example 'com.example/search'"
                 )
 

@@ -179,9 +179,7 @@ async def all_pages(
                     f"the pages of {row.name} do not end: the server sent the cursor {cursor!r} twice"
                 )
             if len(pages) >= most:
-                raise RemoteProtocolError(
-                    f"{row.name} has more than {most} pages; for a list that long, increase Limits.pages"
-                )
+                raise RemoteProtocolError(f"{row.name} has more than {most} pages; the setting is Limits.pages")
             seen.add(cursor)
     except RemoteProtocolError as error:
         link.explain(error, method=row.name, phase=Phase.REQUEST)
