@@ -388,7 +388,7 @@ async def test_a_handler_that_gives_something_else_is_reported_and_refused(
 
     async with open_in_memory(scripted(script), handlers=Handlers(elicit=confused)):
         await trio.testing.wait_all_tasks_blocked()
-    assert "a handler has to give ElicitResult, not str" in caplog.text
+    assert "a handler must return ElicitResult, not str" in caplog.text
 
 
 @pytest.mark.spec("cancellation.no-response")

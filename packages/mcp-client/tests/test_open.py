@@ -123,7 +123,7 @@ async def test_server_that_never_answers_is_reported_with_its_stderr(mock_clock:
     code = "import sys; print('waiting for the database', file=sys.stderr, flush=True); sys.stdin.read()"
 
     async def open_in_vain() -> None:
-        with pytest.raises(RequestTimeout, match="did not answer") as caught:
+        with pytest.raises(RequestTimeout, match="did not respond") as caught:
             async with open_stdio(python(code), on_stderr=lambda _: wrote.set()):
                 raise AssertionError("it was never opened")
         assert caught.value.circumstances.stderr_tail == "waiting for the database\n"

@@ -341,7 +341,7 @@ async def test_what_a_model_may_not_say_is_not_sent(
 
     params: JsonObject = {"messages": [], "maxTokens": 5, "tools": [], "toolChoice": {"mode": mode}}
     told = await asked(modern, "sampling/createMessage", params, Handlers(sample=sample, sample_tools=True), caplog)
-    assert "what `Handlers.sample` gave is not sent: the model called" in told
+    assert "`Handlers.sample` returned an invalid result: the model called" in told
 
 
 @ERAS
@@ -357,7 +357,7 @@ async def test_what_does_not_fit_the_form_is_not_sent(
     told = await asked(
         modern, "elicitation/create", {"message": "?", "requestedSchema": form}, Handlers(elicit=elicit), caplog
     )
-    assert "what the user was asked is not answered: age must be a number" in told
+    assert "the elicitation result is invalid: age must be a number" in told
     assert "'old'" not in told
 
 

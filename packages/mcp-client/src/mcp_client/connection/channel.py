@@ -138,7 +138,7 @@ class Link:
             return self.server
         # The newest request: a handshake without a response matters more than a probe without one.
         id, method = [(None, None), *self.connection.asked.items()][-1]
-        silence = RequestTimeout("the server did not answer", deadline="connect", seconds=self.deadlines.connect)
+        silence = RequestTimeout("the server did not respond", deadline="connect", seconds=self.deadlines.connect)
         # A server process that does not respond often writes to stderr what it waits for.
         silence.circumstances = Circumstances(stderr_tail=self.transport.stderr_tail)
         self.explain(silence, method=method, id=id, phase=Phase.CONNECT)

@@ -137,7 +137,9 @@ class Answering:
         answer = _checked(await sample(params), CreateMessageResult)
         problem = why_no_answer(params, answer)
         if problem is not None:
-            raise LocalProtocolError(f"what `Handlers.sample` gave is not sent: {problem}", anchor="client/sampling")
+            raise LocalProtocolError(
+                f"`Handlers.sample` returned an invalid result: {problem}", anchor="client/sampling"
+            )
         return answer
 
     def notified(self, event: NotificationReceived) -> None:
@@ -175,13 +177,13 @@ def _check_page(url: str) -> None:
 def _fitting(params: ElicitRequestFormParams | ElicitRequestURLParams, answer: ElicitResult) -> ElicitResult:
     problem = why_unfit(params, answer)
     if problem is not None:
-        raise LocalProtocolError(f"what the user was asked is not answered: {problem}", anchor="client/elicitation")
+        raise LocalProtocolError(f"the elicitation result is invalid: {problem}", anchor="client/elicitation")
     return answer
 
 
 def _checked(answer: object, wanted: type[T]) -> T:
     if not isinstance(answer, wanted):
-        raise TypeError(f"a handler has to give {wanted.__name__}, not {type(answer).__name__}")
+        raise TypeError(f"a handler must return {wanted.__name__}, not {type(answer).__name__}")
     return answer
 
 

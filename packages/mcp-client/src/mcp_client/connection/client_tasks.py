@@ -165,7 +165,7 @@ class OwnTasks:
     async def _about(self, event: RequestReceived) -> object:
         task = self._tasks.get(getattr(event.params, "task_id", ""))
         if task is None:
-            why = f"{event.method}: there is no such task, or not any more"
+            why = f"{event.method}: there is no such task, or it has expired"
             raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)
         if event.row is TASKS_GET:
             return as_task(task.state, GetTaskResult)

@@ -177,7 +177,7 @@ class Call:
     def _late(self) -> RequestTimeout:
         total = self.deadline >= self._latest
         which, seconds = ("total", self._deadlines.total) if total else ("idle", self._deadlines.idle)
-        return RequestTimeout("the server did not answer", deadline=which, seconds=seconds)
+        return RequestTimeout("the server did not respond", deadline=which, seconds=seconds)
 
     async def _show(self, progress: ProgressNotificationParams) -> None:
         if self._on_progress is None:
