@@ -155,7 +155,8 @@ class TaskHandle:
 
         Args:
             on_progress: Called when the status or its message has changed; the message has the new one.
-            deadlines: The deadlines; `None` for those of the connection. `total` limits the whole wait.
+            deadlines: `total` limits the whole wait; `None` for the deadlines of the connection. Each poll uses the
+                deadlines of the connection.
 
         Returns:
             The result of the tool.
