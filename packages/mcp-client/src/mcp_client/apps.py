@@ -108,7 +108,7 @@ def for_model(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def callable_by_app(tool: Tool) -> bool:
-    """Return whether a page may call a tool. The page and the tool must be of the same connection to the same server."""
+    """Return whether a page may call a tool. Both must belong to the same connection to the same server."""
     return _visible_to(_APP, tool)
 
 

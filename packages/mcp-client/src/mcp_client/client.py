@@ -60,7 +60,8 @@ class Client(Features):
     - `RemoteProtocolError`: the response violates the protocol;
     - `LimitExceeded`: the response exceeds `Limits` of the client;
     - `RequestTimeout`: a deadline passed; the request was cancelled;
-    - `ConnectionEnded`: the connection was lost, or the client was closed; over HTTP also if only the response was lost;
+    - `ConnectionEnded`: the connection was lost, or the client was closed; over HTTP also if only the response was
+      lost;
     - `HttpFailure`: the HTTP response is not a response of the protocol; `AccessDenied` if credentials are required.
     """
 
@@ -176,7 +177,8 @@ class Client(Features):
     async def set_log_level(self, level: LoggingLevel) -> None:
         """Set the minimum level of log messages that the server sends: one of `mcp_core.types.LOGGING_LEVELS`.
 
-        A legacy server receives the level now, for the session. A modern server receives it with each following request.
+        A legacy server receives the level now, for the session. A modern server receives it with each following
+        request.
 
         Args:
             level: The minimum level.
@@ -189,7 +191,9 @@ class Client(Features):
         self._link.connection.log_level = level
 
     async def roots_changed(self) -> None:
-        """Notify a legacy server that the roots have changed. Do nothing for a modern server, which requests them each time.
+        """Notify a legacy server that the roots have changed.
+
+        A modern server is not notified, because it requests the roots each time.
 
         Raises:
             McpError: The exceptions of `notify`.
@@ -245,8 +249,8 @@ class Client(Features):
             uris: The resources whose content to subscribe to.
 
         Returns:
-            A context manager for an asynchronous iterator over the changes. Its `granted` has the notifications that the
-            server agreed to send, which may be fewer than requested. Entering raises the exceptions of a request.
+            A context manager for an asynchronous iterator over the changes. Its `granted` has the notifications that
+            the server agreed to send, which may be fewer than requested. Entering raises the exceptions of a request.
         """
         wanted = SubscriptionFilter(
             tools_list_changed=tools,

@@ -160,9 +160,9 @@ def read_config(
     `${input:ID}` for a value that the user enters, `${workspaceFolder}` and `${workspaceFolderBasename}` for the folder
     that the user works in, `${userHome}` for the home directory, `${pathSeparator}` and `${/}` for the path separator.
 
-    An entry that cannot be used (no command and no URL, or both; a member of the wrong type; a variable without a value)
-    disables its server only. The server has a `problem`, which is also logged as a warning. `configured` makes it a
-    failed server of the group.
+    An entry that cannot be used (no command and no URL, or both; a member of the wrong type; a variable without a
+    value) disables its server only. The server has a `problem`, which is also logged as a warning. `configured` makes
+    it a failed server of the group.
 
     Args:
         source: The path of a JSON file, or its content as an object: with `mcpServers`, with `servers`, or with `mcp`

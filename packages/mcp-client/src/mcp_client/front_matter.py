@@ -2,8 +2,8 @@
 
 Client and server each have this module, because only they may depend on PyYAML. PyYAML implements YAML 1.1, in which
 `on` is true and `2026-11-22` is a date, and it can construct any object. This module uses only its parser events, which
-mark scalars, sequences and mappings, and converts the scalars itself. YAML without an exact and unambiguous equivalent in
-JSON is rejected: numbers that lose precision, keys that are not strings, duplicate keys, tags and aliases.
+mark scalars, sequences and mappings, and converts the scalars itself. YAML without an exact and unambiguous equivalent
+in JSON is rejected: numbers that lose precision, keys that are not strings, duplicate keys, tags and aliases.
 
 Spec: the extension `io.modelcontextprotocol/skills`, Frontmatter; yaml.org/spec/1.2.2, 10.3
 """

@@ -233,7 +233,7 @@ class RateLimit(Middleware):
                 limit = f"calls of tools in {rate.seconds:g} seconds"
                 raise LimitExceeded(limit, observed=allowed + 1, allowed=allowed, setting="RateLimit.calls")
         elif isinstance(params, CreateMessageRequestParams):
-            # A request that is rejected for its tokens still counts as a request: repeated attempts do not help a server.
+            # A request that is rejected for its tokens still counts as a request: retries do not help a server.
             _refuse(_wait(self._samples), "sampling requests", "RateLimit.samples")
             _refuse(_wait(self._tokens, params.max_tokens), "tokens", "RateLimit.tokens")
         elif isinstance(params, ElicitRequestFormParams | ElicitRequestURLParams):

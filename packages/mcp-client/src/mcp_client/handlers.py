@@ -69,7 +69,7 @@ RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]]]
 """A function that returns the roots: folders that the server may use. Each must exist on this machine."""
 
 LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
-"""A function that receives a log message of the server. The text is untrusted: do not print it to a terminal unescaped."""
+"""A function that receives a log message of the server. The text is untrusted: escape it for a terminal."""
 
 MethodHandler: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # parameters of any class
 """A coroutine function that receives the parameters of a request, of the class of its method, and returns the result as
@@ -194,8 +194,8 @@ class Handlers:
     tasks: bool = True
     """Whether servers may respond to tool calls with tasks, in 2026-07-28: `Client.call_tool` waits for them."""
     answer_as_tasks: bool = False
-    """Whether the client supports task-augmented client requests, in 2025-11-25: for `sample`, `elicit` and `elicit_url`.
-    Their tasks are kept in memory, for at most one hour, and end with the connection."""
+    """Whether the client supports task-augmented client requests, in 2025-11-25: for `sample`, `elicit` and
+    `elicit_url`. Their tasks are kept in memory, for at most one hour, and end with the connection."""
 
     def __attrs_post_init__(self) -> None:
         for row in self.methods:
@@ -212,7 +212,7 @@ class Handlers:
         for identifier in self.extensions or ():
             if IDENTIFIER.fullmatch(identifier) is None:
                 raise LocalProtocolError(
-                    f"invalid extension identifier {identifier!r}: it must be a reversed domain that you own, a slash and a"
+                    f"invalid extension identifier {identifier!r}: it must be a reversed domain, a slash and a"
                     " name, for example 'com.example/search'"
                 )
 

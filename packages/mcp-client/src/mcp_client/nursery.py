@@ -17,8 +17,8 @@ __all__ = ["open_private_nursery"]
 async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
     """Open a nursery for tasks that never raise.
 
-    An exception of the block propagates unchanged and not in an exception group, because the nursery is an implementation
-    detail. The tasks are cancelled when the block ends.
+    An exception of the block propagates unchanged and not in an exception group, because the nursery is an
+    implementation detail. The tasks are cancelled when the block ends.
     """
     try:
         async with trio.open_nursery() as nursery:

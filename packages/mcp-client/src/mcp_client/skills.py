@@ -71,8 +71,8 @@ class SkillRefused(McpError):
 class SkillChanged(SkillRefused):
     """A file differs from the listed one: it is corrupt, or the skill has changed. Its content was not used.
 
-    `get_skill` returns the current entry of the skill. It is not the one that the user approved, so approval is required
-    again (see `approval`).
+    `get_skill` returns the current entry of the skill. It is not the one that the user approved, so approval is
+    required again (see `approval`).
     """
 
 
@@ -200,7 +200,7 @@ class LoadedSkill:
         return made
 
     def marked(self) -> str:
-        """Return the text for a model, marked with its origin and with a random end marker that the text cannot forge."""
+        """Return the text for a model, with its origin and a random end marker that the text cannot forge."""
         end = secrets.token_hex(8)
         return (
             f"The skill {self.entry.frontmatter['name']} follows, up to the line {end}. It comes from the MCP server "
@@ -211,7 +211,8 @@ class LoadedSkill:
     async def read(self, reference: str) -> bytes:
         """Read a file of the skill and verify it against the entry. The file is fetched once and kept in memory.
 
-        The `SKILL.md` of a nested skill is an ordinary file here. To use the nested skill, load it with separate consent.
+        The `SKILL.md` of a nested skill is an ordinary file here. To use the nested skill, load it with separate
+        consent.
 
         Args:
             reference: The path of the file relative to the directory of the skill, as in its text; or the URI.

@@ -2,9 +2,9 @@
 
     async with open_stdio(["weather-server"], middleware=[Telemetry()]) as client: ...
 
-An outbound request is a span of the kind `CLIENT`, and an inbound request a span of the kind `SERVER`, on both sides of a
-connection, because servers send requests too. The propagators of the application write the trace context to `_meta` as
-`traceparent`, `tracestate` and `baggage`, over all transports. Without an OpenTelemetry SDK nothing is recorded.
+An outbound request is a span of the kind `CLIENT`, and an inbound request a span of the kind `SERVER`, on both sides of
+a connection, because servers send requests too. The propagators of the application write the trace context to `_meta`
+as `traceparent`, `tracestate` and `baggage`, over all transports. Without an OpenTelemetry SDK nothing is recorded.
 
 Names and attributes follow the semantic conventions for MCP, which are still in development. Arguments and results are
 not recorded. Names of tools and prompts and URIs of resources are recorded.

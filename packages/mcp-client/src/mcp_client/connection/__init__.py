@@ -1,1 +1,1 @@
-"""One connection: pending requests, middleware, the server's requests; and the protocols that a transport implements."""
+"""One connection: pending and inbound requests, middleware, and the interfaces that a transport implements."""

@@ -1,12 +1,12 @@
 """The channel of one open connection: the engine, a transport, and the pending requests.
 
 A request runs in the task of its caller. The task sends the request, waits, shows the progress notifications and
-returns the result. Received messages are passed to `deliver`: by the one task that reads the stream, or over HTTP by the
-task of the request that the message belongs to. `deliver` does not block. Requests of the server run in tasks of their
-own, so a slow user does not block the reader.
+returns the result. Received messages are passed to `deliver`: by the one task that reads the stream, or over HTTP by
+the task of the request that the message belongs to. `deliver` does not block. Requests of the server run in tasks of
+their own, so a slow user does not block the reader.
 
-Each request ends exactly once: with its result, with an error, by cancellation of its caller, by a deadline, or when the
-connection ends.
+Each request ends exactly once: with its result, with an error, by cancellation of its caller, by a deadline, or when
+the connection ends.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ __all__ = ["why_unfit"]
 def why_unfit(params: ElicitRequestFormParams | ElicitRequestURLParams, result: ElicitResult) -> str | None:
     """Return the reason why a result does not match its elicitation request, or `None`.
 
-    Additional members are allowed. Formats, for example of an email address, are not validated: implementations disagree
-    about them.
+    Additional members are allowed. Formats, for example of an email address, are not validated: implementations
+    disagree about them.
 
     Args:
         params: The parameters of the elicitation request.

@@ -76,8 +76,8 @@ class Passage:
             on_progress: See `Link.request`.
             deadlines: See `Link.request`.
             on_id: See `Link.request`.
-            caching: The response cache. The middleware runs before the cache, so it sees cached results too and may change
-                a result that several clients share.
+            caching: The response cache. The middleware runs before the cache, so it sees cached results too and may
+                change a result that several clients share.
 
         Returns:
             The result.

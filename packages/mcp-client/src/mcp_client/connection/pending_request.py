@@ -33,11 +33,11 @@ __all__ = ["Call", "ProgressFailed", "ProgressHandler", "Watch"]
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
 """A plain or asynchronous function that shows progress.
 
-The task of the caller calls the function once for each notification, in order. All notifications that arrived before the
-response are shown before the request returns. While an asynchronous function runs, up to 1,000 notifications are queued;
-above that, the oldest are dropped. The deadlines of the request apply to the function too. A function that still runs at
-the `total` deadline is cancelled, and the queued notifications are dropped. The request then returns its result, if the
-result has arrived.
+The task of the caller calls the function once for each notification, in order. All notifications that arrived before
+the response are shown before the request returns. While an asynchronous function runs, up to 1,000 notifications are
+queued; above that, the oldest are dropped. The deadlines of the request apply to the function too. A function that
+still runs at the `total` deadline is cancelled, and the queued notifications are dropped. The request then returns its
+result, if the result has arrived.
 """
 
 
@@ -113,8 +113,8 @@ class Call:
         """Run the request in this task, until it has an outcome or a deadline passes.
 
         Args:
-            work: Sends the request and reads the response. It delivers received messages, calls `show` between them, and
-                returns when the request has ended.
+            work: Sends the request and reads the response. It delivers received messages, calls `show` between them,
+                and returns when the request has ended.
 
         Raises:
             RequestTimeout: A deadline passed.

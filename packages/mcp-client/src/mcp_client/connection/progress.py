@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["PROGRESS_CHARACTERS", "PROGRESS_NOTIFICATIONS", "ProgressQueue"]
 
 PROGRESS_NOTIFICATIONS: Final = 1_000
-"""Maximum number of queued notifications of one request. One read of a stream returns up to 64 KiB, which hold about 700
-of the shortest notifications. None of them may be dropped before the callback has run."""
+"""Maximum number of queued notifications of one request. One read of a stream returns up to 64 KiB, which hold about
+700 of the shortest notifications. None of them may be dropped before the callback has run."""
 
 PROGRESS_CHARACTERS: Final = 1024 * 1024
 """Maximum size of the queued texts and metadata, in characters. A single larger notification is queued alone."""

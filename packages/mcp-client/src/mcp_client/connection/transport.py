@@ -23,8 +23,8 @@ Deliver: TypeAlias = Callable[[Message | Batch | MalformedMessage], None]
 """A function that processes a received message without blocking."""
 
 Perform: TypeAlias = Callable[[Request, Call], Awaitable[None]]
-"""A function that sends a request and delivers the received messages until the request has ended. Raises `TransportError`
-when the response is lost, and `RemoteProtocolError` when the server sent no response."""
+"""A function that sends a request and delivers the received messages until the request has ended. Raises
+`TransportError` when the response is lost, and `RemoteProtocolError` when the server sent no response."""
 
 
 class ByteStream(Protocol):
@@ -73,9 +73,9 @@ class Opener(Protocol):
 class Transport(Protocol):
     """A transport of messages to and from one server.
 
-    There are two kinds. A stream-based transport has one stream for all messages: `offer` and `send` write requests, and
-    a background reader receives the responses. In the other kind each request is an HTTP exchange of its own, in the
-    task of the caller (`perform`).
+    There are two kinds. A stream-based transport has one stream for all messages: `offer` and `send` write requests,
+    and a background reader receives the responses. In the other kind each request is an HTTP exchange of its own, in
+    the task of the caller (`perform`).
     """
 
     @property
@@ -84,7 +84,7 @@ class Transport(Protocol):
 
     @property
     def interrupted(self) -> Callable[[], Awaitable[None]] | None:
-        """After the server lost the session: a function that creates a new session, or waits for it, before a request."""
+        """After a lost session, the function to await before a request: it opens or awaits a new session."""
 
     @property
     def takes_headers(self) -> bool:

@@ -80,14 +80,14 @@ def open_http(
     Args:
         url: The endpoint, with the scheme `http` or `https`. All messages use the URL unchanged, with path and query.
         headers: Headers of every request, or a plain or asynchronous function that returns them for each request.
-        tls: The trusted certificates and the client certificate. `None` for the certificates that the system trusts, and
-            no client certificate.
+        tls: The trusted certificates and the client certificate. `None` for the certificates that the system trusts,
+            and no client certificate.
         proxies: The URLs of proxies by `http`, `https` and `all`, and in `no` the hosts to connect to directly. `None`
             for the proxies of the environment variables (`HTTPS_PROXY` and similar). `False` for no proxies.
-        auth: The source of credentials when the server requires them: `mcp_client.auth.OAuth`. While a user logs in, all
-            deadlines of the connection pause, except the total ones.
-        server: `Client.server` of another connection to the same server. The client then skips the discovery of a modern
-            server.
+        auth: The source of credentials when the server requires them: `mcp_client.auth.OAuth`. While a user logs in,
+            all deadlines of the connection pause, except the total ones.
+        server: `Client.server` of another connection to the same server. The client then skips the discovery of a
+            modern server.
         on_session_lost: Called when a legacy server lost the session and the client opened a new one. State that the
             server kept in the old session is lost. The client restores the subscriptions and the log level.
         handlers: The handlers of client requests and notifications.
@@ -96,8 +96,8 @@ def open_http(
         deadlines: The deadlines of the connection and of its requests.
         limits: The limits of the client.
         log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
-            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern servers
-            do not send log messages.
+            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern
+            servers do not send log messages.
         validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
             logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
             cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
@@ -105,8 +105,8 @@ def open_http(
         extensions: Methods and notifications beyond the specification.
         middleware: The middleware of all messages, outermost first.
         cache: Whether to reuse a result for requests with the same headers, for the time that the server allows
-            (2026-07-28); or a `ResponseCache` that shares public results with other clients. `Client.fresh` bypasses the
-            cache.
+            (2026-07-28); or a `ResponseCache` that shares public results with other clients. `Client.fresh` bypasses
+            the cache.
 
     Returns:
         An asynchronous context manager for the `Client`.

@@ -53,7 +53,7 @@ DEFAULT_GRACE: Final = Grace()
 NO_HANDLERS: Final = Handlers()
 
 _commands: Final = LegacyCommands()
-"""The commands of known legacy servers. All connections of the process share them, because they contain no user data."""
+"""The commands of known legacy servers, without user data. All connections of the process share them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -100,9 +100,7 @@ class Opening:
 
     async def __aenter__(self) -> Client:
         if self._block is not None:
-            raise RuntimeError(
-                "this connector was already used; call open_stdio, open_stream or open_http again for another connection"
-            )
+            raise RuntimeError("this connector was already used; call open_stdio, open_stream or open_http again")
         self._block = self._run()
         return await self._block.__aenter__()
 
@@ -278,8 +276,8 @@ def open_stdio(
         deadlines: The deadlines of the connection and of its requests.
         limits: The limits of the client.
         log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
-            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern servers
-            do not send log messages.
+            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern
+            servers do not send log messages.
         validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
             logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
             cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
@@ -296,8 +294,8 @@ def open_stdio(
     Returns:
         An asynchronous context manager for the `Client`.
 
-    *Closing*: closes stdin and waits for the process to exit, then sends SIGTERM and SIGKILL to its process group. `grace`
-    limits each step.
+    *Closing*: closes stdin and waits for the process to exit, then sends SIGTERM and SIGKILL to its process group.
+    `grace` limits each step.
 
     Raises:
         TypeError: `command` is a string.
@@ -363,8 +361,8 @@ def open_stream(
         deadlines: The deadlines of the connection and of its requests.
         limits: The limits of the client.
         log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
-            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern servers
-            do not send log messages.
+            session is open, a modern server with each request. `None`: legacy servers choose a level, and modern
+            servers do not send log messages.
         validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
             logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
             cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a

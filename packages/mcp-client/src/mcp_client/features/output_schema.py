@@ -1,8 +1,9 @@
 """Validation of structured tool results against the output schemas of the tools.
 
 Most schemas are never used, and the validator is a large module. So the module compiles a schema, and imports the
-validator, when the first result arrives. A tool with an unusable schema (unknown dialect, external reference, too large)
-can still be called. Its results cannot be validated, and the policy treats them like results that violate their schema.
+validator, when the first result arrives. A tool with an unusable schema (unknown dialect, external reference, too
+large) can still be called. Its results cannot be validated, and the policy treats them like results that violate their
+schema.
 
 A schema is untrusted input of a server. Its size is measured first, with references followed: a few lines of nested
 references can expand to billions of subschemas. Patterns are matched in linear time. References are never fetched.

@@ -114,8 +114,8 @@ class Features:
         """Call a tool.
 
         If the server responds with a task, this method waits for the task, the handlers respond to its input requests,
-        and `on_progress` is called with its status messages. Cancellation or a deadline of the call cancels the task. To
-        call a tool without waiting, use `start_task`.
+        and `on_progress` is called with its status messages. Cancellation or a deadline of the call cancels the task.
+        To call a tool without waiting, use `start_task`.
 
         Args:
             name: The name of the tool.
@@ -160,8 +160,8 @@ class Features:
     ) -> TaskHandle:
         """Call a tool without waiting for its result.
 
-        In 2025-11-25 the call is task-augmented, which the tool has to support. In 2026-07-28 the server decides whether
-        to create a task. If the server responds with the result, the handle already has it.
+        In 2025-11-25 the call is task-augmented, which the tool has to support. In 2026-07-28 the server decides
+        whether to create a task. If the server responds with the result, the handle already has it.
 
         Args:
             name: The name of the tool.
@@ -366,7 +366,8 @@ class Features:
             The result.
 
         Raises:
-            LocalProtocolError: The request must not be sent, for example because the server did not declare the capability.
+            LocalProtocolError: The request must not be sent, for example because the server did not declare the
+                capability.
             RequestFailed: The server responded with an error.
             RemoteProtocolError: The response violates the protocol.
             LimitExceeded: The response exceeds a limit of the client.

@@ -1,4 +1,4 @@
-"""Subscriptions of a client to change notifications: with `subscriptions/listen` (2026-07-28), or in a session (legacy)."""
+"""Subscriptions to change notifications: with `subscriptions/listen` (2026-07-28), or in a legacy session."""
 
 from __future__ import annotations
 

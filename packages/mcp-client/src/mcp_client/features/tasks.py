@@ -2,8 +2,8 @@
 
 In 2025-11-25 the client requests a task; in the extension of 2026-07-28 the server decides. The client polls a task, at
 most as often as the server allows. The handlers of client requests respond to the input requests of a task: in the
-extension with `tasks/update`, in 2025-11-25 to requests that arrive while `tasks/result` is pending. The client does not
-rely on status notifications of the server.
+extension with `tasks/update`, in 2025-11-25 to requests that arrive while `tasks/result` is pending. The client does
+not rely on status notifications of the server.
 
 Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks`.
 """
@@ -96,7 +96,8 @@ class TaskCancelled(McpError):
 class TaskHandle:
     """A handle of a tool call that runs as a task. Created by `Client.start_task` and `Client.task`.
 
-    The task does not depend on the handle. Another handle with the same id, in this or another process, can wait for it.
+    The task does not depend on the handle. Another handle with the same id, in this or another process, can wait for
+    it.
     """
 
     def __init__(self, link: Link, request: Request, id: str | None) -> None:

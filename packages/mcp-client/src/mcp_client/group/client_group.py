@@ -1,7 +1,7 @@
 """A group of clients: several servers at once, each with a connection of its own.
 
-The servers are isolated from each other: each has its own transport, its own engine, and optionally its own handlers. An
-unreachable server does not raise an error. `ClientGroup.failed` reports it, and the other servers work.
+The servers are isolated from each other: each has its own transport, its own engine, and optionally its own handlers.
+An unreachable server does not raise an error. `ClientGroup.failed` reports it, and the other servers work.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Listed(Generic[T]):
 class ClientGroup:
     """Several servers. Created by `open_group`.
 
-    A list is complete when each server has responded or failed. The `Deadlines` of each connection limit the time to wait
-    for its server.
+    A list is complete when each server has responded or failed. The `Deadlines` of each connection limit the time to
+    wait for its server.
 
     Iteration yields the names of the servers, and `group["weather"]` returns the `Member`.
 
@@ -265,8 +265,8 @@ def configured(
         info: The name and the version of the client.
         deadlines: The deadlines of each connection and of its requests.
         limits: The limits of each connection.
-        middleware: Returns the middleware of a server, by its name, for example guards of `mcp_client.guards`. A reopened
-            connection keeps the middleware, so a server cannot reset a limit by exiting.
+        middleware: Returns the middleware of a server, by its name, for example guards of `mcp_client.guards`. A
+            reopened connection keeps the middleware, so a server cannot reset a limit by exiting.
         auth: Returns the source of credentials of a server with a URL, from its configuration; see
             `mcp_client.auth.configured_auth`. `None` to send only the configured headers.
 

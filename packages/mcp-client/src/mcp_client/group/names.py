@@ -47,8 +47,8 @@ class NameCollision(McpError):
 def exposed_names(offered: Mapping[str, Iterable[str]], naming: Naming) -> dict[str, tuple[str, str]]:
     """Return the unique names of all items.
 
-    The names do not depend on the order of the servers. With `prefixed` they do not depend on the items of other servers
-    either, except for names that differ only in characters that models do not accept.
+    The names do not depend on the order of the servers. With `prefixed` they do not depend on the items of other
+    servers either, except for names that differ only in characters that models do not accept.
 
     Args:
         offered: The original names by server.
