@@ -350,7 +350,7 @@ async def test_a_question_that_is_open_at_the_end_of_input_fails() -> None:
     async with connected(server, R2025_06_18) as client:
         await client.start("tools/call", {"name": "look"})
         await client.wait_for(lambda: len(client.asked) == 1)
-    assert seen == ["the client went away before roots/list was answered"]
+    assert seen == ["the client disconnected before the response to roots/list arrived"]
 
 
 async def test_the_same_server_serves_many_clients() -> None:

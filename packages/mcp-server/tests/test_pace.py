@@ -225,7 +225,7 @@ def talker(limits: Limits) -> Server:
 async def test_too_many_log_messages_are_counted_instead_of_sent(revision: Revision, autojump_clock: Clock) -> None:
     async with connected(talker(Limits(log_messages_per_second=4)), revision) as client:
         await run(client, "talk", count=10)
-        summary = "log messages dropped: 6; there may be 4 a second (Limits.log_messages_per_second)"
+        summary = "log messages dropped: 6; at most 4 per second are sent (Limits.log_messages_per_second)"
         assert said(client) == [0, 1, 2, 3, summary]
         assert {str(note["level"]) for note in client.of("notifications/message")} == {"error"}
 
@@ -249,7 +249,9 @@ async def test_log_messages_are_bounded_for_all_calls_of_a_session_together(auto
         await run(client, "talk", count=4)
         client.notifications.clear()
         await run(client, "talk", count=3)
-        assert said(client) == ["log messages dropped: 3; there may be 4 a second (Limits.log_messages_per_second)"]
+        assert said(client) == [
+            "log messages dropped: 3; at most 4 per second are sent (Limits.log_messages_per_second)"
+        ]
 
 
 async def test_messages_that_nobody_wants_do_not_count(autojump_clock: Clock) -> None:

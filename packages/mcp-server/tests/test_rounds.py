@@ -279,7 +279,7 @@ async def test_only_some_methods_ask_in_rounds(caplog: pytest.LogCaptureFixture)
         ref: JsonObject = {"type": "ref/prompt", "name": "greet"}
         error = await client.fail("completion/complete", {"ref": ref, "argument": {"name": "name", "value": ""}})
         assert error["code"] == ErrorCode.INTERNAL_ERROR
-        assert "a handler of completion/complete cannot ask the client" in caplog.text
+        assert "a handler of completion/complete cannot send client requests" in caplog.text
 
 
 async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCaptureFixture) -> None:
@@ -292,7 +292,7 @@ async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCapture
 
     async with connected(server, R2026_07_28) as client:
         await client.crash("ping")
-        assert "a server cannot ask ping" in caplog.text
+        assert "a server cannot send ping" in caplog.text
     async with connected(server, R2025_06_18, answers={"ping": lambda _: {}}) as client:
         assert await client.text("ping") == ""
 
@@ -528,7 +528,7 @@ async def test_a_function_under_once_cannot_ask(revision: Revision, caplog: pyte
 
     async with connected(server, revision) as client:
         await client.crash("nested")
-        assert "cannot ask the client" in caplog.text
+        assert "cannot send client requests" in caplog.text
 
 
 async def test_a_question_in_a_shielded_scope_is_a_clear_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -664,7 +664,7 @@ async def test_an_answer_of_the_wrong_kind_is_refused(server: Server) -> None:
         (key,) = as_object(params["inputResponses"])
         error = await client.fail("tools/call", {**params, "inputResponses": {key: {"action": "accept"}}})
         assert error["code"] == ErrorCode.INVALID_PARAMS
-        assert "the answer to roots/list" in str(error["message"])
+        assert "the response to roots/list" in str(error["message"])
 
 
 async def test_rounds_are_bounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Private nurseries, whose exception groups do not leak."""
+"""A private nursery: it does not wrap the exceptions of its block in exception groups."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["open_private_nursery"]
 async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
     """Open a nursery for tasks that never raise.
 
-    An exception of the block propagates unchanged and not in an exception group, because the nursery is an
-    implementation detail. The tasks are cancelled when the block ends.
+    An exception of the block propagates unchanged, not in an exception group, because the nursery is an implementation
+    detail. The tasks are cancelled when the block ends.
     """
     try:
         async with trio.open_nursery() as nursery:
@@ -27,8 +27,8 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # Unwrap one level only: the block may have raised a group itself. If the block is cancelled from outside, the
-        # tasks of this nursery add their own `Cancelled`, which is redundant.
+        # Unwraps one level only: a group that the block itself raised is kept. If the block is cancelled from outside,
+        # the tasks add their own `Cancelled` exceptions, which carry no information.
         told = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
         if len(told) > 1:
             raise

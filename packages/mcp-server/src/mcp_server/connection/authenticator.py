@@ -1,7 +1,7 @@
-"""Who sends a request over HTTP, and what he may: asked before anything of it is read, and before anything runs.
+"""Authentication of HTTP requests, before the body is read and before any handler runs.
 
-What lets a client in is for nobody but the gate. A handler that had it could hand it on to somebody else, who could then
-act here in the client's name; so handlers see the request without it.
+Only the authenticator sees the credentials of a client. A handler that forwarded them to a third party would allow that
+party to act as the client on this server. Therefore handlers receive the request without credentials.
 
 Spec: basic/security_best_practices#token-passthrough
 """
@@ -31,66 +31,66 @@ __all__ = ["INTERNAL", "NOBODY", "Gate", "Identify", "Identity", "NamedGate", "r
 _log: Final = logging.getLogger("mcp_server")
 
 Identify: TypeAlias = "Callable[[HttpRequest], Awaitable[Principal | str | None]]"
-"""Says who sends a request, or raises `AccessDenied`."""
+"""Function that returns the principal of a request, or raises `AccessDenied`."""
 
 INTERNAL: Final = Denial(status=500, message="Internal error")
-"""The author's function failed, which is in the log."""
+"""Response when the author's function failed. The log contains the failure."""
 
 _CREDENTIALS: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
-"""Headers that let a client in, here or elsewhere."""
+"""Headers that contain credentials, for this server or for others."""
 
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """Who sends one request, and what he may."""
+    """The principal of one request, with its scopes and authentication scheme."""
 
     principal: Principal | None = None
-    """Who; `None` where nobody is told apart."""
+    """The principal; `None` for an anonymous client."""
     scopes: frozenset[str] = frozenset()
-    """What the request may be used for."""
+    """Scopes of the access token."""
     scheme: str = ""
-    """By which scheme of the Authorization header that is known."""
+    """Scheme of the Authorization header that authenticated the request; empty if none did."""
     until: float = math.inf
-    """How long it holds, by trio's clock."""
+    """Time at which the identity expires, by the trio clock, in seconds."""
 
     @property
     def key(self) -> str | None:
-        """What sessions, tasks and all other handles are bound to."""
+        """The key that sessions, tasks and all other handles are bound to; `None` for an anonymous client."""
         return None if self.principal is None else self.principal.key
 
 
 NOBODY: Final = Identity()
-"""Where nobody is told apart."""
+"""Identity of an anonymous client."""
 
 
 @runtime_checkable
 class Gate(Protocol):
-    """Lets requests in."""
+    """An authenticator of HTTP requests."""
 
     @property
     def documents(self) -> Mapping[str, bytes]:
-        """JSON documents that anybody may read, by their paths from the root of the host."""
+        """JSON documents that are public, by path from the root of the host."""
         ...
 
     async def identify(self, http: HttpRequest) -> Identity | Denial:
-        """Finds out who sends a request, by its headers."""
+        """Authenticate a request by its headers."""
         ...
 
     def check(
         self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]
     ) -> Denial | None:
-        """Whether a message may not be sent by whom sent it.
+        """Return the denial of a message that its sender must not send, or `None` if it is allowed.
 
         Args:
-            identity: Who sent the request that it came in.
+            identity: The identity of the HTTP request that contained the message.
             message: The message.
-            names: The registered URIs and templates that a URI stands for.
+            names: Returns the registered URIs and templates that match a URI.
         """
         ...
 
 
 class NamedGate:
-    """The gate that a function of the author is.
+    """An authenticator that calls a function of the server's author.
 
     Args:
         identify: The function.
@@ -102,28 +102,28 @@ class NamedGate:
         self._identify: Final = identify
 
     async def identify(self, http: HttpRequest) -> Identity | Denial:
-        """See `Gate.identify`."""
+        """Authenticate a request by its headers. An exception other than `AccessDenied` leads to status 500."""
         try:
             who = await self._identify(http)
         except AccessDenied as denied:
             challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
             return Denial(status=denied.status, message=denied.message, headers=challenges)
-        except Exception:  # noqa: BLE001 -- whatever the author's function raises: logged, and told in general
-            _log.exception("identify failed for %s %s", http.method, shown(http.path))
+        except Exception:  # noqa: BLE001 -- the author's function may raise anything: logged, and reported without details
+            _log.exception("authentication failed with an error: method=%s path=%s", http.method, shown(http.path))
             return INTERNAL
         return Identity(principal=Principal(subject=who) if isinstance(who, str) else who)
 
     def check(self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]) -> None:
-        """Who is let in may send anything."""
+        """Allow every message of an authenticated client."""
 
 
 def refused(denial: Denial, responses: Responses, message: Message | Batch | None = None) -> Refusal:
-    """What is answered to who is not let in.
+    """Return the response to a request that was denied.
 
     Args:
-        denial: Why not.
-        responses: Of the request.
-        message: What it brought, if that was read.
+        denial: The denial.
+        responses: The responses of the request.
+        message: The message in its body, if the body was read.
     """
     return responses.refuse(
         denial.status,
@@ -135,7 +135,7 @@ def refused(denial: Denial, responses: Responses, message: Message | Batch | Non
 
 
 def without_credentials(http: HttpRequest) -> HttpRequest:
-    """The request as handlers see it."""
+    """Return the request without the headers that contain credentials, for handlers."""
     kept = [pair for pair in http.headers if pair[0] not in _CREDENTIALS]
     if len(kept) == len(http.headers):
         return http

@@ -1,10 +1,10 @@
-"""Answering requests, whatever they come by: the handler is run, and its outcome becomes what is sent.
+"""Channels between the engine and the transports: a channel runs the handler of each request and sends its outcome.
 
-A `Line` is the trio side of one connection: a pipe (`mcp_server.connection.stream_channel`), one exchange of modern HTTP
-(`mcp_server.transports.http.modern`), a session of legacy HTTP (`mcp_server.transports.http.session`). They differ in where handlers run
-and where messages go; what is the same for all of them is here.
+A `Line` is the trio part of one connection: a byte stream (`mcp_server.connection.stream_channel`), one request of modern
+HTTP (`mcp_server.transports.http.modern`), or a session of legacy HTTP (`mcp_server.transports.http.session`). They differ
+in where handlers run and where messages are sent. This module contains what they have in common.
 
-Whatever a handler does, its request gets one outcome: a result, an error, or nothing after a cancellation.
+Each request has one outcome: a result, an error, or nothing after a cancellation.
 """
 
 from __future__ import annotations
@@ -44,84 +44,91 @@ __all__ = ["FAILURES", "Audience", "Call", "ClientLeft", "Line", "Questions", "S
 _log: Final = logging.getLogger("mcp_server")
 
 FAILURES: Final = (Exception, SystemExit)
-"""What a handler may raise without harm to others: `sys.exit()` ends a handler, and not the server."""
+"""Exceptions of a handler that fail only its request. `sys.exit()` ends a handler, not the server."""
 
 
 class Service(Protocol):
-    """What stands behind a line."""
+    """The handler of requests and notifications of a channel."""
 
     async def answer(self, call: Call) -> object:
-        """The result of a request. Raises `RequestFailed` for an error that the peer shall see."""
+        """Return the result of a request. Raises `RequestFailed` for an error that is sent to the client."""
 
     def input_required(self, call: Call) -> object | None:
-        """The handler's scope was cancelled: the result with its questions, an error, or `None` if it had none.
+        """Return the outcome of a request whose handler was cancelled.
 
-        The result of a subscription, whose handler ends in no other way.
+        Returns:
+            The result with the input requests, an error, or `None` if the handler has no input requests. For a
+            subscription, which ends only by cancellation, its result.
         """
 
     def notified(self, line: Line, event: NotificationReceived, /) -> None:
-        """The peer told something."""
+        """Handle a notification of the client."""
 
     def opened(self, line: Line, /) -> None:
-        """A legacy session is open."""
+        """Handle the opening of a legacy session."""
 
     def connected(self, audience: Audience, /) -> None:
-        """It is told of changes from here on."""
+        """Start to send change notifications to a target."""
 
     def disconnected(self, audience: Audience, /) -> None:
-        """It no longer is."""
+        """Stop sending change notifications to a target."""
 
 
 class Audience(Protocol):
-    """Whom changes are told: a pipe, a legacy session, one subscription of modern HTTP."""
+    """A target of change notifications: a byte stream, a legacy session, or one subscription of modern HTTP."""
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "", /) -> None:
-        """Tells the client of a change, if it wants to know. Never waits.
+        """Notify the client of a change, if it is subscribed. Does not block.
 
-        A notice says that something changed, not how often: as long as one is waiting to be sent, the same notice is
-        not put down again. `key` tells notices of the same kind apart: the URI of a resource.
+        A notification says that something changed, not how often. While a notification is queued, the same
+        notification is not queued again.
+
+        Args:
+            row: The notification.
+            params: Its parameters.
+            key: Distinguishes notifications of the same method: the URI of a resource.
         """
 
 
 @attrs.define(eq=False)
 class Call:
-    """One request that is being answered."""
+    """The context of one inbound request."""
 
     request: RequestReceived
-    """What is asked."""
+    """The request."""
     link: Line
-    """Where it came from."""
+    """The channel that received the request."""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    """What its handler runs in. Cancelled when the client cancels the request."""
+    """The cancel scope of the handler. Cancelled when the client cancels the request."""
     asking: Asking | None = None
-    """How its handler asks the client, once it may want to."""
+    """Sends client requests of the handler; created with the context of the handler."""
     deferred: Deferred | None = None
-    """Makes it a task, when its handler wants that."""
+    """Turns the request into a task if its handler begins one."""
     task: TaskRun | None = None
-    """The task that it is the work of."""
+    """The task that the request runs for."""
     pace: Pace | None = None
-    """How fast its handler tells the client something, once it does."""
+    """Limits the rate of progress and log messages; created at the first of them."""
     questions: int = 0
-    """How many answers of the client its handler waits for (legacy)."""
+    """Number of responses of the client that the handler waits for (legacy)."""
     http: HttpRequest | None = None
-    """The HTTP request that it came in; `None` for a pipe."""
+    """The HTTP request that contained the request; `None` for a byte stream."""
     size: int = 0
-    """What it counts for while it waits for others to end, in bytes."""
+    """Size that counts against `Limits.waiting_bytes` while the request is queued, in bytes."""
     identity: Identity | None = None
-    """Who sent it; `None` for a pipe."""
+    """The identity of the sender; `None` for a byte stream."""
     charge: MemoryCharge | None = None
-    """Its memory, where it outlives what it came in."""
+    """Its memory, if the request outlives the HTTP request that contained it."""
     dropped: LimitExceeded | None = None
-    """Why it was ended to make room for others, after its client had left."""
+    """The limit for which the request was evicted after its client had disconnected."""
 
 
 class Line(ABC):
-    """The trio side of one connection.
+    """The trio part of one connection.
 
     Args:
-        service: Answers requests.
+        service: Handles requests and notifications.
         connection: The engine.
-        principal: Who the peer was established to be, by `Principal.key`; `None` where nobody is told apart.
+        principal: `Principal.key` of the authenticated client; `None` for an anonymous client.
     """
 
     __slots__ = ("_service", "connection", "log_allowance", "principal", "tasks")
@@ -137,40 +144,41 @@ class Line(ABC):
 
     @abstractmethod
     async def send(self, outgoing: Outgoing | None) -> None:
-        """Sends what a command of the engine returned. Waits while the peer is slow."""
+        """Send the message that a command of the engine returned. Waits while the client reads slowly."""
 
     @abstractmethod
     async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
-        """Sends the client a request and waits for its answer (legacy).
+        """Send a client request and wait for its response (legacy).
 
         Args:
             row: The method.
             params: Its parameters.
-            call: The client's request that it is about.
+            call: The inbound request that the client request belongs to.
 
         Returns:
             The result.
 
         Raises:
-            RequestFailed: The client answered with an error, or did not declare the capability.
-            RemoteProtocolError: Its answer breaks the rules.
-            LocalProtocolError: The revision or the state forbids it.
-            ConnectionEnded: The client is gone.
+            RequestFailed: The client responded with an error, or did not declare the capability.
+            RemoteProtocolError: The response violates the protocol.
+            LocalProtocolError: The revision or the state of the session does not allow the request.
+            ConnectionEnded: The client disconnected.
         """
 
     @abstractmethod
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
-        """Begins a subscription, and tells what is published until its scope is cancelled.
+        """Open a subscription and send its notifications until the scope of the request is cancelled.
 
-        Returns before only where the subscription goes on by itself; then the request is answered at its end.
+        Returns earlier only if the subscription continues without the handler. Its request then gets a response when
+        the subscription ends.
 
         Args:
             call: The listen request.
-            wanted: What to grant at most.
+            wanted: The notifications that may be granted.
         """
 
-    async def release_stream(self, call: Call) -> None:  # noqa: ARG002  # a pipe has none
-        """Lets the connection go that the answer to `call` was to come by, where the client can come back for it."""
+    async def release_stream(self, call: Call) -> None:  # noqa: ARG002  # a byte stream is never released
+        """Release the stream of the response to `call`, if the client can resume the stream later."""
         await trio.lowlevel.checkpoint()
 
     @property
@@ -178,44 +186,44 @@ class Line(ABC):
         """The target of notifications that concern the legacy session alone, such as the status of its tasks."""
         raise LocalProtocolError("no legacy session is open on this connection")
 
-    # --- for those who run calls -----------------------------------------------------------------------------------
+    # --- for subclasses --------------------------------------------------------------------------------------------
 
     async def _run(self, call: Call) -> Outgoing | None:
-        """Runs the handler.
+        """Run the handler of a request.
 
         Returns:
-            What to send: the result, or the error. `None` after a cancellation.
+            The message to send: the result or the error. `None` after a cancellation.
         """
         outcome: object = None
         with call.scope:
             outcome = await self._outcome(call)
         if call.scope.cancelled_caught:
-            # By the client, or by the handler itself: it has a question that only the next round can answer.
+            # Cancelled by the client, or by the handler itself: its input request is answered in the next round trip.
             if call.dropped is None:
                 outcome = self._service.input_required(call)
             else:
-                outcome = RequestFailed(f"ended, since its client had left: {call.dropped.message}")
+                outcome = RequestFailed(f"request evicted after its client disconnected: {call.dropped.message}")
         if outcome is None:
             return None
         if call.pace is not None:
             await call.pace.flush()
-        # A session that ended while the handler ran has another line, on which nothing is sent.
+        # If the session ended while the handler ran, the request has a channel that sends nothing.
         return call.link._finish(call.request.id, outcome)  # noqa: SLF001  # of the same class
 
     async def _outcome(self, call: Call) -> object:
-        """The result of the handler, or the error to be sent."""
+        """Return the result of the handler, or the error to send."""
         try:
             return await self._service.answer(call)
         except RequestFailed as failure:
             return failure
-        except FAILURES as error:  # the one place where a handler is called: logged, and told in general
+        except FAILURES as error:  # the one place where a handler is called: logged, and reported without details
             return self._internal(call, error)
         except BaseExceptionGroup as group:
             failed, rest = group.split(FAILURES)
             outcome = None if failed is None else self._internal(call, failed)
             if rest is None:
                 return outcome
-            # Cancelled, and meanwhile one of its tasks failed. Only the cancellation is anybody else's affair.
+            # The handler was cancelled while one of its tasks failed. Only the cancellation propagates.
             raise rest from None
 
     def _internal(self, call: Call, error: BaseException) -> RequestFailed:
@@ -228,48 +236,48 @@ class Line(ABC):
         try:
             return self.connection.respond(id, outcome)
         except RequestFailed as failure:
-            # A question in the result that the client did not declare to answer.
+            # The result contains an input request for which the client did not declare the capability.
             return self.connection.fail(id, failure)
         except McpError:
-            # The handler's result cannot be said in the peer's revision, or at all.
-            _log.exception("the result of request %r cannot be sent", id)
+            # The result cannot be encoded in the revision of the client, or in any revision.
+            _log.exception("result cannot be sent: request=%r", id)
             return self.connection.fail(id, RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR))
 
 
 class ClientLeft(ConnectionEnded):
-    """The client went away while a handler waited for its answer."""
+    """The client disconnected while a handler waited for its response."""
 
 
 def log_failure(what: str, call: Call, error: BaseException) -> None:
-    """Puts down that a handler failed. That its client left is nobody's fault, and nobody is there to be told.
+    """Log the failure of a handler. A client that disconnected is logged at the debug level only.
 
     Args:
-        what: What failed.
-        call: What it was called for.
-        error: Why.
+        what: The function that failed, as text.
+        call: The request.
+        error: The exception.
     """
     rest = error.split(ClientLeft)[1] if isinstance(error, BaseExceptionGroup) else error
     if rest is None or isinstance(rest, ClientLeft):
-        _log.debug("%s ended: the client has left (request %r)", what, call.request.id)
+        _log.debug("%s ended: client disconnected: request=%r", what, call.request.id)
     else:
-        _log.error("%s failed (request %r)", what, call.request.id, exc_info=error)
+        _log.error("%s failed: request=%r", what, call.request.id, exc_info=error)
 
 
 @attrs.define(eq=False)
 class _Waiter:
-    """A task that waits for the answer to a request of ours."""
+    """A task that waits for the response to a client request."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     outcome: AnswerReceived | FailureReceived | str = ""
-    """The answer, or why none will come."""
+    """The response, or the reason why it will not arrive."""
 
 
 class Questions:
-    """Our requests to the client, and the tasks that wait for the answers (legacy).
+    """The pending client requests of a connection, and the tasks that wait for their responses (legacy).
 
     Args:
-        connection: The engine that the requests are of.
-        give_up: Sends, without waiting, that an answer is no longer wanted.
+        connection: The engine of the connection.
+        give_up: Sends the cancellation of a client request, without waiting.
     """
 
     __slots__ = ("_connection", "_give_up", "_waiting")
@@ -287,14 +295,15 @@ class Questions:
         send: Callable[[Outgoing], Awaitable[None]],
         wait: Callable[[trio.Event, Call], Awaitable[None]] | None = None,
     ) -> object:
-        """Asks. See `Line.ask`.
+        """Send a client request and wait for its response, as in `Line.ask`.
 
         Args:
             row: The method.
             params: Its parameters.
-            call: The client's request that it is about.
+            call: The inbound request that the client request belongs to.
             send: Sends the request.
-            wait: Waits for the event that an answer came, or gives up; `None`: waits as long as it takes.
+            wait: Waits for the event that the response arrived, or raises `ConnectionEnded`; `None` waits without a
+                limit.
         """
         outgoing = self._connection.ask(row, params, for_request=call.request.id)
         id = outgoing.message.id if isinstance(outgoing.message, Request) else 0
@@ -320,22 +329,22 @@ class Questions:
         if isinstance(waiter.outcome, FailureReceived):
             raise waiter.outcome.error
         self._connection.forget(id)
-        why = waiter.outcome or "the client went away"
-        raise ClientLeft(f"{why} before {row.name} was answered")
+        why = waiter.outcome or "the client disconnected"
+        raise ClientLeft(f"{why} before the response to {row.name} arrived")
 
     def settle(self, event: AnswerReceived | FailureReceived) -> None:
-        """An answer came."""
+        """Complete a client request: its response arrived."""
         waiter = self._waiting.pop(event.id, None)
         if waiter is not None:
             waiter.outcome = event
             waiter.done.set()
 
     def __len__(self) -> int:
-        """How many answers are waited for."""
+        """Return the number of pending client requests."""
         return len(self._waiting)
 
-    def end(self, why: str = "the client went away") -> None:
-        """Fail all that wait, since no answer comes any more. `why` begins the message of the error."""
+    def end(self, why: str = "the client disconnected") -> None:
+        """Fail all pending client requests, because no response can arrive. `why` begins the error message."""
         for waiter in self._waiting.values():
             waiter.outcome = why
             waiter.done.set()
@@ -343,11 +352,11 @@ class Questions:
 
 
 def encoded(answer: Answer, *, null_id: bool = False) -> tuple[Answer, bytes]:
-    """Return an answer and its bytes; of another one, an error, where JSON cannot say it. `null_id`: see `encode`."""
+    """Return a response and its bytes, or an error response if JSON cannot encode it. `null_id`: see `encode`."""
     try:
         return answer, encode(answer, null_id=null_id)
     except LocalProtocolError:
-        # JSON cannot say it, as half of a surrogate pair. Nothing was sent, so that the error can be.
-        _log.exception("the result of request %r cannot be sent", answer.id)
+        # JSON cannot encode the result (for example a lone surrogate). Nothing was sent, so an error can be sent.
+        _log.exception("result cannot be sent: request=%r", answer.id)
         error = ErrorResponse(answer.id, ErrorObject(int(ErrorCode.INTERNAL_ERROR), "Internal error"))
         return error, encode(error, null_id=False)

@@ -1,12 +1,14 @@
-"""How a handler asks the client, in either era, with the same line of code.
+"""Client requests of handlers, with one interface for both eras.
 
-On a legacy session a question is a request of the server, and its answer comes while the handler waits. On 2026-07-28
-a server has no requests: the handler is ended, the call is answered with the questions, and when the client sends it
-again with the answers, the handler runs again from its top (see `mcp_core.engine.mrtr`).
+In a legacy session the server sends a JSON-RPC request, and the handler waits for the response. In revision 2026-07-28
+a server cannot send requests. Instead, the handler ends, and the result of the inbound request contains the input
+requests. The client repeats its request with the input responses, and the handler runs again from its start (see
+`mcp_core.engine.mrtr`).
 
-A handler is ended by cancelling its own scope, which user code sees like any cancellation: `finally` runs, and
-`except Exception` cannot swallow it. Before that its other tasks get a few steps, so that questions which are asked at
-the same time go out together, and a function that runs under `once` gets to its end, so that it is not repeated.
+A handler ends because its own scope is cancelled. User code sees a normal cancellation: `finally` runs, and `except
+Exception` cannot catch it. Before the cancellation, the other tasks of the handler run for a few steps, so that
+concurrent client requests are sent in one result. A function that runs under `once` runs to completion, so that it is
+not repeated.
 """
 
 from __future__ import annotations
@@ -57,70 +59,70 @@ _log: Final = logging.getLogger("mcp_server")
 _inside_once: Final[ContextVar[bool]] = ContextVar("inside_once", default=False)
 
 _PLAN: Final = "\0plan"
-"""Under what the questions of a handler that asks by hand are kept; no key of `once` that anybody would choose."""
+"""The key of the stored plan of a handler that returns `InputRequired`; it must not collide with keys of `once`."""
 
 _SHARE_OF_STATE: Final = 0.5
-"""How much of the largest message a state may fill: the request comes with it, and the answers."""
+"""The largest share of a message that the state may use: the request also contains its parameters and input responses."""
 
 _STEPS: Final = 3
-"""How many turns of the scheduler the other tasks of a handler get to reach their questions: they may, for instance,
-report progress before."""
+"""Number of scheduler passes in which the other tasks of a handler can reach their client requests. They may, for
+example, report progress before."""
 
 QUESTIONS: Final = {
     ELICITATION_CREATE.name: ElicitRequest,
     SAMPLING_CREATE_MESSAGE.name: CreateMessageRequest,
     ROOTS_LIST.name: ListRootsRequest,
 }
-"""What a question is within a result."""
+"""The class of an input request in a result, by method."""
 
 
 class Asking(Protocol):
-    """Asks the client, on behalf of one call."""
+    """Sender of the client requests of one inbound request."""
 
     async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
-        """The client's answer, an instance of `row.result`. `key`: what the question is called in rounds."""
+        """Send a client request and return an instance of `row.result`. `key`: its key in `inputRequests`."""
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
-        """The result of a function that is run once for the call, however many rounds it takes."""
+        """Return the result of a function that runs once per request, for any number of round trips."""
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
-        """What the call is answered when its handler was ended by its questions; `None` when it has none."""
+        """Return the outcome of a handler that ended with client requests; `None` if it has none."""
 
     def plan(self) -> JsonValue:
-        """What `keep_plan` was given in an earlier round; `None`: nothing."""
+        """Return the value that `keep_plan` stored in an earlier round trip; `None` if it stored nothing."""
 
     def keep_plan(self, plan: JsonValue) -> None:
-        """Keeps something for the next round."""
+        """Store a value for the next round trip."""
 
     def answered(self, row: Method[object, object], key: str) -> object | None:
-        """The answer to a question of an earlier round, an instance of `row.result`; `None`: the client gave none."""
+        """Return the input response with this key as an instance of `row.result`; `None` if the client sent none."""
 
 
 class Direct:
-    """Of an `Asking` whose handler waits for the answers: there are no rounds, and nothing is kept for the next."""
+    """Base of an `Asking` whose handler waits for the responses: it needs no round trips and no stored state."""
 
     def plan(self) -> JsonValue:
-        """See `Asking.plan`."""
+        """Return `None`: no plan is stored."""
         return None
 
     def keep_plan(self, plan: JsonValue) -> None:
-        """See `Asking.keep_plan`."""
+        """Ignore the plan."""
 
-    def answered(self, row: Method[object, object], key: str) -> object | None:  # noqa: ARG002  # none is known
-        """See `Asking.answered`."""
+    def answered(self, row: Method[object, object], key: str) -> object | None:  # noqa: ARG002  # there are none
+        """Return `None`: there are no input responses."""
         return None
 
 
 def asking(call: Call, sealer: Sealer, policy: InputPolicy) -> Asking:
-    """The way to ask the client that `call` came from.
+    """Return the sender of client requests that fits the revision of an inbound request.
 
     Args:
-        call: The call.
-        sealer: Seals the state of rounds.
-        policy: The bounds on rounds.
+        call: The inbound request.
+        sealer: Seals the state of round trips.
+        policy: The limits of round trips.
 
     Raises:
-        RequestFailed: The call comes with a state that is not valid.
+        RequestFailed: The request contains an invalid `requestState`.
     """
     revision = call.request.peer.revision
     if revision.server_requests:
@@ -129,39 +131,41 @@ def asking(call: Call, sealer: Sealer, policy: InputPolicy) -> Asking:
 
 
 def check_askable(call: Call, row: Method[object, object], params: WireObject) -> None:
-    """Raises unless the client can be asked that, here and now."""
+    """Raise an error if this client request cannot be sent, for example because the client lacks the capability."""
     peer = cast("ClientPeer", call.request.peer)  # of a server
     if _inside_once.get():
-        raise RuntimeError("a function that runs under Context.once cannot ask the client; ask before, or afterwards")
+        raise RuntimeError(
+            "a function that runs under Context.once cannot send client requests: send them before or after it"
+        )
     require_client(peer, row, params)
 
 
 class InSession(Direct):
-    """Asks by requests. A legacy session is there all the time, so there is nothing to carry from round to round."""
+    """A sender of JSON-RPC requests in a legacy session. The session lasts, so there is no state between round trips."""
 
     def __init__(self, call: Call) -> None:
         self._call: Final = call
         self._done: dict[str, JsonValue] = {}
 
     async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:  # noqa: ARG002  # a request has an id
-        """See `Asking.ask`."""
+        """Send a JSON-RPC request and wait for its response."""
         call = self._call
         check_askable(call, row, params)
         return await call.link.ask(row, params, call)
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
-        """See `Asking.once`."""
+        """Run the function, unless this request already has a result for the key."""
         if key not in self._done:
             self._done[key] = await run_once(key, function)
         return self._done[key]
 
     def result(self) -> None:
-        """See `Asking.result`."""
+        """Return `None`: client requests do not end the handler."""
         return
 
 
 class InRounds:
-    """Asks in the result of the call."""
+    """A sender of input requests in the result of the inbound request (multi round-trip requests)."""
 
     def __init__(self, call: Call, sealer: Sealer, policy: InputPolicy) -> None:
         request = call.request
@@ -181,15 +185,15 @@ class InRounds:
         self._ledger: Final = Ledger(state, {key: each for key, each in given.items() if isinstance(each, dict)})
 
     async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
-        """See `Asking.ask`."""
+        """Return the input response, or end the handler if the client has not sent it yet."""
         check_askable(self._call, row, params)
         if self._revision not in self._call.request.row.may_need_input:
             raise LocalProtocolError(
-                f"a handler of {self._call.request.method} cannot ask the client in revision {self._revision}"
+                f"a handler of {self._call.request.method} cannot send client requests in revision {self._revision}"
             )
         question = QUESTIONS.get(row.name)
         if question is None:
-            raise LocalProtocolError(f"a server cannot ask {row.name} in revision {self._revision}")
+            raise LocalProtocolError(f"a server cannot send {row.name} in revision {self._revision}")
         # The class in the table fits the method, and so its params.
         made = cast("InputRequest", question(params=params))
         answer = self._ledger.ask(made, converter(self._revision).unstructure(made), key)
@@ -198,13 +202,13 @@ class InRounds:
         return read_answer(self._revision, row, answer or {})
 
     async def hand_over(self) -> State:
-        """What was asked and done so far, once all that runs under `once` has ended."""
+        """Return the state of the round trips, after all functions that run under `once` have ended."""
         while self._running:
             await self._quiet.wait()
         return self._ledger.state
 
     async def _end_round(self) -> None:
-        """Ends the handler: the next round brings the answer. Does not return."""
+        """End the handler: the next round trip contains the input response. Does not return."""
         with trio.CancelScope(shield=True):
             for _ in range(_STEPS):
                 await trio.lowlevel.checkpoint()
@@ -212,12 +216,12 @@ class InRounds:
         self._call.scope.cancel()
         await trio.lowlevel.checkpoint()
         raise RuntimeError(
-            "a question to the client ends the handler, which runs again when the answer is there; "
-            "but the task that asked is shielded from cancellation: ask outside of the shielded scope"
+            "a client request ends the handler, which runs again when the response arrives, but the task that sent it is "
+            "shielded from cancellation: send client requests outside of the shielded scope"
         )
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
-        """See `Asking.once`."""
+        """Run the function, unless the state contains its result."""
         known, value = self._ledger.recall(key)
         if not known:
             self._running += 1
@@ -234,40 +238,43 @@ class InRounds:
         return value
 
     def plan(self) -> JsonValue:
-        """See `Asking.plan`."""
+        """Return the plan in the state."""
         return self._ledger.recall(_PLAN)[1]
 
     def keep_plan(self, plan: JsonValue) -> None:
-        """See `Asking.keep_plan`."""
+        """Store the plan in the state."""
         self._ledger.remember(_PLAN, plan)
 
     def answered(self, row: Method[object, object], key: str) -> object | None:
-        """See `Asking.answered`."""
+        """Return the input response with this key."""
         answer = self._ledger.answered(key)
         return None if answer is None else read_answer(self._revision, row, answer)
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
-        """See `Asking.result`."""
+        """Return the result with the input requests, or an error if a limit is exceeded."""
         if not self._ledger.pending:
             return None
         request = self._call.request
         try:
             state = self._ledger.next_round(self._policy.rounds)
         except LimitExceeded as limit:
-            _log.warning("%s (request %r)", limit, request.id)
+            _log.warning("request failed, too many round trips: request=%r error=%s", request.id, limit)
             return RequestFailed(limit.message, code=ErrorCode.INVALID_REQUEST)
         try:
             sealed = self._sealed(state)
         except LimitExceeded as limit:
-            # The client could do nothing about it, and what it sent back could not be read.
+            # The client cannot solve this problem, and the server could not read the state that the client would send.
             _log.error(
-                "the state of the next round of %s is too large (request %r): %s", request.method, request.id, limit
+                "state of the next round trip is too large: method=%s request=%r error=%s",
+                request.method,
+                request.id,
+                limit,
             )
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
         return InputRequiredResult(input_requests=self._ledger.pending, request_state=sealed)
 
     def _sealed(self, state: State) -> str:
-        """The state as the client gets it. Raises `LimitExceeded` if it could not come back."""
+        """Return the sealed state. Raises `LimitExceeded` if the client could not send it back."""
         expires = time.time() + self._policy.seconds
         sealed = seal_state(self._sealer, state, bound_to=self._bound_to, expires=expires)
         allowed = int(self._call.link.connection.limits.message_bytes * _SHARE_OF_STATE)
@@ -279,20 +286,20 @@ class InRounds:
 
 
 def read_answer(revision: Revision, row: Method[object, object], answer: JsonObject) -> object:
-    """An answer of the client in a result. Raises `RequestFailed` when it is none."""
+    """Return an input response as an instance of `row.result`. Raises `RequestFailed` if it is invalid."""
     try:
         value, notes = compatibility.receive(revision, answer, row.result)
     except InvalidValue as bad:
         raise RequestFailed(
-            f"inputResponses: the answer to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
+            f"inputResponses: the response to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
         ) from bad
     for note in notes:
-        _log.debug("survived: %s", note)
+        _log.debug("deviation tolerated: %s", note)
     return value
 
 
 async def run_once(key: str, function: Callable[[], object]) -> JsonValue:
-    """Runs a function that cannot ask the client. Raises `TypeError` when its result is not JSON."""
+    """Run a function that cannot send client requests. Raises `TypeError` if its result is not JSON."""
     token = _inside_once.set(True)
     try:
         made = function()
@@ -306,13 +313,13 @@ _EXACTLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATE
 
 
 def _checked(key: str, value: object) -> JsonValue:
-    """The same value, which JSON has to be able to carry to the next round without a change; in every revision."""
+    """Return the value. Raises `TypeError` if JSON changes it, in every revision, since the state stores it as JSON."""
     try:
         carried: JsonValue = orjson.loads(orjson.dumps(value, option=_EXACTLY))
     except TypeError as error:
         raise TypeError(f"the result under the key {key!r} of Context.once is not JSON: {error}") from error
     if carried != value:
         raise TypeError(
-            f"the result under the key {key!r} of Context.once changes when it is written as JSON: {value!r:.80}"
+            f"the result under the key {key!r} of Context.once changes when it is encoded as JSON: {value!r:.80}"
         )
     return carried

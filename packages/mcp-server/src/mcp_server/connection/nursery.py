@@ -1,4 +1,4 @@
-"""A nursery that is nobody's business: its exception groups do not leak."""
+"""A private nursery: it does not wrap the exceptions of its block in exception groups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["open_private_nursery"]
 
 @asynccontextmanager
 async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery for tasks that never raise.
+    """Open a nursery for tasks that never raise.
 
-    What the block raises comes out as it is, not in an exception group: that the block runs in a nursery is a detail
-    of ours. The tasks are cancelled when the block ends.
+    An exception of the block propagates unchanged, not in an exception group, because the nursery is an implementation
+    detail. The tasks are cancelled when the block ends.
     """
     try:
         async with trio.open_nursery() as nursery:
@@ -27,15 +27,15 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # One level only: a group that the block raised itself is its own affair. When the block is cancelled from
-        # outside, our tasks add their own Cancelled to what it raises; that says nothing either.
+        # Unwraps one level only: a group that the block itself raised is kept. If the block is cancelled from outside,
+        # the tasks add their own `Cancelled` exceptions, which carry no information.
         told = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
         if len(told) > 1:
             raise
         alone = told[0]
     else:
         return
-    # Raised out here, so that the group does not become a part of its story.
+    # Raised outside of the `except` block, so that the group does not become the context of the exception.
     raise alone
 
 

@@ -1,7 +1,8 @@
-"""The bound on changes that wait for a client which does not read, or has no stream open.
+"""The limit of queued change notifications for a client that reads slowly or has no open stream.
 
-A change is kept once, by its URI. But a client may watch a URI below which there are millions of resources, each with a
-URI of its own. Beyond `Limits.watched_resources` the watched URI counts as changed instead, of which there are only so many.
+The queue contains each changed URI once. But a client may subscribe to a URI with millions of sub-resources, each with
+its own URI. If the queue contains `Limits.watched_resources` changes, a further change is reported as a change of the
+subscribed URI. The number of subscribed URIs is limited.
 
 Spec: server/resources#subscriptions ("may be a sub-resource")
 """
@@ -19,13 +20,13 @@ __all__ = ["bounded_change"]
 
 
 def bounded_change(connection: ServerConnection, params: object, key: str, waiting: int) -> tuple[object, str]:
-    """Return the change to keep in place of one that does not wait yet: itself, or that of the watched resource above.
+    """Return the change to queue for a new change: the change itself, or that of the subscribed resource above it.
 
     Args:
-        connection: The engine, which knows what the client watches.
+        connection: The engine, which contains the subscriptions of the client.
         params: The parameters of the notification.
-        key: What the change is kept by, among those of the same notification.
-        waiting: How many changes wait already.
+        key: The key of the change, among the notifications of the same method.
+        waiting: Number of queued changes.
 
     Returns:
         Parameters and key.

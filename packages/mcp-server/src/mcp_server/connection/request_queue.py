@@ -1,7 +1,8 @@
-"""The places of one peer over HTTP: so many of its requests run at a time, so many wait, and more are refused.
+"""The request queue of one principal over HTTP.
 
-A pipe pushes back instead (`mcp_server.connection.workers`): what is beyond the bounds is not read. Over HTTP each request comes
-by itself, so that there is nobody to hold up but the one who waits for its answer.
+The number of running requests and of queued requests is limited. The server rejects requests above both limits. On a
+byte stream the server applies backpressure instead (`mcp_server.connection.workers`): it stops reading. Over HTTP each
+message arrives in its own HTTP request, so that backpressure would delay only the sender of that request.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ __all__ = ["Peers", "Places", "excess"]
 
 
 def excess(limits: Limits, waiting: int, size: int) -> LimitExceeded | None:
-    """Why so many requests may not wait; `None` when they may.
+    """Return the limit that a queue exceeds, or `None`.
 
     Args:
-        limits: `waiting_requests` and `waiting_bytes` are applied.
-        waiting: How many.
-        size: Their bytes together.
+        limits: Supplies `waiting_requests` and `waiting_bytes`.
+        waiting: Number of queued requests.
+        size: Their total size, in bytes.
     """
     if waiting > limits.waiting_requests:
         name, unit, observed, allowed = "waiting_requests", "", waiting, limits.waiting_requests
@@ -32,15 +33,15 @@ def excess(limits: Limits, waiting: int, size: int) -> LimitExceeded | None:
         name, unit, observed, allowed = "waiting_bytes", ", in bytes", size, limits.waiting_bytes
     else:
         return None
-    what = f"requests that wait for others of the same client to end{unit}"
+    what = f"queued requests of one client{unit}"
     return LimitExceeded(what, observed=observed, allowed=allowed, setting=f"Limits.{name}")
 
 
 class Places:
-    """The requests of one peer. Those that wait are served in the order in which they came.
+    """The requests of one principal. Queued requests start in the order of their arrival.
 
     Args:
-        limits: `running_requests`, `waiting_requests` and `waiting_bytes` are applied.
+        limits: Supplies `running_requests`, `waiting_requests` and `waiting_bytes`.
     """
 
     __slots__ = ("_claimed", "_claimed_bytes", "_limits", "_queue", "_running")
@@ -50,22 +51,22 @@ class Places:
         self._running = 0
         self._claimed = 0
         self._claimed_bytes = 0
-        # Most peers never need it.
+        # Created when needed: most principals never have queued requests.
         self._queue: trio.lowlevel.ParkingLot | None = None
 
     @property
     def unused(self) -> bool:
-        """Nothing runs, and nothing is about to."""
+        """Whether no request runs and no request is queued."""
         return not (self._running or self._claimed)
 
     def claim(self, size: int) -> LimitExceeded | None:
-        """A request came. Each that may stay has to `enter`, or to `give_up`.
+        """Add a request to the queue. Call `enter` or `give_up` for each request that was added.
 
         Args:
-            size: What it counts for while it waits, in bytes.
+            size: Its size while it is queued, in bytes.
 
         Returns:
-            Why it has to be refused; `None`: it may stay.
+            The limit for which the request must be rejected; `None` if it was added.
         """
         waiting = self._running + self._claimed + 1 - self._limits.running_requests
         refused = excess(self._limits, waiting, self._claimed_bytes + size) if waiting > 0 else None
@@ -75,40 +76,40 @@ class Places:
         return refused
 
     def give_up(self, size: int) -> None:
-        """A request that may stay goes before it has a place."""
+        """Remove a request from the queue before it starts."""
         self._claimed -= 1
         self._claimed_bytes -= size
 
     async def enter(self, size: int) -> None:
-        """Waits for a place, which is to be given back by `leave`. Cancelled, it gives the claim up."""
+        """Wait until the request can start. Call `leave` when it ends. Cancellation removes it from the queue."""
         try:
             if self._running < self._limits.running_requests:
                 self._running += 1
             else:
                 if self._queue is None:
                     self._queue = trio.lowlevel.ParkingLot()
-                # Whoever leaves hands on the place.
+                # `leave` wakes the request without changing the number of running requests.
                 await self._queue.park()
         finally:
             self.give_up(size)
 
     def leave(self) -> None:
-        """A place is free: the request has ended, or waits for the client until `resume`."""
+        """Stop counting a request as running: it has ended, or it waits for the client until `resume`."""
         if self._queue is not None and len(self._queue) and self._running <= self._limits.running_requests:
             self._queue.unpark()
         else:
             self._running -= 1
 
     def resume(self) -> None:
-        """A request goes on that waited for the client, although another one may have taken its place."""
+        """Continue a request that waited for the client. The limit of running requests may be exceeded meanwhile."""
         self._running += 1
 
 
 class Peers:
-    """The places of all principals that have requests.
+    """The request queues of all principals that have requests.
 
     Args:
-        limits: See `Places`.
+        limits: The limits of each queue, as in `Places`.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -116,15 +117,15 @@ class Peers:
         self._places: Final[dict[str, Places]] = {}
 
     def __len__(self) -> int:
-        """Of how many something is kept."""
+        """Return the number of principals that have requests."""
         return len(self._places)
 
     def places(self, principal: str | None) -> Places | None:
-        """Where a request of a principal has to claim a place, at once; `None` where nobody is told apart."""
+        """Return the queue of a principal, or `None` for an anonymous client. Call `claim` without a checkpoint between."""
         return None if principal is None else self._places.setdefault(principal, Places(self._limits))
 
     def forget(self, principal: str | None) -> None:
-        """A request has ended: nothing is kept of a principal that has no other one."""
+        """Remove the queue of a principal whose last request has ended."""
         places = None if principal is None else self._places.get(principal)
         if principal is not None and places is not None and places.unused:
             del self._places[principal]

@@ -1,9 +1,11 @@
-"""Seals the state of input rounds, which travels through the client: nobody can read, change or move it.
+"""Encryption of the state of multi round-trip requests.
 
-AES-256-GCM with a random nonce, under a ring of keys: the first one seals, all of them open. To change the key of a
-deployment, put the new one first, and take the old one away when no state that it sealed is valid any more.
+The client stores the state between round trips. It cannot read it, change it, or use it for another request.
 
-The text is base64 of: key id (8 bytes), nonce (12), ciphertext with its tag.
+The algorithm is AES-256-GCM with a random nonce and a list of keys: the first key seals, all keys unseal. To rotate the
+key of a deployment, put the new key first. Remove the old key when all states that it sealed have expired.
+
+The text is the base64 encoding of: key id (8 bytes), nonce (12 bytes), ciphertext with its tag.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["InputPolicy", "KeyRing"]
 
 _KEY_BYTES: Final = 32
-"""The least length of a key: as much as AES-256 uses."""
+"""Minimum length of a key in bytes: the key length of AES-256."""
 
 _ID_BYTES: Final = 8
 _NONCE_BYTES: Final = 12
-"""Random nonces of 96 bits are safe for four thousand million states of one key, NIST SP 800-38D section 8.3."""
+"""Random nonces of 96 bits are safe for 2**32 states per key, NIST SP 800-38D section 8.3."""
 
 MAX_STATE_CHARS: Final = 1024 * 1024
-"""The longest `requestState`: some hundred long answers. The client sends it with each round."""
+"""Maximum length of a `requestState`: about a hundred long input responses. The client sends it in each round trip."""
 
 
 def _as_tuple(keys: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -44,38 +46,38 @@ def _checked_keys(_: InputPolicy, __: attrs.Attribute[Sequence[bytes]], keys: Se
     for place, key in enumerate(keys):
         if len(key) < _KEY_BYTES:
             raise ValueError(
-                f"InputPolicy.keys[{place}] has {len(key)} bytes; {_KEY_BYTES} random ones are needed, "
-                f"as from secrets.token_bytes({_KEY_BYTES})"
+                f"InputPolicy.keys[{place}] has {len(key)} bytes: it needs at least {_KEY_BYTES} random bytes, "
+                f"for example from secrets.token_bytes({_KEY_BYTES})"
             )
 
 
 def _positive(_: InputPolicy, attribute: attrs.Attribute[int], value: int) -> None:
     if value <= 0:
-        raise ValueError(f"InputPolicy.{attribute.name} must be more than 0, not {value}")
+        raise ValueError(f"InputPolicy.{attribute.name} must be greater than 0, not {value}")
 
 
 @attrs.frozen(kw_only=True)
 class InputPolicy:
-    """How questions to the client are asked in rounds, on 2026-07-28.
+    """The settings of multi round-trip requests, in revision 2026-07-28.
 
     Raises:
-        ValueError: A key is too short, or a bound is not positive.
+        ValueError: A key is too short, or a limit is not positive.
     """
 
     keys: Sequence[bytes] = attrs.field(default=(), converter=_as_tuple, validator=_checked_keys, repr=False)
-    """The keys that seal the state, 32 random bytes or more each; the first one seals, all of them open. Without any, the
-    process invents one: then a second process, or the same after a restart, cannot go on with a request."""
+    """The keys of the state, each at least 32 random bytes. The first key seals, all keys unseal. By default, the process
+    generates a key. Another process, or this server after a restart, then cannot continue a request."""
     seconds: int = attrs.field(default=600, validator=_positive)
-    """How long the client has to answer, in seconds for each round."""
+    """Time that the client has to respond, in seconds per round trip."""
     rounds: int = attrs.field(default=16, validator=_positive)
-    """How many rounds one request may take."""
+    """Maximum number of round trips of one request."""
 
 
 class KeyRing:
-    """Seals with the first key, opens with any. A `mcp_core.engine.mrtr.Sealer`.
+    """A `mcp_core.engine.mrtr.Sealer` with several keys: the first key seals, all keys unseal.
 
     Args:
-        keys: See `InputPolicy.keys`.
+        keys: The keys, as in `InputPolicy.keys`. Without keys, a random key is generated.
     """
 
     def __init__(self, keys: Sequence[bytes] = ()) -> None:
@@ -84,7 +86,7 @@ class KeyRing:
         self._ciphers: dict[bytes, AESGCM] = {}
 
     def seal(self, plain: bytes, bound_to: bytes) -> str:
-        """The sealed text; it opens only together with `bound_to`. Raises `LimitExceeded` when it gets too long."""
+        """Return the sealed text, which unseals only with the same `bound_to`. Raises `LimitExceeded` if it is too long."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         key_id = self._ids[0]
         sealed = key_id + nonce + self._cipher(key_id, self._keys[0]).encrypt(nonce, plain, bound_to)
@@ -94,19 +96,19 @@ class KeyRing:
                 "characters of a requestState",
                 observed=len(text),
                 allowed=MAX_STATE_CHARS,
-                setting="the size of the answers, of the results of Context.once and of InputRequired.state",
+                setting="the size of the input responses, of the results of Context.once and of InputRequired.state",
             )
         return text
 
     def unseal(self, sealed: str, bound_to: bytes) -> bytes | None:
-        """The bytes that were sealed; `None` when the text is not of this ring, or not for this use.
+        """Return the bytes that were sealed; `None` if another key sealed them or `bound_to` differs.
 
         Raises:
-            RequestFailed: The text is longer than any that is sealed here.
+            RequestFailed: The text is longer than the maximum length of a `requestState`.
         """
         if len(sealed) > MAX_STATE_CHARS:
             raise RequestFailed(
-                f"requestState has {len(sealed)} characters; no more than {MAX_STATE_CHARS} are accepted",
+                f"requestState has {len(sealed)} characters: at most {MAX_STATE_CHARS} are accepted",
                 code=ErrorCode.INVALID_PARAMS,
             )
         try:
@@ -125,18 +127,18 @@ class KeyRing:
         try:
             return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound_to)
         except (InvalidTag, ValueError):
-            # `ValueError`: there is not even a whole nonce.
+            # `ValueError`: the data is shorter than a nonce.
             return None
 
     def _cipher(self, key_id: bytes, key: bytes) -> AESGCM:
         cipher = self._ciphers.get(key_id)
         if cipher is None:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # lazy: most servers never ask in rounds
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # lazy: most servers do not use round trips
 
             cipher = self._ciphers[key_id] = AESGCM(_derive(key, b"mcp requestState: key"))
         return cipher
 
 
 def _derive(key: bytes, label: bytes) -> bytes:
-    """32 bytes for one use, so that a key which has another use as well betrays nothing there."""
+    """Derive 32 bytes for one purpose, so that a key that is also used elsewhere is not exposed."""
     return hmac.digest(key, label, "sha256")

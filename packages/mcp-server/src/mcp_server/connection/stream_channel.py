@@ -1,11 +1,11 @@
-"""One pipe alive: the engine, an outlet and a nursery.
+"""The channel of one byte stream: the engine, an outlet and a nursery.
 
     reader -> Link.deliver -> engine.receive -> Workers -> Service.answer -> engine.respond -> Outlet
 
-`deliver` never waits: it hands requests to workers and does everything else at once. So cancellations, answers and
-notifications are never behind a busy handler. Requests beyond `Limits.running_requests` wait, read but not started, in
-a bounded room; when that is full, the reader stops and the pipe pushes back. Where each message comes by itself, nothing
-can push back, and the request is refused.
+`deliver` does not block: it passes requests to workers and handles all other messages immediately. So cancellations,
+responses and notifications never wait for a busy handler. Requests above `Limits.running_requests` are read and queued. The
+queue is limited: when it is full, the reader stops (backpressure). If each message arrives in its own HTTP request,
+there is no backpressure, and the server rejects the request.
 """
 
 from __future__ import annotations
@@ -59,36 +59,36 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 class Outlet(Protocol):
-    """Where messages go: a pipe for all, or a stream for each request. A peer that is gone is no error here."""
+    """The destination of messages: one stream for all, or a stream per request. A disconnected client is not an error."""
 
     async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:
-        """Sends; waits while the peer is slow. `more`: others are about to send, so that it pays to wait for them."""
+        """Send a message. Wait while the client reads slowly. `more`: other messages follow, and can be joined."""
 
     def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:
-        """Sends what must not wait: refusals, answers to pings and handshakes."""
+        """Send a message that must not wait: an error response, or the response to a ping or handshake."""
 
 
 @attrs.frozen
 class CallMemory:
-    """Where the requests of a connection are charged, on which no reader can be stopped."""
+    """The memory account of a connection that cannot apply backpressure."""
 
     budget: MemoryBudget
     """The memory of all clients."""
     owner: Hashable
-    """Who is charged."""
+    """The owner of the charges."""
 
 
 class Link(Line):
-    """One connection alive, over a pipe for all its messages.
+    """The channel of one connection that sends all messages to one outlet.
 
     Args:
-        service: Answers requests.
+        service: Handles requests and notifications.
         connection: The engine.
-        outlet: Where messages go.
-        nursery: Where handlers run; who owns it ends them.
-        principal: Who the peer was established to be, by `Principal.key`; `None` where nobody is told apart.
-        memory: Charges requests, where each message has a request of its own: what is beyond the queue or the budget is refused.
-            `None`: the reader stops while the queue is full.
+        outlet: The destination of messages.
+        nursery: The nursery of the handlers. Its owner cancels them.
+        principal: `Principal.key` of the authenticated client; `None` for an anonymous client.
+        memory: Charges the requests, if each message arrives in its own HTTP request. Requests above the limit of the
+            queue or the budget are rejected. `None`: the reader stops while the queue is full.
     """
 
     def __init__(
@@ -125,14 +125,14 @@ class Link(Line):
         identity: Identity | None = None,
         memory: int = 0,
     ) -> None:
-        """Takes a message of the peer.
+        """Handle a message of the client.
 
         Args:
-            message: As the codec gives it.
-            size: Its bytes, counted while it waits to be started.
-            http: The HTTP request that it came in.
-            identity: Who sent that.
-            memory: Its memory, in bytes, as estimated; charged to `CallMemory` until a request has ended.
+            message: The message, as returned by the codec.
+            size: Its size while it is queued, in bytes.
+            http: The HTTP request that contained it.
+            identity: The identity of the sender.
+            memory: Its estimated memory, in bytes; charged to `CallMemory` until the request has ended.
         """
         if isinstance(message, Batch):
             self._deliver_batch(message, size, http, identity, memory)
@@ -140,7 +140,7 @@ class Link(Line):
             self._react(self.connection.receive(message), size, http, identity, memory)
 
     def refuse(self, malformed: MalformedMessage) -> None:
-        """Bytes came that are no message: answers, where an answer is right."""
+        """Handle bytes that are not a valid message. Send an error response if one is defined."""
         _log.debug("malformed message: %s", malformed.message)
         failure = stand_in(malformed)
         if failure is not None and failure.id in self.connection.asked:
@@ -150,11 +150,11 @@ class Link(Line):
 
     @property
     def crowded(self) -> bool:
-        """Whether the room for waiting requests is full."""
+        """Whether the request queue exceeds its limits."""
         return self._workers.crowded
 
     async def wait_for_room(self) -> None:
-        """Returns when another message may be read. The reader calls it when it is crowded."""
+        """Wait until another message may be read. The reader calls this method if the queue exceeds its limits."""
         await self._workers.wait_for_room()
 
     def _deliver_batch(
@@ -199,13 +199,13 @@ class Link(Line):
         elif isinstance(event, Ignored):
             _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
-            _log.debug("survived: %s", note)
+            _log.debug("deviation tolerated: %s", note)
 
     # --- handlers --------------------------------------------------------------------------------------------------
 
     def _start(self, call: Call, size: int, memory: int) -> None:
         id = call.request.id
-        # A subscription holds no place: it does nothing but wait, and there may be many.
+        # A subscription is not counted as a running request: it only waits, and there may be many.
         if call.request.row is SUBSCRIPTIONS_LISTEN:
             self._calls[id] = call
             self._nursery.start_soon(self._serve, call)
@@ -218,20 +218,20 @@ class Link(Line):
                 call.charge = self._memory.budget.charge(self._memory.owner, memory)
             except LimitExceeded as excess:
                 refused = self.connection.fail(id, RequestFailed(excess.message, code=ErrorCode.INTERNAL_ERROR))
-                self._send_nowait(cast("Outgoing", refused))  # it was owed an answer
+                self._send_nowait(cast("Outgoing", refused))  # the request was pending
                 return
         self._calls[id] = call
         self._workers.submit(call, size)
 
     async def _serve(self, call: Call) -> None:
-        """Runs the handler and sends its outcome."""
+        """Run the handler and send its outcome."""
         id = call.request.id
         try:
             outgoing = await self._run(call)
             if outgoing is not None:
                 await self._send_answer(id, outgoing)
         finally:
-            # Once the answer was put down, a client may have used the id again before it could be written.
+            # A client may reuse the id when the response is queued, before `send` returns.
             if self._calls.get(id) is call:
                 self._withdraw(id)
                 del self._calls[id]
@@ -242,7 +242,7 @@ class Link(Line):
 
     def _finish(self, id: RequestId, outcome: object) -> Outgoing | None:
         if isinstance(outcome, SubscriptionsListenResult):
-            # On a pipe a cancellation says so too.
+            # On a byte stream, a cancellation follows the result.
             for outgoing in self.connection.finish(id):
                 self._send_nowait(outgoing)
             return None
@@ -252,8 +252,8 @@ class Link(Line):
         try:
             await self._send(outgoing)
         except LocalProtocolError:
-            # JSON cannot say it, as half of a surrogate pair. Nothing was sent, so that the error can be.
-            _log.exception("the result of request %r cannot be sent", id)
+            # JSON cannot encode the result (for example a lone surrogate). Nothing was sent, so an error can be sent.
+            _log.exception("result cannot be sent: request=%r", id)
             error = ErrorObject(int(ErrorCode.INTERNAL_ERROR), "Internal error")
             await self._send(Outgoing(ErrorResponse(id, error), id))
 
@@ -261,7 +261,7 @@ class Link(Line):
         call = self._calls.get(event.id)
         if call is None:
             return
-        _log.debug("request %r was cancelled: %s", event.id, shown(event.reason or "no reason was given"))
+        _log.debug("request cancelled: request=%r reason=%s", event.id, shown(event.reason or "not given"))
         call.scope.cancel()
         if self._workers.drop(call):
             if call.charge is not None:
@@ -270,22 +270,22 @@ class Link(Line):
             self._withdraw(event.id)
 
     def _replace_session(self, event: SessionReplaced) -> None:
-        """End what belongs to the legacy session before: handlers are cancelled, and whatever they send goes nowhere.
+        """End the previous legacy session: cancel its handlers, and drop what they send.
 
-        Modern requests belong to no session and go on.
+        Modern requests do not belong to a session. They continue.
         """
         stale = {id: call for id, call in self._calls.items() if call.request.peer.revision.era is Era.LEGACY}
-        _log.info("session replaced by a second initialize: %d requests are cancelled", len(stale))
+        _log.info("session replaced by a second initialize: cancelled_requests=%d", len(stale))
         ended = _EndedSession(self._service, event.ended, self.principal)
         ended.tasks, self.tasks = self.tasks, None
         ended.log_allowance, self.log_allowance = self.log_allowance, None
         if self._session_audience is not None:
             self._session_audience.link = None
             self._session_audience = None
-        # Notifications of tasks are for that session alone; changes of lists concern the next one, too.
+        # Notifications of tasks belong to the previous session. Changes of lists also apply to the next one.
         self._notices = {key: notice for key, notice in self._notices.items() if notice[0].filter_member is not None}
         self._batches.clear()
-        # Before they are cancelled, so that those who are shielded learn why.
+        # Before the cancellation, so that shielded tasks receive the reason.
         self._questions.end("the session ended")
         for waiting in self._workers.drop_all(set(stale.values())):
             if waiting.charge is not None:
@@ -296,7 +296,7 @@ class Link(Line):
             call.scope.cancel()
 
     def _withdraw(self, id: RequestId) -> None:
-        """Nothing more is sent for a request. It may have been answered, then there is nothing left to do."""
+        """Discard a request: send nothing for it. Has no effect if the response was sent."""
         self.connection.withdraw(id)
         reply = self._batches.pop(id, None)
         joined = None if reply is None else reply.drop(id)
@@ -316,27 +316,27 @@ class Link(Line):
             self._outlet.send_nowait(joined, outgoing.for_request)
 
     def _join(self, message: Message) -> Message | Batch | None:
-        """The message itself, or, if it answers a member of a batch, the batch of answers once it is complete."""
+        """Return the message. For a response to a member of a batch: the batch of responses, or `None` if incomplete."""
         if self._batches and isinstance(message, (ResultResponse, ErrorResponse)) and message.id is not None:
             reply = self._batches.get(message.id)
             if reply is not None:
-                # What JSON cannot say is refused here, before it spoils the answers of the others.
+                # Raises if JSON cannot encode the message, before it makes the whole batch invalid.
                 encode(message, null_id=False)
                 del self._batches[message.id]
                 return reply.add(message)
         return message
 
     async def send(self, outgoing: Outgoing | None) -> None:
-        """See `Line.send`."""
+        """Send a message to the outlet. Waits while the client reads slowly."""
         if outgoing is not None:
             await self._send(outgoing)
 
     async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
-        """See `Line.ask`.
+        """Send a client request and wait for its response.
 
-        The place of the call is free meanwhile, so that handlers which wait for the client cannot keep others out.
+        Meanwhile the inbound request does not count as running, so that waiting handlers do not block other requests.
         """
-        # Several tasks of a handler may ask at once; it has one place all the same.
+        # Several tasks of a handler may send client requests at the same time. The handler counts once.
         call.questions += 1
         if call.questions == 1:
             self._workers.release()
@@ -348,14 +348,14 @@ class Link(Line):
                 self._workers.resume()
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
-        """See `Line.listen`."""
+        """Acknowledge the subscription, then wait until it is cancelled."""
         await self.send(self.connection.acknowledge(call.request.id, wanted))
         await trio.sleep_forever()
 
-    # --- change notices --------------------------------------------------------------------------------------------
+    # --- change notifications --------------------------------------------------------------------------------------
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """See `Line.publish`."""
+        """Queue a change notification. Does not block."""
         if self._ended:
             return
         if (row.name, key) not in self._notices:
@@ -367,7 +367,7 @@ class Link(Line):
 
     @property
     def session_audience(self) -> Audience:
-        """See `Line.session_audience`."""
+        """The target of notifications for the current legacy session alone."""
         if self._session_audience is None:
             self._session_audience = _SessionAudience(self)
         return self._session_audience
@@ -380,14 +380,14 @@ class Link(Line):
                     for outgoing in self.connection.publish(row, params):
                         await self._send(outgoing)
                 except LocalProtocolError as error:
-                    _log.debug("not published: %s", error)
+                    _log.debug("notification not published: %s", error)
         finally:
             self._publishing = False
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """No more messages come: subscriptions end, waiting questions fail, handlers may finish within `seconds`."""
+        """End the connection after the last message: end subscriptions, fail client requests, wait `seconds` for handlers."""
         for id in self.connection.subscriptions:
             self._calls[id].scope.cancel()
         self._questions.end()
@@ -399,7 +399,7 @@ class Link(Line):
             call.scope.cancel()
 
     def end(self) -> None:
-        """The connection is over. Nothing is sent any more."""
+        """Close the engine and release all memory. Nothing is sent after that."""
         self._ended = True
         self.connection.end()
         self._batches.clear()
@@ -412,34 +412,34 @@ class Link(Line):
 
 @attrs.define(eq=False)
 class _SessionAudience:
-    """One legacy session of a link, as long as it lasts. An `Audience`."""
+    """The `Audience` of one legacy session of a link, until the session ends."""
 
     link: Link | None
-    """`None` once the session has ended."""
+    """The link; `None` after the session has ended."""
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """See `Audience.publish`."""
+        """Queue a change notification, unless the session has ended."""
         if self.link is not None:
             self.link.publish(row, params, key)
 
 
 class _EndedSession(Line):
-    """The line of handlers that still run although their legacy session has ended. Nothing is sent."""
+    """The channel of handlers that still run after their legacy session has ended. It drops all messages."""
 
     async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
-        """See `Line.send`."""
+        """Drop the message."""
         await trio.lowlevel.checkpoint()
 
     async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
-        """See `Line.ask`. Raises `ClientLeft`."""
+        """Raise `ClientLeft`."""
         await trio.lowlevel.checkpoint()
-        raise ClientLeft(f"the session ended before {row.name} was asked")
+        raise ClientLeft(f"the session ended before {row.name} was sent")
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
-        """See `Line.listen`. Raises `LocalProtocolError`: no legacy session has such subscriptions."""
-        raise LocalProtocolError(f"{call.request.method} cannot begin: the session ended")
+        """Raise `LocalProtocolError`: a legacy session does not have such subscriptions."""
+        raise LocalProtocolError(f"{call.request.method} cannot start: the session ended")
 
     @property
     def session_audience(self) -> Audience:
-        """See `Line.session_audience`."""
+        """A target that drops all notifications."""
         return _SessionAudience(None)

@@ -1,8 +1,8 @@
-"""How fast a handler tells its client how far it got, and what it logs.
+"""Rate limits of the progress and the log messages that handlers send.
 
-There are no timers: whether something may be sent is decided when it is said, by the time that has passed. Progress that
-comes too fast is held back. The latest value wins; it is sent with the next one that may be, or before the answer. Log
-messages that come too fast are dropped, and counted for a message that says how many there were.
+There are no timers: each call decides by the elapsed time whether its message may be sent. Progress above the rate is
+delayed. The latest value replaces earlier ones and is sent before the response, unless a later value is sent first. Log
+messages above the rate are dropped. The next message reports how many were dropped.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["Allowance", "Pace"]
 _log: Final = logging.getLogger("mcp_server")
 
 _SLACK: Final = 1e-6
-"""By how much the arithmetic of floating point may be off."""
+"""Tolerance for rounding errors of floating point arithmetic."""
 
 
 @attrs.define(eq=False)
 class Allowance:
-    """So many a second. What one second leaves over may be used at once in the next, so that short bursts go through."""
+    """A rate limit per second. Unused capacity of one second is available in the next, so that short bursts are allowed."""
 
     per_second: int
-    """How many."""
+    """Maximum number per second."""
     _saved: float = attrs.field(init=False)
     _at: float = -math.inf
 
@@ -45,7 +45,7 @@ class Allowance:
         self._saved = self.per_second
 
     def take(self, now: float, *, left: int = 0) -> bool:
-        """Whether one more is allowed, at `now` in seconds, so that `left` others would be as well."""
+        """Return whether one more is allowed at `now`, in seconds, with capacity left for `left` others. Count it if so."""
         saved = min(self.per_second, self._saved + (now - self._at) * self.per_second)
         self._at = now
         is_allowed = saved + _SLACK >= 1 + left
@@ -54,11 +54,11 @@ class Allowance:
 
 
 class Pace:
-    """What one call tells its client.
+    """The progress and log messages of one request, limited in rate.
 
     Args:
-        call: The call.
-        redact: Takes out of the data of a log message what the client must not see.
+        call: The request.
+        redact: Removes from the data of a log message what the client must not see.
     """
 
     __slots__ = ("_call", "_dropped", "_dropped_level", "_held", "_latest", "_progress", "_redact")
@@ -73,10 +73,10 @@ class Pace:
         self._dropped_level: LoggingLevel = "warning"
 
     async def progress(self, said: ProgressNotificationParams) -> None:
-        """Sends how far the request got, now or later. A value that is not greater than the last one is not sent."""
+        """Send progress of the request, now or later. A value that is not greater than the last one is not sent."""
         if not self._latest < said.progress < math.inf:
-            # Most often a rounding error in the last step, of which the work must not die.
-            _log.debug("not sent: progress %s after %s", said.progress, self._latest)
+            # Usually a rounding error in the last step, which must not fail the request.
+            _log.debug("progress not sent: value=%s last=%s", said.progress, self._latest)
             return
         self._latest = said.progress
         if self._progress.take(trio.current_time()):
@@ -86,7 +86,7 @@ class Pace:
             self._held = said
 
     async def log(self, said: LoggingMessageNotificationParams) -> None:
-        """Sends a log message, if the client wants it and not too many came before."""
+        """Send a log message, if its level is enabled and the rate limit allows it."""
         link = self._call.link
         outgoing = self._message(said.level, said.data, said.logger)
         if outgoing is None:
@@ -94,7 +94,7 @@ class Pace:
         allowance = link.log_allowance
         if allowance is None:
             allowance = link.log_allowance = Allowance(link.connection.limits.log_messages_per_second)
-        # Once some were dropped it has to ease first: else each message that goes through would bring its own count.
+        # After a dropped message, half of the capacity must be free: otherwise each message would bring its own count.
         left = allowance.per_second // 2 if self._dropped else 0
         if not allowance.take(trio.current_time(), left=left):
             self._dropped += 1
@@ -104,20 +104,20 @@ class Pace:
         if self._redact is not None:
             try:
                 outgoing = self._message(said.level, self._redact(said.data), said.logger)
-            except Exception:  # noqa: BLE001 -- the author's function was called; what it did not see must not be sent
-                _log.exception("a log message could not be redacted, and is not sent")
+            except Exception:  # noqa: BLE001 -- the author's function may raise anything; unredacted data must not be sent
+                _log.exception("log message dropped: the redact function failed")
                 return
         await link.send(outgoing)
 
     async def flush(self) -> None:
-        """Sends what was held back, before the answer."""
+        """Send delayed messages, before the response."""
         held, self._held = self._held, None
         if held is not None:
             try:
                 await self._send_progress(held)
             except LocalProtocolError:
-                # JSON cannot say it, as half of a surrogate pair. Who said it is not there any more to be told.
-                _log.exception("progress of request %r cannot be sent", self._call.request.id)
+                # JSON cannot encode it (for example a lone surrogate). The handler has ended, so no error can be raised in it.
+                _log.exception("progress cannot be sent: request=%r", self._call.request.id)
         await self._send_dropped()
 
     async def _send_progress(self, said: ProgressNotificationParams) -> None:
@@ -128,7 +128,7 @@ class Pace:
         count, self._dropped = self._dropped, 0
         if count:
             most = self._call.link.connection.limits.log_messages_per_second
-            text = f"log messages dropped: {count}; there may be {most} a second (Limits.log_messages_per_second)"
+            text = f"log messages dropped: {count}; at most {most} per second are sent (Limits.log_messages_per_second)"
             await self._call.link.send(self._message(self._dropped_level, text, None))
 
     def _message(self, level: LoggingLevel, data: JsonValue, logger: str | None) -> Outgoing | None:

@@ -1,12 +1,12 @@
-"""The tasks that run calls: so many at a time, and kept for the next call.
+"""The tasks that run requests: a limited number, reused for later requests.
 
-A call could have a task of its own. To start and end one costs as much as all the rest that this project does for a
-short call, so a worker that has finished a call takes the next one that waits. Handlers that do not wait for anything,
-which are most, are run one after the other by one worker; while a call is being run and others wait, the next worker is
-already on its way, so that a handler that does wait holds up nobody.
+Each request could have its own task. But to start and end a task costs as much as all other work of this project for a
+short request. Therefore a worker that has finished a request takes the next one of the queue. One worker runs handlers
+that do not block, which most do not, one after the other. While a request runs and others are queued, the next worker is
+already scheduled, so that a handler that blocks does not delay the others.
 
-A handler must not notice that its task was used before. What it could leave behind are context variables: a worker
-whose context was changed ends after the call, and another one with a clean context takes its place.
+A handler must not notice that its task was used before. Only context variables could remain. Therefore a worker whose
+context was changed ends after the request, and a worker with a clean context replaces it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["Workers"]
 C = TypeVar("C")
 
 _SPARE: Final = 16
-"""How many idle workers are kept. More than one is busy only where handlers wait."""
+"""Maximum number of idle workers. More than one worker is busy only if handlers block."""
 
 
 class Workers(Generic[C]):
-    """Runs calls in the order in which they come, a bounded number at a time.
+    """Workers that run requests in the order of their arrival, a limited number at a time.
 
     Args:
-        nursery: Where the workers run.
-        limits: `running_requests`, `waiting_requests` and `waiting_bytes` are applied.
-        run: Runs one call. It must not raise.
+        nursery: The nursery of the workers.
+        limits: Supplies `running_requests`, `waiting_requests` and `waiting_bytes`.
+        run: Runs one request. It must not raise.
     """
 
     def __init__(self, nursery: trio.Nursery, limits: Limits, run: Callable[[C], Awaitable[None]]) -> None:
@@ -56,13 +56,13 @@ class Workers(Generic[C]):
         self._room = trio.Event()
 
     def submit(self, call: C, size: int) -> None:
-        """A call waits to be run. `size` is what it counts for while it waits, in bytes."""
+        """Add a request to the queue. `size` is its size while it is queued, in bytes."""
         self._waiting.append((call, size))
         self._waiting_bytes += size
         self._summon()
 
     def drop(self, call: C) -> bool:
-        """Takes back a call that still waits. False when it was begun."""
+        """Remove a request from the queue. Return `False` if it has started."""
         for index, (waiting, size) in enumerate(self._waiting):
             if waiting is call:
                 del self._waiting[index]
@@ -72,7 +72,7 @@ class Workers(Generic[C]):
         return False
 
     def drop_all(self, calls: Collection[C]) -> list[C]:
-        """Take back those of the calls that still wait. Returns them."""
+        """Remove those of the requests that are queued. Return the removed requests."""
         dropped = [waiting for waiting, _ in self._waiting if waiting in calls]
         self._waiting = deque((waiting, size) for waiting, size in self._waiting if waiting not in calls)
         self._waiting_bytes = sum(size for _, size in self._waiting)
@@ -80,7 +80,7 @@ class Workers(Generic[C]):
         return dropped
 
     def stop(self) -> None:
-        """Nothing that waits is begun any more; the workers end."""
+        """Discard the queued requests and end the idle workers."""
         self._stopped = True
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -89,45 +89,45 @@ class Workers(Generic[C]):
 
     @property
     def several(self) -> bool:
-        """Whether another call is running or waits, so that more is about to be sent."""
+        """Whether another request runs or is queued, so that another message is about to be sent."""
         return self._running > 1 or bool(self._waiting)
 
     @property
     def crowded(self) -> bool:
-        """Whether the room for waiting calls is full."""
+        """Whether the queue exceeds its limits."""
         return len(self._waiting) > self._limits.waiting_requests or self._waiting_bytes > self._limits.waiting_bytes
 
     def excess(self, size: int) -> LimitExceeded | None:
-        """Why a call of so many bytes may not wait; `None` when it may, or can be run at once."""
+        """Return the limit that a request of this size exceeds; `None` if it can be queued or run at once."""
         if self._running + len(self._waiting) < self._limits.running_requests:
             return None
         return excess(self._limits, len(self._waiting) + 1, self._waiting_bytes + size)
 
     async def wait_for_room(self) -> None:
-        """Returns when another call may come."""
+        """Wait until the queue has capacity for another request."""
         while self.crowded:
             if self._room.is_set():
                 self._room = trio.Event()
             await self._room.wait()
 
     def release(self) -> None:
-        """The running call waits for the client: its place is free until `resume`."""
+        """Stop counting the running request until `resume`: it waits for the client."""
         self._running -= 1
         self._summon()
 
     def resume(self) -> None:
-        """It goes on, although another call may have taken its place."""
+        """Count a request as running again. The limit of running requests may be exceeded meanwhile."""
         self._running += 1
 
     def _summon(self) -> None:
-        """Sees to it that a worker comes, if there is something to do for one."""
+        """Schedule a worker, if a request is queued and may run."""
         if self._stopped or self._coming or not self._waiting or self._running >= self._limits.running_requests:
             return
         self._coming = True
         if self._idle:
             trio.lowlevel.reschedule(self._idle.pop())
         else:
-            # Handlers summon too, and what they did to their context is not for others.
+            # A handler may call this method. The worker must not inherit the context of the handler.
             self._clean.run(self._nursery.start_soon, self._work)
 
     async def _work(self) -> None:
@@ -151,10 +151,10 @@ class Workers(Generic[C]):
             await self._wait_for_work()
 
     def _unchanged(self) -> bool:
-        """Whether the context of this task is as it was at first."""
+        """Return whether the context of this task is still the initial one."""
         try:
             return copy_context() == self._clean
-        except Exception:  # noqa: BLE001  values compare themselves, and arrays, for one, refuse to say yes or no
+        except Exception:  # noqa: BLE001  comparing values runs their code: for example, arrays do not return a bool
             return False
 
     async def _wait_for_work(self) -> None:

@@ -1,11 +1,12 @@
-"""One writer for a byte stream: what is waiting is joined and written at once.
+"""A writer for a byte stream that joins queued messages into one write.
 
-A lock around each write would cost one system call and one task switch a message. Here whoever has something to say
-puts it down; a single task takes all that has come and writes it. What may wait is bounded: beyond the bound `put` does
-not return until there is room, so a slow reader slows those who write to it, and nobody else. What cannot wait itself
-(`put_nowait`: refusals, answers to pings) is counted, so that whoever causes it can be slowed: see `overdue`.
+A lock around each write would cost one system call and one task switch per message. Instead, senders queue their
+messages, and one task writes all queued messages at once. The queue is bounded: if it exceeds the limit, `put` waits
+for capacity. Therefore a slow reader slows only the tasks that write to it. Messages that must not wait (`put_nowait`:
+error responses, responses to pings) are counted, so that the peer that causes them can be slowed: see `overdue`.
 
-Client and server each have this module, word for word: neither may import the other, and the core has no trio.
+Client and server have identical copies of this module, because neither may import the other and the core does not
+depend on trio.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ __all__ = ["JoiningWriter"]
 
 
 class JoiningWriter:
-    """Joins messages into as few writes as possible.
+    """A writer that joins messages into as few writes as possible.
 
     Args:
-        send_all: Writes bytes, all of them.
-        limit: How many bytes may wait.
-        write_now: Writes as many bytes as the other end takes at once and returns their number, or raises
-            `BlockingIOError`; `None` where there is no such thing.
-        on_broken: Is called once, at the first write that fails. Nothing is written after it.
+        send_all: Writes all of the bytes.
+        limit: Maximum number of queued bytes.
+        write_now: Writes as many bytes as fit without blocking and returns their number, or raises `BlockingIOError`;
+            `None` if the stream does not support this.
+        on_broken: Called once, when the first write fails. Nothing is written after it.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class JoiningWriter:
         self._over = trio.Event()
 
     async def run(self) -> None:
-        """Writes until cancelled, until `close` was called and all is written, or until the stream breaks."""
+        """Write until cancelled, until `close` was called and all is written, or until the stream breaks."""
         try:
             while True:
                 while self._waiting:
@@ -65,7 +66,7 @@ class JoiningWriter:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             self._break(failure)
         finally:
-            # Nobody writes any more, so whoever waits for room must not.
+            # No further write will free capacity, so wake the tasks that wait for it.
             self._closed = True
             self._room.set()
             self._over.set()
@@ -92,29 +93,29 @@ class JoiningWriter:
         self._room.set()
 
     def put_nowait(self, data: bytes) -> None:
-        """Puts whole messages down to be written soon. They are dropped when nothing is written any more."""
+        """Queue whole messages to be written soon. Messages are dropped after the writer has ended."""
         self._unbidden += self._put(data, more=False)
 
     async def put(self, data: bytes, *, more: bool = False) -> None:
-        """The same, and waits while more than the limit is waiting.
+        """Queue whole messages, and wait while the queue exceeds the limit.
 
         Args:
-            data: Whole messages with their ends.
-            more: Others are about to put something down too, so that it is worth waiting for them.
+            data: Whole messages with their line ends.
+            more: Whether other tasks are about to queue messages too, so that one write can join them.
         """
         self._put(data, more=more)
         while self._size > self._limit and not self._closed:
             await self._wait_for_room()
 
     def offer(self, data: bytes, *, more: bool = False) -> bool:
-        """The same as `put`, if that needs no waiting. False if it does."""
+        """Queue whole messages and return true, unless `put` would block; then return false."""
         if self._closed or self._size > self._limit:
             return False
         self._put(data, more=more)
         return True
 
     def _put(self, data: bytes, *, more: bool) -> int:
-        """Writes at once what can be; gives the number of bytes that have to wait."""
+        """Write what fits without blocking, queue the rest, and return the number of queued bytes."""
         if self._closed:
             return 0
         written = 0
@@ -137,16 +138,16 @@ class JoiningWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes wait to be written."""
+        """The number of bytes that wait to be written."""
         return self._size
 
     @property
     def overdue(self) -> bool:
-        """More than the limit waits of what was put down by `put_nowait`: somebody asks and does not read."""
+        """Whether messages of `put_nowait` exceed the limit: the peer causes messages and does not read them."""
         return self._unbidden > self._limit and not self._closed
 
     async def wait_while_overdue(self) -> None:
-        """Waits until the other end has read on."""
+        """Wait while the peer causes messages and does not read them."""
         while self.overdue:
             await self._wait_for_room()
 
@@ -156,7 +157,7 @@ class JoiningWriter:
         await self._room.wait()
 
     def close(self) -> None:
-        """Nothing more will come; `run` ends when all is written."""
+        """Finish: `run` ends when all queued messages are written."""
         self._closed = True
         self._room.set()
         self._wake.set()
@@ -168,9 +169,9 @@ class JoiningWriter:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the first write that failed did; `None` as long as none has."""
+        """The exception of the first write that failed; `None` if no write failed."""
         return self._failure
 
     async def wait_over(self) -> None:
-        """Waits until `run` has ended."""
+        """Wait until `run` has ended."""
         await self._over.wait()
