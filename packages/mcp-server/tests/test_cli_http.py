@@ -190,10 +190,10 @@ def test_options_that_make_no_sense_together_are_refused(
     [
         ("--http 8000", "'8000' is not an address to bind to: write HOST:PORT"),
         ("--http 127.0.0.1:x", "'x' is not a port"),
-        ("--http 0.0.0.0:0", "names that are not known here: give --allowed-host NAME"),
+        ("--http 0.0.0.0:0", "allowed host names are not set: give --allowed-host NAME"),
         ("--http 192.0.2.1:0", "cannot listen at 192.0.2.1:0: "),
         ("--http 127.0.0.1:0 --tls-cert nowhere.pem", "cannot load the certificate from nowhere.pem: No such file"),
-        ("--http 127.0.0.1:0 --path x", "has to begin with a slash: 'x'"),
+        ("--http 127.0.0.1:0 --path x", "must begin with a slash: 'x'"),
         ("--http 127.0.0.1:0 --allowed-host=", "allowed_hosts: '' is not a host"),
         ("--http 127.0.0.1:0 --store sample_server.py", "sample_server.py"),
     ],

@@ -542,7 +542,7 @@ async def test_a_question_in_a_shielded_scope_is_a_clear_error(caplog: pytest.Lo
 
     async with connected(server, R2026_07_28) as client:
         await client.crash("stubborn")
-        assert "ask outside of the shielded scope" in caplog.text
+        assert "send client requests outside of the shielded scope" in caplog.text
 
 
 async def test_finally_runs_when_a_round_ends() -> None:

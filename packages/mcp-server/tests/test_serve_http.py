@@ -274,7 +274,7 @@ async def test_urls_can_be_used() -> None:
 async def test_a_server_that_others_can_reach_has_to_be_told_its_names(serve: Serve) -> None:
     server, _ = made()
     for options in (HttpOptions(), HttpOptions(policy=EndpointPolicy()), HttpOptions(policy=None)):
-        with pytest.raises(ValueError, match=r"0\.0\.0\.0:0, by names that are not known here: pass allowed_hosts="):
+        with pytest.raises(ValueError, match=r"0\.0\.0\.0:0, but the allowed host names are not set: set allowed_hosts="):
             await serve(server, "0.0.0.0:0", **options)
 
 
@@ -386,9 +386,9 @@ async def test_the_timeouts_reach_the_host() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (HttpOptions(path="mcp"), "has to begin with a slash: 'mcp'"),
-        (HttpOptions(grace=-1), "grace must be a number of seconds, not -1"),
-        (HttpOptions(grace=math.nan), "grace must be a number of seconds, not nan"),
+        (HttpOptions(path="mcp"), "must begin with a slash: 'mcp'"),
+        (HttpOptions(grace=-1), "grace must be a number of seconds from 0, not -1"),
+        (HttpOptions(grace=math.nan), "grace must be a number of seconds from 0, not nan"),
         (HttpOptions(tls_key="key.pem"), "tls_key needs tls_cert"),
     ],
 )
@@ -595,7 +595,7 @@ trio.run(serve_hypercorn, Server("x", version="1"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     last = done.stderr.splitlines()[-1]
-    assert last == 'ModuleNotFoundError: serve_hypercorn needs hypercorn: install the extra, "mcp-server[hypercorn]"'
+    assert last == 'ModuleNotFoundError: serve_hypercorn requires hypercorn: install the extra "mcp-server[hypercorn]"'
 
 
 def test_what_is_not_used_is_not_loaded() -> None:

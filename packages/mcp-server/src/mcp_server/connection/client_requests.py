@@ -258,7 +258,7 @@ class InRounds:
         try:
             state = self._ledger.next_round(self._policy.rounds)
         except LimitExceeded as limit:
-            _log.warning("request failed, too many round trips: request=%r error=%s", request.id, limit)
+            _log.warning("request failed: error=%s request=%r", limit, request.id)
             return RequestFailed(limit.message, code=ErrorCode.INVALID_REQUEST)
         try:
             sealed = self._sealed(state)
@@ -294,7 +294,7 @@ def read_answer(revision: Revision, row: Method[object, object], answer: JsonObj
             f"inputResponses: the response to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
         ) from bad
     for note in notes:
-        _log.debug("deviation tolerated: %s", note)
+        _log.debug("tolerated deviation: %s", note)
     return value
 
 

@@ -199,7 +199,7 @@ class Link(Line):
         elif isinstance(event, Ignored):
             _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
-            _log.debug("deviation tolerated: %s", note)
+            _log.debug("tolerated deviation: %s", note)
 
     # --- handlers --------------------------------------------------------------------------------------------------
 

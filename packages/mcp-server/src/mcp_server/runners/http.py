@@ -1,4 +1,4 @@
-"""Serving a server over HTTP, until it is told to stop."""
+"""Serving a server over HTTP until it is cancelled."""
 
 from __future__ import annotations
 
@@ -31,57 +31,57 @@ __all__ = ["Beside", "HttpOptions", "Site", "UnknownNames", "gracefully", "serve
 _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
 _GRACE: Final = 10.0
-"""Seconds; what a container gets between being told to stop and being killed is usually as long or longer."""
+"""In seconds. Container platforms usually wait at least as long between the stop signal and the kill signal."""
 
 _MARGIN: Final = 2.0
-"""Seconds that cancelled calls and the last answers have beyond the grace."""
+"""Additional time for cancelled requests and the last responses after the grace period, in seconds."""
 
 
 class UnknownNames(ValueError):
-    """Other machines can connect, and nobody said by which names."""
+    """Other machines can connect, but `allowed_hosts` is missing."""
 
     def __init__(self, bind: str, remedy: str) -> None:
-        super().__init__(f"other machines can connect to {bind}, by names that are not known here: {remedy}")
+        super().__init__(f"other machines can connect to {bind}, but the allowed host names are not set: {remedy}")
         self.bind = bind
 
 
 class Beside(Protocol):
-    """Something that has paths of its own at the address of an MCP endpoint."""
+    """A companion application, with its own paths at the address of an MCP endpoint."""
 
     def beside(self, other: Application) -> Application:
-        """One application of both: what is not for this one is for the other."""
+        """Return one application of both. Requests for other paths go to `other`."""
         ...
 
 
 class HttpOptions(TypedDict, total=False):
-    """How a server is served over HTTP. Everything may be left out."""
+    """Options of a server over HTTP. All of them are optional."""
 
     path: str
-    """Where the endpoint is; `/mcp` by default."""
+    """Path of the endpoint; `/mcp` by default."""
     policy: EndpointPolicy | None
-    """What the endpoint allows and prefers."""
+    """Policy of the endpoint: what it allows and prefers."""
     allowed_hosts: Iterable[str]
-    """The names by which clients call the server, as `mcp.example`: instead of those of the policy. They have to be
-    given when other machines can connect. For no check at all give `EndpointPolicy(allowed_hosts=None)` as the policy."""
+    """Host names that clients use for the server, for example `mcp.example`. They replace those of the policy. Required if
+    other machines can connect. To disable the check, use the policy `EndpointPolicy(allowed_hosts=None)`."""
     auth: ResourceServer | None
-    """Lets in who has an access token for this server. See `Server.asgi`."""
+    """Authenticates clients by access tokens for this server, as in `Server.asgi`."""
     identify: Identify | None
-    """Says who sends a request, by other means. See `Server.asgi`."""
+    """Function that authenticates clients by other means, as in `Server.asgi`."""
     beside: Beside | None
-    """What is served at the same address for the paths that are its own, as an `AuthorizationServer`."""
+    """Companion application at the same address, for example an `AuthorizationServer`."""
     store: SessionStore | None
-    """Keeps the sessions of legacy clients. It is not closed here."""
+    """Stores the sessions of legacy clients. The caller closes it."""
     healthz: str | None
-    """A path that answers 200 while requests are taken."""
+    """Path that responds with status 200 while the server accepts requests."""
     legacy_sse: bool
-    """Serve clients of 2024-11-05 too."""
+    """Whether to serve clients of revision 2024-11-05 too."""
     tls_cert: str | Path | None
-    """A file with the certificate, and those between it and the root, in PEM. It makes the server HTTPS. When the file
-    changes, new connections get the new certificate."""
+    """PEM file with the certificate and the intermediate certificates. It enables HTTPS. If the file changes, new
+    connections use the new certificate."""
     tls_key: str | Path | None
-    """A file with its key, if that is another one."""
+    """PEM file with the private key, if it is not in `tls_cert`."""
     grace: float
-    """Seconds that calls have to finish when the server is told to stop; 10 by default."""
+    """Time for running requests to finish when the server stops, in seconds; 10 by default."""
 
 
 async def serve_http(
@@ -92,23 +92,25 @@ async def serve_http(
     task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
     **options: Unpack[HttpOptions],
 ) -> None:
-    """Serves clients over HTTP, in all revisions that the server speaks.
+    """Serve clients over HTTP, in all revisions that the server supports.
 
-    By default it can be reached from this machine only. The bounds are the server's `limits`.
+    By default, only this machine can connect. The limits are the server's `limits`.
 
     Args:
-        server: What to serve.
-        bind: Where: `HOST:PORT`. With port 0 the system chooses one.
-        timeouts: How long it waits for clients.
-        task_status: Told the URLs of the endpoint, one for each address of the host, once it can be reached.
-        **options: See `HttpOptions`.
+        server: The server.
+        bind: The address, as `HOST:PORT`. For port 0 the system chooses a port.
+        timeouts: Time limits for clients.
+        task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts connections.
+        **options: The options, as in `HttpOptions`.
 
     Raises:
-        ValueError: An option cannot be used, or other machines can connect and `allowed_hosts` is missing.
-        OSError: It cannot listen there, or a file cannot be read; the error says why.
+        TypeError: `allowed_hosts` is a string.
+        ValueError: An option is invalid, or other machines can connect and `allowed_hosts` is missing.
+        RegistrationError: An option has the wrong type.
+        OSError: The server cannot listen at the address, or cannot read a file. The message contains the reason.
 
-    *Closing.* Cancel it: it takes no more requests, ends the connections that are idle and the streams that only
-    listen, and waits for the calls that run, `grace` seconds at most.
+    *Closing.* Cancel it. The server then accepts no more requests, closes idle connections and streams that only listen,
+    and waits at most `grace` seconds for running requests.
     """
     from mcp_server.host.embedded import Host  # lazy: a server over stdio needs no h11
 
@@ -124,34 +126,34 @@ async def serve_http(
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """What is served, and where: everything that was asked for has been found to be possible."""
+    """The applications and sockets of a server, after all options were checked."""
 
     endpoint: HttpEndpoint
     """The MCP endpoint."""
     app: Application
-    """The application: the endpoint, and what is beside it."""
+    """The application: the endpoint and its companion application."""
     listeners: Sequence[trio.SocketListener]
-    """The sockets, open."""
+    """The open sockets."""
     urls: tuple[str, ...]
     """The URLs of the endpoint."""
     limits: Limits
-    """The bounds of the server, with as many connections as there is room for."""
+    """The limits of the server, with the number of connections reduced to the available file descriptors."""
     tls: ssl.SSLContext | None
-    """For HTTPS."""
+    """The TLS context for HTTPS; `None` for HTTP."""
     grace: float
-    """Seconds that calls have to finish at the end."""
+    """Time for running requests to finish when the server stops, in seconds."""
 
     @classmethod
     async def open(cls, server: Server, bind: str, options: HttpOptions) -> Site:
-        """Checks the options and listens. Raises what `serve_http` says."""
+        """Check the options and open the sockets. Raises the errors of `serve_http`."""
         grace = options.get("grace", _GRACE)
         if not grace >= 0:
-            raise ValueError(f"grace must be a number of seconds, not {grace!r}")
+            raise ValueError(f"grace must be a number of seconds from 0, not {grace!r}")
         tls = tls_context(options.get("tls_cert"), options.get("tls_key"))
         policy, told_hosts = _policy(options)
         path = options.get("path", "/mcp")
         if not path.startswith("/"):
-            raise ValueError(f"the path of the endpoint has to begin with a slash: {path!r}")
+            raise ValueError(f"the path of the endpoint must begin with a slash: {path!r}")
         endpoint = server.asgi(
             path=path,
             policy=policy,
@@ -169,8 +171,8 @@ class Site:
                 await listener.aclose()
             raise UnknownNames(
                 bind,
-                'pass allowed_hosts=["mcp.example"] with the names that clients use, or'
-                " policy=EndpointPolicy(allowed_hosts=None) to take any",
+                'set allowed_hosts=["mcp.example"] to the names that clients use, or'
+                " policy=EndpointPolicy(allowed_hosts=None) to allow all names",
             )
         scheme = "http" if tls is None else "https"
         connections = connections_allowed(server.limits.connections)
@@ -187,7 +189,7 @@ class Site:
 
 
 def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
-    """The policy, and whether somebody said which names are allowed."""
+    """Return the policy, and whether the options or the policy set the allowed host names."""
     from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: likewise
     from mcp_core.http.origin import LOOPBACK_HOSTS  # lazy: a server over stdio needs none of it
 
@@ -196,7 +198,7 @@ def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
         return policy, policy.allowed_hosts != LOOPBACK_HOSTS
     hosts = options["allowed_hosts"]
     if isinstance(hosts, str):
-        raise TypeError(f"allowed_hosts has to be several names, or one in a list: [{hosts!r}]")
+        raise TypeError(f"allowed_hosts must be a list of names, not a string: [{hosts!r}]")
     return attrs.evolve(policy, allowed_hosts=tuple(hosts)), True
 
 
@@ -206,17 +208,17 @@ async def gracefully(
     stop: Callable[[], None],
     task_status: trio.TaskStatus[tuple[str, ...]],
 ) -> None:
-    """Runs a host until this is cancelled, and then to its proper end.
+    """Run a host until this task is cancelled, then shut it down gracefully.
 
     Args:
         run: Runs the host until it has stopped.
-        site: What it serves.
-        stop: Tells it to take no more connections, and to end when the last one does.
-        task_status: Told the URLs when it runs.
+        site: The applications and sockets of the host.
+        stop: Makes the host refuse new connections, and stop when the last connection closes.
+        task_status: Receives the URLs when the host runs.
     """
     running, ended = _Running(), trio.Event()
     failure: Exception | None = None
-    # What cancels us must not break off the calls that run.
+    # The cancellation of this task must not cancel running requests.
     hosting = trio.CancelScope(shield=True)
 
     async def host() -> None:
@@ -227,7 +229,7 @@ async def gracefully(
         except Exception as error:  # noqa: BLE001  # raised below, where no nursery wraps it
             failure = error
         finally:
-            # Also when it is broken off by ^C, which comes up in whichever task runs.
+            # Also after ^C, which raises `KeyboardInterrupt` in the current task.
             ended.set()
             running.event.set()
 
@@ -245,22 +247,22 @@ async def gracefully(
                     await site.endpoint.drain(site.grace)
                     await ended.wait()
             finally:
-                # A second ^C comes here as well.
+                # Also reached by a second ^C.
                 hosting.cancel()
                 for listener in site.listeners:
-                    listener.socket.close()  # if the host had no time to
+                    listener.socket.close()  # if the host did not close it
     while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
-        # That hosts have nurseries is a detail of theirs.
+        # The nurseries of hosts are an implementation detail.
         failure = failure.exceptions[0]
     if failure is not None:
         raise failure
 
 
 class _Running:
-    """Is told that the host runs."""
+    """A task status that records that the host runs."""
 
     def __init__(self) -> None:
         self.event: Final = trio.Event()
 
-    def started(self, value: object = None) -> None:  # noqa: ARG002  # hypercorn tells its URLs
+    def started(self, value: object = None) -> None:  # noqa: ARG002  # hypercorn passes its URLs
         self.event.set()

@@ -1,4 +1,4 @@
-"""Serving a server by hypercorn: for HTTP/2, at two to three times the cost of a request."""
+"""Serving a server with hypercorn, for HTTP/2. A request costs two to three times as much as with `serve_http`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["serve_hypercorn"]
 _log: Final = logging.getLogger("mcp_server")
 
 _REQUESTS: Final = 1 << 60
-"""Requests on one connection: hypercorn ends it after a thousand, in the middle of what a client has under way."""
+"""Maximum requests per connection. The default of hypercorn is 1000, and it would close a connection with pending requests."""
 
 _MARGIN: Final = 1.0
-"""Seconds that the last answers have beyond the grace."""
+"""Additional time for the last responses after the grace period, in seconds."""
 
 
 async def serve_hypercorn(
@@ -42,30 +42,32 @@ async def serve_hypercorn(
     task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
     **options: Unpack[HttpOptions],
 ) -> None:
-    """Serves clients over HTTP/1.1 and HTTP/2, as `serve_http` does over HTTP/1.1. It needs `mcp-server[hypercorn]`.
+    """Serve clients over HTTP/1.1 and HTTP/2, as `serve_http` does over HTTP/1.1. Requires `mcp-server[hypercorn]`.
 
-    To have all settings of hypercorn, or several processes, give `Server.asgi()` to it yourself.
+    For all settings of hypercorn, or for several processes, pass `Server.asgi()` to hypercorn.
 
     Args:
-        server: What to serve.
-        bind: Where: `HOST:PORT`. With port 0 the system chooses one.
-        timeouts: How long it waits for clients. `head` bounds the TLS handshake only, and hypercorn has no setting for
-            `stall` and `linger`.
-        task_status: Told the URLs of the endpoint, one for each address of the host, once it can be reached.
-        **options: See `HttpOptions`.
+        server: The server.
+        bind: The address, as `HOST:PORT`. For port 0 the system chooses a port.
+        timeouts: Time limits for clients. `head` limits only the TLS handshake. hypercorn has no setting for `stall` and
+            `linger`.
+        task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts connections.
+        **options: The options, as in `HttpOptions`.
 
     Raises:
         ModuleNotFoundError: hypercorn is not installed.
-        ValueError: See `serve_http`.
-        OSError: Likewise.
+        TypeError: `allowed_hosts` is a string.
+        ValueError: An option is invalid, or other machines can connect and `allowed_hosts` is missing.
+        RegistrationError: An option has the wrong type.
+        OSError: The server cannot listen at the address, or cannot read a file.
 
-    *Closing.* Cancel it. See `serve_http`.
+    *Closing.* Cancel it. It then closes as `serve_http` does.
     """
     try:
         import hypercorn.trio  # lazy: an extra
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'serve_hypercorn needs hypercorn: install the extra, "mcp-server[hypercorn]"', name=error.name
+            'serve_hypercorn requires hypercorn: install the extra "mcp-server[hypercorn]"', name=error.name
         ) from error
 
     async with server.running():
@@ -75,7 +77,7 @@ async def serve_hypercorn(
         app = RequestGuard(site.app, limits=server.limits, timeouts=timeouts)
         serve = partial(
             hypercorn.trio.serve,
-            cast("Framework", app),  # it is an ASGI application, with types that say less than theirs
+            cast("Framework", app),  # an ASGI application, but with less specific types
             _config(site, server, timeouts, options),
             shutdown_trigger=stopping.wait,
             mode="asgi",
@@ -92,23 +94,23 @@ def _config(site: Site, server: Server, timeouts: HostTimeouts, options: HttpOpt
 
     class Config(hypercorn.Config):
         def create_ssl_context(self) -> ssl.SSLContext | None:
-            # Its own reads the certificate once.
+            # The base class reads the certificate only once.
             return tls_context(self.certfile, self.keyfile, alpn=self.alpn_protocols, ciphers=self.ciphers)
 
     config = Config()
-    # It closes them. They are open, so that port 0 and the errors are ours.
+    # hypercorn closes the sockets. They are open already, so that this module handles port 0 and errors.
     config.bind = [f"fd://{listener.socket.detach()}" for listener in site.listeners]
     if site.tls is not None:
         config.certfile = str(options["tls_cert"])
         config.keyfile = str(options.get("tls_key") or options["tls_cert"])
     config.backlog = BACKLOG
     config.keep_alive_max_requests = _REQUESTS
-    # Also until the head of the first request is complete.
+    # Also limits the time until the head of the first request is complete.
     config.keep_alive_timeout = timeouts.idle
     config.ssl_handshake_timeout = timeouts.head
     config.h11_max_incomplete_size = config.h2_max_header_list_size = server.limits.header_bytes
     config.include_server_header = False
-    # What is still there when calls have had their time has been cancelled.
+    # Requests that still run after the grace period have been cancelled.
     config.graceful_timeout = site.grace + _MARGIN
     config.errorlog = _log
     return config

@@ -1,4 +1,4 @@
-"""Stopping by a signal, as services are told to stop."""
+"""Graceful shutdown of a service by signals."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """What runs in the block is cancelled by SIGINT or SIGTERM: `serve_http` then stops gracefully, and the block ends.
+    """Cancel the block on SIGINT or SIGTERM. `serve_http` then stops gracefully, and the block ends.
 
-    A second signal does what it would do without the block: SIGINT raises `KeyboardInterrupt`, SIGTERM ends the process.
-    Only for the main thread, within `trio.run`.
+    A second signal has its usual effect: SIGINT raises `KeyboardInterrupt`, SIGTERM ends the process. Use it only in the
+    main thread, within `trio.run`.
     """
     token = trio.lowlevel.current_trio_token()
     before = {number: signal.getsignal(number) for number in _SIGNALS}

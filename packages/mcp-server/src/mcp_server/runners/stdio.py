@@ -1,4 +1,4 @@
-"""Serving a server over a transport, until its client goes away."""
+"""Serving a server over stdio or a byte stream until its client disconnects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["serve_stdio", "serve_stream"]
 
 @contextmanager
 def _told(service: ServerService) -> Iterator[Callable[[Link], None]]:
-    """Gives what takes the link once it is alive, so that it is told of changes until the block ends."""
+    """Yield a callback that subscribes a link to change notifications until the block ends."""
     links: list[Link] = []
 
     def begin(link: Link) -> None:
@@ -37,20 +37,20 @@ def _told(service: ServerService) -> Iterator[Callable[[Link], None]]:
 
 
 async def serve_stdio(server: Server) -> None:
-    """Serves the process that started this one, over stdin and stdout.
+    """Serve the parent process, over stdin and stdout.
 
-    Whatever else is written to stdout meanwhile, by `print` or a child process, goes to stderr.
+    Other output to stdout, for example by `print` or a child process, goes to stderr.
 
     Args:
-        server: What to serve.
+        server: The server.
 
     Raises:
-        OutputBroken: stdout cannot be written: the client closed its end of it, or the disk is full. Handlers are
-            cancelled at the first write that fails, and no further request is begun.
+        OutputBroken: stdout cannot be written: the client closed it, or the disk is full. The first write that fails
+            cancels the handlers, and no further request starts.
 
-    *Closing.* Returns at the end of input, after the handlers that run had a second to finish; cancel it to stop. A
-    plain function in a worker thread cannot be interrupted, so one that never returns is waited for: let it look at
-    `trio.from_thread.check_cancelled()` now and then.
+    *Closing.* Returns at the end of input. Running handlers then have one second to finish. Cancel it to stop earlier. A
+    plain function in a worker thread cannot be interrupted, so the server waits for it: call
+    `trio.from_thread.check_cancelled()` in the function from time to time.
     """
     service = server._service  # noqa: SLF001  # one package
     async with server.running():
@@ -61,22 +61,22 @@ async def serve_stdio(server: Server) -> None:
 
 
 def _reason(failure: Exception) -> str:
-    """Why stdout cannot be written, with what the system says."""
+    """Return the reason why stdout cannot be written, with the error of the system."""
     said = failure if isinstance(failure, OSError) else failure.__cause__
     if isinstance(said, BrokenPipeError) or not isinstance(said, OSError):
-        return "stdout was closed by the client before the end of its requests; the running ones were cancelled"
-    return f"stdout cannot be written ({said.strerror}); the running requests were cancelled"
+        return "stdout was closed by the client before all responses were sent; running requests were cancelled"
+    return f"stdout cannot be written ({said.strerror}); running requests were cancelled"
 
 
 async def serve_stream(server: Server, stream: ByteStream) -> None:
-    """Serves one client over any stream of bytes: a socket, a pipe, a pair in memory.
+    """Serve one client over a byte stream: a socket, a pipe, or a pair in memory.
 
     Args:
-        server: What to serve.
-        stream: Newline-delimited messages, in both directions. It is not closed here.
+        server: The server.
+        stream: The stream, with newline-delimited messages in both directions. The caller closes it.
 
-    *Closing.* Returns when the client ends its output, or a write fails, which cancels the handlers at once; cancel it
-    to stop.
+    *Closing.* Returns when the client closes its output, or when a write fails, which cancels the handlers immediately.
+    Cancel it to stop earlier.
     """
     service = server._service  # noqa: SLF001  # one package
     async with server.running():

@@ -265,7 +265,7 @@ class HttpEndpoint:
             except LimitExceeded as excess:
                 refusal = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
             except StoreError as error:
-                self._sessions.failures.failed(f"request rejected: {http.method} {shown(http.path)}", error)
+                self._sessions.failures.failed(f"the request is rejected: {http.method} {shown(http.path)}", error)
                 refusal = exchange.refuse(503, "session store unavailable", code=ErrorCode.INTERNAL_ERROR)
         if refusal is not None and not (response.begun or response.lost):
             _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), refusal.reason)

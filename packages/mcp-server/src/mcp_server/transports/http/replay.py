@@ -141,7 +141,7 @@ class Log:
             _log.warning("stream cannot be resumed: %s", excess)
             return False
         except StoreError as error:
-            self._failures.failed("stream cannot be resumed", error)
+            self._failures.failed("a stream cannot be resumed", error)
             return False
         if self._failures.count:
             self._failures.worked()
@@ -165,7 +165,7 @@ class Log:
             _log.warning("stream cannot be resumed: %s", excess)
             return False
         except (StoreError, LocalProtocolError) as error:
-            self._failures.failed("events of a stream not stored", error)
+            self._failures.failed("events are not stored, and the stream cannot be resumed", error)
             return False
         if self._failures.count:
             self._failures.worked()
@@ -176,7 +176,7 @@ class Log:
         try:
             await self._store.delivered(self._session, stream)
         except StoreError as error:
-            self._failures.failed("end of a stream not stored", error)
+            self._failures.failed("the end of a stream is not stored", error)
 
     async def events(self, stream: int, after: int) -> Sequence[StoredEvent]:
         """Return the events of a stream after the event with this number. Raises `StoreError`."""

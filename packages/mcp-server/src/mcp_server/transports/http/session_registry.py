@@ -304,7 +304,7 @@ class Sessions:
             stored = await self._store.subscriptions(session.id)
         except StoreError as error:
             session.not_stored()
-            self.failures.failed("session not stored", error)
+            self.failures.failed("a session is not stored", error)
             return
         if self.failures.count:
             self.failures.worked()
@@ -319,7 +319,7 @@ class Sessions:
             await keep(session.id, uri)
         except StoreError as error:
             session.not_stored()
-            self.failures.failed("subscription not stored", error)
+            self.failures.failed("a subscription is not stored", error)
 
     async def _sweep(self) -> None:
         """Close the expired sessions."""
@@ -330,12 +330,12 @@ class Sessions:
         now = trio.current_time()
         if now - self._purged_at > idle:
             self._purged_at = now
-            with self._survived("expired sessions not deleted"):
+            with self._survived("expired sessions are not deleted"):
                 await self._store.purge(self._clock.earliest() - 2 * idle, time.time())
 
     async def _end(self, session: Session) -> None:
         await session.end()
-        with self._survived("end of a session not stored"):
+        with self._survived("the end of a session is not stored"):
             await self._store.delete(session.id)
 
     @contextmanager
