@@ -122,7 +122,7 @@ async def test_a_page_may_be_in_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uri", ["ui://", "https://a", "ui:a", "ui://a b", "ui://{a}", "resource://a", ""])
 def test_the_uri_of_a_page_begins_as_such_uris_do(uri: str) -> None:
-    with pytest.raises(RegistrationError, match="begins with ui://"):
+    with pytest.raises(RegistrationError, match="must begin with ui://"):
         App(Server("s", version="1"), uri, HTML)
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_is_no_page(tmp_path: Path, content: bytes | 
     "origin", ["*", "https://a.com/", "https://a.com; script-src *", "'unsafe-eval'", "example.com"]
 )
 def test_a_page_asks_for_origins_only(field: str, origin: str) -> None:
-    with pytest.raises(RegistrationError, match=f"{field} has .* which is no origin"):
+    with pytest.raises(RegistrationError, match=f"{field}: .* is not an origin"):
         App(Server("s", version="1"), URI, HTML, csp=evolve(AppCsp(), **{field: ("https://a.com", origin)}))
 
 

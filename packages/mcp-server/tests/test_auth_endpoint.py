@@ -272,7 +272,7 @@ def test_the_two_ways_to_know_who_asks_exclude_each_other() -> None:
     async def identify(_: HttpRequest) -> str | None:
         return None
 
-    with pytest.raises(ValueError, match="auth and identify both say"):
+    with pytest.raises(ValueError, match="auth and identify both authenticate"):
         Server("both", version="0").asgi(auth=guard(Table()), identify=identify)
 
 

@@ -145,7 +145,7 @@ async def test_a_client_uses_again_what_it_may_and_hears_of_changes(
 
 @pytest.mark.parametrize("seconds", [-1, math.nan, math.inf])
 def test_a_time_that_is_none_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match=r"CacheHint\.seconds must be a number from 0 on"):
+    with pytest.raises(ValueError, match=r"CacheHint\.seconds must be a finite number of at least 0"):
         CacheHint(seconds)
 
 

@@ -212,7 +212,7 @@ async def test_arguments_and_results_are_bounded(revision: Revision) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan")])
 def test_a_time_limit_is_above_nothing(wrong: float) -> None:
-    with pytest.raises(ValueError, match="a time limit must be a number of seconds above 0"):
+    with pytest.raises(ValueError, match="a time limit must be a number of seconds greater than 0"):
         TimeLimit(wrong)
 
 

@@ -262,7 +262,7 @@ async def test_a_part_whose_life_would_not_begin_is_refused() -> None:
     events: list[str] = []
     whole, part = Server("whole", version="1"), counting(events)
     async with whole.running():
-        with pytest.raises(RegistrationError, match="'living' has a `lifespan`, which begins with that of 'whole'"):
+        with pytest.raises(RegistrationError, match="'living' has a `lifespan` that starts with that of 'whole'"):
             whole.mount(part)
         assert whole.capabilities.tools is None
         whole.mount(Server("plain", version="1"), prefix="plain")

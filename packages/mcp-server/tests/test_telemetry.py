@@ -82,5 +82,5 @@ def without_opentelemetry() -> Iterator[None]:
 
 
 def test_what_is_missing_is_named_with_the_extra_that_brings_it() -> None:
-    with without_opentelemetry(), pytest.raises(ModuleNotFoundError, match=r"mcp-server\[telemetry\] brings it"):
+    with without_opentelemetry(), pytest.raises(ModuleNotFoundError, match=r"install mcp-server\[telemetry\]"):
         Telemetry()

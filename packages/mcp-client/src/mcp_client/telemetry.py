@@ -1,13 +1,14 @@
-"""Telemetry of all requests with OpenTelemetry: spans and durations. Requires the extra `telemetry` of this package.
+"""Spans and durations of all requests, for OpenTelemetry. Requires the extra `telemetry` of this package.
 
     async with open_stdio(["weather-server"], middleware=[Telemetry()]) as client: ...
 
-An outbound request is a span of the kind `CLIENT`, and an inbound request a span of the kind `SERVER`, on both sides of
-a connection, because servers send requests too. The propagators of the application write the trace context to `_meta`
-as `traceparent`, `tracestate` and `baggage`, over all transports. Without an OpenTelemetry SDK nothing is recorded.
+An outbound request is a span of the kind `CLIENT`, an inbound request is a span of the kind `SERVER`. Both sides of a
+connection have both kinds, because servers send requests too. The propagators that the application configured write the
+trace context into `_meta` as `traceparent`, `tracestate` and `baggage`, for all transports. Without an SDK nothing is
+recorded.
 
-Names and attributes follow the semantic conventions for MCP, which are still in development. Arguments and results are
-not recorded. Names of tools and prompts and URIs of resources are recorded.
+Names and attributes follow the semantic conventions for this protocol, which are still in development. Spans contain
+the names of tools and prompts and the URIs of resources, but no arguments and no results.
 
 Spec: basic/index#_meta (2026-07-28)
 """
@@ -31,11 +32,11 @@ _SCOPE: Final = __name__.rpartition(".")[0]
 
 
 class Telemetry(Middleware):
-    """The middleware that records each request. Make it the first middleware, to include the time of the others.
+    """Middleware that records each request. Make it the first middleware, so that its durations include the others.
 
     Args:
-        tracer_provider: The provider of the tracer; `None` for the one of the application.
-        meter_provider: The provider of the histograms; `None` for the one of the application.
+        tracer_provider: Provider of the tracer; `None` uses the provider of the application.
+        meter_provider: Provider of the histograms; `None` uses the provider of the application.
 
     Raises:
         ModuleNotFoundError: OpenTelemetry is not installed.
@@ -55,10 +56,10 @@ class Telemetry(Middleware):
         self._tracer: Final = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
         self._asked: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its response.")
-        self._answered: Final = _histogram(meter, SERVER_DURATION, "The time to respond to a request.")
+        self._answered: Final = _histogram(meter, SERVER_DURATION, "The time to handle a request.")
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """Record one request."""
+        """Record the span and the duration of a request."""
         from opentelemetry import context, propagate, trace  # lazy: an extra
 
         facts = told(message)
@@ -99,7 +100,7 @@ def _histogram(meter: metrics.Meter, name: str, description: str) -> metrics.His
 
 
 def _parent(message: Passing, here: context.Context) -> tuple[context.Context, tuple[trace.Link, ...]]:
-    """Return the parent context of an inbound request, and a link to the local span if it is another one."""
+    """Return the context of the sender of the request, and a link to the current span of this side if it differs."""
     from opentelemetry import propagate, trace  # lazy: an extra
 
     parent = propagate.extract(carried(message), here)

@@ -7,7 +7,7 @@
 
     trio.run(serve_stdio, server)
 
-Functions are registered on a `Server`, which `serve_stdio` or `serve_http` then serves.
+Register functions on a `Server`, then serve it with `serve_stdio` or `serve_http`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m mcp_server` is the command `mcp-server`."""
+"""Entry point of `python -m mcp_server`: the command `mcp-server`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP Apps: pages that hosts show beside what a tool gave.
+"""MCP Apps: pages that hosts show beside the result of a tool.
 
     dashboard = App(server, "ui://weather/dashboard", Path("dashboard.html"), csp=AppCsp(connect_domains=("https://api.example.com",)))
 
@@ -8,7 +8,8 @@
     @dashboard.tool(only="app")
     async def refresh(city: str) -> Forecast: ...
 
-What a tool gives is for the model in any case; hosts that show no pages do without. `shows_apps` says who does.
+The model receives the result of a tool in any case. Hosts without support for apps do not show the page. `shows_apps`
+returns whether a client supports apps.
 
 Spec: the extension `io.modelcontextprotocol/ui`
 """
@@ -48,27 +49,28 @@ _BEGINNING: Final = "<!doctype html"
 
 
 def shows_apps(context: Context) -> bool:
-    """Whether the client of a call can show pages. To others a tool may say more in its text."""
+    """Return whether the client of a request can show pages. For other clients, a tool can return more text."""
     return any(map(is_app_type, app_types(context.peer.capabilities)))
 
 
 class App:
-    """A page of a server. It is a resource, which is listed and read like others.
+    """A page of a server. Clients list and read it like other resources.
 
     Args:
-        server: The server. It declares the extension from now on.
-        uri: Its URI: `ui://` and more.
-        html: The document, or the file that it is in, which is read now.
-        name: Its name for programs; the URI by default.
-        title: Its name for people.
-        description: What it shows.
-        csp: Where it may load things from; by default from nowhere, so that all it needs has to be in it.
-        permissions: What it would like to use of the browser.
-        domain: The origin that it would like to have, in the form that the host documents.
-        prefers_border: Whether the host shall draw a border and a background; as it likes by default.
+        server: The server. The page makes it declare the extension.
+        uri: URI of the page, which begins with `ui://`.
+        html: The document, or the path of its file. The file is read once, by the constructor.
+        name: Name for programs; the URI by default.
+        title: Name for users.
+        description: Description of the page.
+        csp: Origins that the page may load content from. By default there are none, and the document must contain all of
+            its content.
+        permissions: Browser features that the page requests.
+        domain: Origin that the page requests, in the format that the host documents.
+        prefers_border: Whether the host should draw a border and a background; by default the host decides.
 
     Raises:
-        RegistrationError: It cannot be a page; the error says why.
+        RegistrationError: The page is invalid. The message contains the reason.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class App:
         prefers_border: bool | None = None,
     ) -> None:
         if not is_app_uri(uri) or "{" in uri:
-            raise RegistrationError(f"the URI of a page begins with ui:// and goes on without spaces, but not {uri!r}")
+            raise RegistrationError(
+                f"the URI of a page must begin with ui:// and must not contain spaces or braces, not {uri!r}"
+            )
         _check(uri, csp)
         text = _document(uri, html)
         said = AppResourceMeta(csp=csp, permissions=permissions, domain=domain, prefers_border=prefers_border)
@@ -109,7 +113,7 @@ class App:
         server.extension(UI_EXTENSION)
         self._server: Final = server
         self.uri: Final = uri
-        """Its URI."""
+        """URI of the page."""
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -130,7 +134,7 @@ class App:
         only: AppVisibility | None = None,
         **options: Unpack[ToolOptions],
     ) -> object:
-        """Registers a function as a tool whose results the page shows: `@app.tool` or `@app.tool(...)`. See `add_tool`."""
+        """Register a function as a tool whose results the page shows: `@app.tool` or `@app.tool(...)`, as `add_tool` does."""
 
         def register(function: F) -> F:
             self.add_tool(function, only=only, **options)
@@ -141,21 +145,19 @@ class App:
     def add_tool(
         self, function: AnyFunction, *, only: AppVisibility | None = None, **options: Unpack[ToolOptions]
     ) -> None:
-        """Registers a function as a tool whose results the page shows.
+        """Register a function as a tool whose results the page shows.
 
         Args:
-            function: The function. What it returns is what the model gets, and what the page gets of it.
-            only: Who may see and call it, if not both: the `model`, or the page, `app`. Hosts that show no pages know nothing
-                of that, and give it to the model.
-            **options: See `ToolOptions`.
+            function: The function. The model and the page receive its result.
+            only: Restricts the tool to the `model` or to the page (`app`); by default both may use it. Hosts without
+                support for apps ignore this setting, and offer the tool to the model.
+            **options: The options, as in `ToolOptions`.
 
         Raises:
-            RegistrationError: It cannot be a tool; the error says why.
+            RegistrationError: The function cannot be a tool. The message contains the reason.
         """
         if only is not None and only not in get_args(AppVisibility):
-            raise RegistrationError(
-                f"a tool is only for {' or '.join(map(repr, get_args(AppVisibility)))}, not {only!r}"
-            )
+            raise RegistrationError(f"only must be {' or '.join(map(repr, get_args(AppVisibility)))}, not {only!r}")
         said = AppToolMeta(resource_uri=self.uri, visibility=None if only is None else (only,))
         options["meta"] = write_meta(said, options.get("meta"))
         self._server.add_tool(function, **options)
@@ -168,7 +170,7 @@ def _check(uri: str, csp: AppCsp | None) -> None:
         wrong = next((each for each in getattr(csp, field) or () if not is_origin(each)), None)
         if wrong is not None:
             raise RegistrationError(
-                f"{uri}: {field} has {wrong!r}, which is no origin, as 'https://cdn.example.com' or 'https://*.example.com'"
+                f"{uri}: {field}: {wrong!r} is not an origin such as 'https://cdn.example.com' or 'https://*.example.com'"
             )
 
 
@@ -181,6 +183,6 @@ def _document(uri: str, html: str | os.PathLike[str]) -> str:
             raise RegistrationError(f"{uri}: the page {os.fspath(html)!r} cannot be read: {error}") from error
     if not text.lstrip("\ufeff \t\r\n").lower().startswith(_BEGINNING):
         raise RegistrationError(
-            f"{uri}: a page is an HTML document, which begins with <!DOCTYPE html>, not {text[:40]!r}"
+            f"{uri}: a page must be an HTML document that begins with <!DOCTYPE html>, not {text[:40]!r}"
         )
     return text

@@ -1,4 +1,4 @@
-"""What an ASGI application is, in types. Spec: ASGI 3.0, HTTP 2.3."""
+"""Types of ASGI applications. Spec: ASGI 3.0, HTTP 2.3."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ __all__ = [
 ]
 
 Scope: TypeAlias = MutableMapping[str, object]
-"""What is known of a request, or of the life of the server."""
+"""Properties of a request, or of the lifespan of the server."""
 
 Message: TypeAlias = MutableMapping[str, object]
-"""An event, in either direction."""
+"""An event, inbound or outbound."""
 
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
-"""Waits for the next event."""
+"""Function that waits for the next event."""
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-"""Sends one."""
+"""Function that sends an event."""
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-"""What a host runs, once for each request."""
+"""Function that a host runs once per request."""
 
 COMPANION: Final = "mcp_server.companion"
-"""The extension by which a host offers `StartLater` to a request, in `scope["extensions"]`."""
+"""Extension name in `scope["extensions"]` under which a host offers `StartLater`."""
 
 Companion: TypeAlias = Callable[[], Awaitable[None]]
-"""A coroutine function that runs beside a request: it watches for the client's leaving and keeps the stream alive."""
+"""Coroutine function that runs during a request: it detects that the client disconnects, and keeps the stream alive."""
 
 StartLater: TypeAlias = Callable[[Companion], None]
-"""Has a companion started by the host if the request still runs after a tenth of a second, and cancelled and waited for
-when its response is complete or the application returns. Once per request. So a quick request costs no task."""
+"""Function that schedules a companion. The host starts it if the request still runs after 0.1 seconds. The host cancels it
+and waits for it when the response is complete or the application returns. Call it at most once per request. A short
+request therefore costs no task."""
 
 WRITE_NOW: Final = "mcp_server.write_now"
-"""The extension by which a host offers `WriteNow` to a request, in `scope["extensions"]`."""
+"""Extension name in `scope["extensions"]` under which a host offers `WriteNow`."""
 
 WriteNow: TypeAlias = Callable[[bytes], bool]
-"""Sends a part of a body that has begun, from any task, without waiting. Says whether all of it went out; if not, the host
-keeps the rest, which goes before the next message, and one has to be sent before this is called again: an empty part
-will do. Raises `trio.BusyResourceError` when that was not done, or while another task sends."""
+"""Function that sends a part of a started response body, from any task, without waiting. It returns whether all bytes were
+written. If not, the host sends the remaining bytes before the next message. The application must then send a message
+before the next call; an empty part is sufficient. Raises `trio.BusyResourceError` if it did not, or while another task
+sends."""

@@ -1,4 +1,7 @@
-"""How long a result may be used again, and by whom. Spec: server/utilities/caching (2026-07-28)"""
+"""Cache hints of results: how long and for which clients they can be reused.
+
+Spec: server/utilities/caching (2026-07-28)
+"""
 
 from __future__ import annotations
 
@@ -19,34 +22,35 @@ C = TypeVar("C", bound=CacheableResult)
 
 @attrs.frozen
 class CacheHint:
-    """A hint to clients of 2026-07-28: what they get may be used again for a while. Older ones are not told.
+    """A cache hint for clients of revision 2026-07-28. Clients of older revisions do not receive it.
 
-    It is no promise that nothing changes meanwhile, and no access control.
+    It does not guarantee that the result stays the same, and it is not access control.
 
     Raises:
-        ValueError: The time is negative, or no number; or there is no such scope.
+        ValueError: The time is negative or not finite, or the scope is unknown.
     """
 
     seconds: float
-    """For how long, from when it was received; 0: not at all."""
+    """Time for which the result can be reused after it was received, in seconds; 0 disables reuse."""
     scope: CacheScope = "private"
-    """`private`: by whoever asked, with the same credentials. `public`: by anybody, also from caches on the way. What
-    depends on who asks is private, and is called so wherever there is an `access` function."""
+    """`private`: only the same client can reuse the result, with the same credentials. `public`: any client and shared
+    caches can reuse it. A result that depends on the client is private. With an `access` function, all results are sent as
+    private."""
 
     def __attrs_post_init__(self) -> None:
         if not math.isfinite(self.seconds) or self.seconds < 0:
-            raise ValueError(f"CacheHint.seconds must be a number from 0 on, not {self.seconds}")
+            raise ValueError(f"CacheHint.seconds must be a finite number of at least 0, not {self.seconds}")
         if self.scope not in {"private", "public"}:
             raise ValueError(f"CacheHint.scope must be 'private' or 'public', not {self.scope!r}")
 
 
 def hinted(result: C, hint: CacheHint | None, *, asks: bool) -> C:
-    """The result with a hint.
+    """Return the result with a cache hint.
 
     Args:
         result: The result.
-        hint: What is said of it; `None`: nothing, so it is not used again.
-        asks: Whether it depends on who asks.
+        hint: The cache hint; `None` leaves the result unchanged, and clients do not reuse it.
+        asks: Whether the result depends on the client.
     """
     if hint is None:
         return result

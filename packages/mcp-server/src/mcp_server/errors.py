@@ -1,4 +1,4 @@
-"""What goes wrong between a server and the functions that its author registers."""
+"""Errors between a server and the functions that its author registers."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ __all__ = ["InvalidResult", "NotRunning", "OutputBroken", "RegistrationError", "
 
 
 class RegistrationError(McpError):
-    """A function, class or template cannot be registered as it is. Raised at once, where it is registered.
+    """A function, class or template cannot be registered. The call that registers it raises this error.
 
-    The message names the function with its file and line, the parameter, and what to do about it.
+    The message contains the function with its file and line, the parameter, and the remedy.
     """
 
 
 class NotRunning(McpError):
-    """Something needs the life of the server, which has not begun or is over. The message says what to do."""
+    """An operation needs the lifespan of the server, which has not started or has ended. The message contains the remedy."""
 
     def __init__(self, server: str) -> None:
         super().__init__(
             f"the server {server!r} is not running: serve it with serve_stdio, serve_http or serve_stream; a host that"
-            " mounts its endpoint either sends it the life-span events of ASGI, or runs `async with server.running():`"
+            " mounts its endpoint must send the ASGI lifespan events to it or run `async with server.running():`"
         )
 
 
 class OutputBroken(ConnectionEnded):
-    """The stdout of a server cannot be written any more, so that no answer reaches the client. The message says why."""
+    """The stdout of a server cannot be written, so the client receives no responses. The message contains the reason."""
 
 
 class ToolError(McpError):
-    """Raised by a tool: it failed, and the model should read why.
+    """A failure of a tool whose message is for the model. Tools raise it.
 
-    The call is answered with a result that has `isError`, and the message as its text. `RequestFailed` is sent as the
-    error that it is. Any other exception leads to a result with `isError` which says that the tool failed, and nothing
-    of the exception; that goes to the log. Spec: server/tools#error-handling
+    The result of the call has `isError`, and the message as its text. If a tool raises `RequestFailed`, the server sends
+    an error response. For any other exception, the result has `isError` and says only that the tool failed. The exception
+    is logged. Spec: server/tools#error-handling
     """
 
 
 class InvalidResult(McpError):
-    """A function returned what its return annotation does not allow.
+    """A function returned a value that its return annotation does not allow.
 
-    The peer is told that the tool failed, or, of a resource or prompt, "Internal error"; the log says why.
+    The client receives the failure of the tool, or "Internal error" for a resource or prompt. The log contains the reason.
     """

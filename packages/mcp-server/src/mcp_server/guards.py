@@ -1,12 +1,12 @@
-"""Bounds on what clients may make a server do, beyond those of `mcp_core.limits`, as middleware.
+"""Limits for clients of a server in addition to those of `mcp_core.limits`, as middleware.
 
     server = Server("shop", version="1", middleware=[RateLimit(Rate(60)), TimeLimit(30), SizeLimit(output_bytes=100_000)])
 
-Each refusal is an error that names what was too much and the setting; it ends no connection. Clients are told apart by
-their principal. Where nobody is told apart, as on stdio or in an open server, all of them are counted together.
+A rejected request receives an error that names the limit and the setting. The connection stays open. The limits apply to
+each principal. If clients are anonymous, as on stdio or in a server without authentication, all of them share one limit.
 
-A call that becomes a task is bounded until the task has begun. What goes on in the background has bounds of its own:
-`Limits.running_tasks`, the time to live of `TaskPolicy`, and what its store keeps.
+For a call that becomes a task, the limits apply until the task has started. Tasks have their own limits:
+`Limits.running_tasks`, the time to live of `TaskPolicy`, and the limits of the task store.
 
 Spec: server/tools#security-considerations
 """
@@ -44,13 +44,14 @@ K = TypeVar("K")
 
 
 class RateLimit(Middleware):
-    """How often one principal may ask, and call each tool.
+    """A limit of the rate of requests and of calls per tool, for each principal.
+
+    A request above the limit receives an internal error. Its `data` contains `retryAfter`, the time until the next
+    allowed attempt in seconds.
 
     Args:
-        requests: All requests of one principal; `None`: not bounded.
-        tools: Calls of one tool by one principal, by the tool's name; `"*"` stands for each that is not named.
-
-    Refuses with an internal error, whose `data` says after how many seconds it may be tried again.
+        requests: Rate of all requests of one principal; `None` for no limit.
+        tools: Rate of the calls of one tool by one principal, by tool name; `"*"` applies to each tool that is not named.
     """
 
     def __init__(self, requests: Rate | None = None, tools: Mapping[str, Rate] | None = None) -> None:
@@ -58,7 +59,7 @@ class RateLimit(Middleware):
         self._tools: Final = {name: Rates(rate) for name, rate in (tools or {}).items()}
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Reject the request if it exceeds a rate."""
         if message.incoming:
             now = trio.current_time()
             tool = _tool(message)
@@ -82,13 +83,13 @@ def _take(rates: Rates, key: object, now: float, what: str, setting: str) -> Non
 
 
 class ConcurrencyLimit(Middleware):
-    """How many calls of tools one principal may have running at the same time.
+    """A limit of the number of concurrent tool calls of one principal.
+
+    A call above the limit receives an internal error.
 
     Args:
-        calls: Of all tools together; `None`: not bounded, but by `Limits.running_requests`.
-        tools: Of one tool, by its name.
-
-    Refuses with an internal error what is more.
+        calls: Maximum calls of all tools together; `None` for no limit except `Limits.running_requests`.
+        tools: Maximum calls of one tool, by tool name.
     """
 
     def __init__(self, calls: int | None = None, tools: Mapping[str, int] | None = None) -> None:
@@ -97,7 +98,7 @@ class ConcurrencyLimit(Middleware):
         self._running: dict[tuple[str | None, str | None], int] = {}
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Reject the call if too many calls are running."""
         tool = _tool(message) if message.incoming else None
         if tool is None:
             return await proceed(message)
@@ -124,20 +125,18 @@ class ConcurrencyLimit(Middleware):
 
 
 class TimeLimit(Middleware):
-    """How long a request may take.
+    """A limit of the duration of requests.
 
-    A plain function in a worker thread cannot be interrupted: it is waited for, unless it looks at
-    `trio.from_thread.check_cancelled()` now and then.
+    A tool call that exceeds the limit ends with a result that has `isError`, which a model can read. Any other request
+    ends with an internal error. A plain function in a worker thread cannot be interrupted: the server waits for it, unless
+    the function calls `trio.from_thread.check_cancelled()` from time to time.
 
     Args:
-        seconds: Any request but a subscription; `None`: as long as it takes.
-        tools: A call of one tool, by its name.
-
-    A call of a tool that took longer ends with a result that has `isError`, which a model can read; any other request
-    with an internal error.
+        seconds: Maximum duration of each request except subscriptions, in seconds; `None` for no limit.
+        tools: Maximum duration of the calls of one tool, in seconds, by tool name.
 
     Raises:
-        ValueError: A time is not above 0.
+        ValueError: A time is not greater than 0.
     """
 
     def __init__(self, seconds: float | None = None, tools: Mapping[str, float] | None = None) -> None:
@@ -145,10 +144,10 @@ class TimeLimit(Middleware):
         self._tools: Final = dict(tools or {})
         for limit in (self._seconds, *self._tools.values()):
             if not limit > 0:
-                raise ValueError(f"a time limit must be a number of seconds above 0, not {limit!r}")
+                raise ValueError(f"a time limit must be a number of seconds greater than 0, not {limit!r}")
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Cancel the request when it exceeds its time."""
         if not message.incoming or message.method == "subscriptions/listen":
             return await proceed(message)
         tool = _tool(message)
@@ -156,21 +155,22 @@ class TimeLimit(Middleware):
         setting = "TimeLimit.tools" if tool in self._tools else "TimeLimit.seconds"
         with trio.move_on_after(seconds):
             return await proceed(message)
-        told = f"it took longer than {seconds:g} seconds; the setting is {setting}"
+        told = f"the request took longer than {seconds:g} seconds; the setting is {setting}"
         if tool is not None:
             return _failed(f"The tool {tool} was stopped: {told}")
         raise RequestFailed(told, code=ErrorCode.INTERNAL_ERROR)
 
 
 class SizeLimit(Middleware):
-    """How large the arguments and the results of tools may be, in bytes of JSON.
+    """A limit of the size of the arguments and the results of tools, in bytes of JSON.
+
+    A call with larger arguments receives an invalid params error. A larger result is replaced by a result that has
+    `isError`, so that it does not fill the context of a model.
 
     Args:
-        argument_bytes: The arguments of a call; `None`: bounded by `Limits.message_bytes` alone.
-        output_bytes: Its result; `None`: not bounded.
-
-    Arguments that are larger are refused as invalid params. A larger result is replaced by one that has `isError`, so
-    that it does not fill the context of a model.
+        argument_bytes: Maximum size of the arguments of a call, in bytes; `None` for no limit except
+            `Limits.message_bytes`.
+        output_bytes: Maximum size of the result, in bytes; `None` for no limit.
     """
 
     def __init__(self, *, argument_bytes: int | None = None, output_bytes: int | None = None) -> None:
@@ -178,7 +178,7 @@ class SizeLimit(Middleware):
         self._output: Final = output_bytes
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """See `Middleware.request`."""
+        """Check the sizes of the arguments and of the result."""
         tool = _tool(message) if message.incoming else None
         if tool is None:
             return await proceed(message)
@@ -191,7 +191,7 @@ class SizeLimit(Middleware):
                     code=ErrorCode.INVALID_PARAMS,
                 )
         result = await proceed(message)
-        # That a task has begun is no output.
+        # The announcement of a task is not output.
         is_task = isinstance(result, CreateTaskResult | CreateExtensionTaskResult)
         if self._output is not None and message.revision is not None and not is_task:
             wire = converter(message.revision).unstructure(result) if isinstance(result, WireObject) else result
@@ -205,12 +205,12 @@ class SizeLimit(Middleware):
 
 
 def _tool(message: Passing) -> str | None:
-    """The tool that is called."""
+    """Return the name of the called tool; `None` for other methods."""
     return message.params.name if isinstance(message.params, CallToolRequestParams) else None
 
 
 def _bytes(value: object) -> int:
-    return len(write(cast("JsonValue", value)))  # what it is not, the connection could not send either
+    return len(write(cast("JsonValue", value)))  # a value that is not JSON could not be sent either
 
 
 def _failed(text: str) -> CallToolResult:

@@ -1,6 +1,6 @@
-"""The life of a server: from the first that serves it to the last.
+"""The lifespan of a server, from the first task that serves it to the last.
 
-Its author's context manager runs around it, and what works in the background has a nursery in it.
+The context manager of the server's author runs around it. Background tasks have a nursery in it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["Life", "Lifespan"]
 S = TypeVar("S")
 
 Lifespan: TypeAlias = "Callable[[Server], AbstractAsyncContextManager[object]]"
-"""Makes what lives as long as the server, such as a pool of connections to a database, and gives it to its handlers."""
+"""Function that returns the context manager of the server's state, for example a pool of database connections."""
 
 
 class Life:
-    """The life of one server.
+    """The lifespan of one server.
 
     Args:
         server: The server.
-        lifespan: The context manager of its author.
+        lifespan: Function of the author that returns a context manager.
     """
 
     def __init__(self, server: Server, lifespan: Lifespan | None) -> None:
@@ -46,13 +46,13 @@ class Life:
         self._turned = trio.Event()
         self._needed = lifespan is not None
         self.parts: Final[list[Life]] = []
-        """The lives of servers that are a part of this one: they go on within it."""
+        """The lifespans of mounted servers, which run within this one."""
         self.jobs: Final[list[Callable[[], Awaitable[None]]]] = []
-        """What is begun in the background when it begins."""
+        """Background tasks that start with the lifespan."""
 
     @property
     def needed(self) -> bool:
-        """Whether it has to run before a request can be answered."""
+        """Whether the lifespan must run before a request can be handled."""
         return self._needed or any(part.needed for part in self.parts)
 
     @needed.setter
@@ -61,18 +61,18 @@ class Life:
 
     @property
     def running(self) -> bool:
-        """Whether it goes on."""
+        """Whether the lifespan is running."""
         return self._nursery is not None
 
     @property
     def nursery(self) -> trio.Nursery:
-        """Where work in the background runs. Raises `NotRunning`."""
+        """The nursery of background tasks. Raises `NotRunning`."""
         if self._nursery is None:
             raise NotRunning(self._server.info.name)
         return self._nursery
 
     def state(self, kind: type[S]) -> S:
-        """What the author's context manager gave. Raises `NotRunning`, or `LocalProtocolError` when it is of another class."""
+        """Return the state of the author's context manager. Raises `NotRunning`, or `LocalProtocolError` for another class."""
         if self._nursery is None:
             raise NotRunning(self._server.info.name)
         if not isinstance(self._state, kind):
@@ -81,19 +81,19 @@ class Life:
         return self._state
 
     def work(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Has something done in the background, as long as it goes on, and each time anew."""
+        """Run a background task in each run of the lifespan, from now on."""
         self.jobs.append(work)
         if self._nursery is not None:
             self._nursery.start_soon(work)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Runs it, or joins it where it runs already: it ends when the block of the first, and all others, have ended.
+        """Run the lifespan, or join it if it is running. It ends when all blocks have ended.
 
-        Where the block of the first is cancelled or fails, it ends for all.
+        If the first block is cancelled or fails, the lifespan ends for all of them.
         """
         while self._occupied and self._nursery is None:
-            # It begins, or ends. The author's context manager need not stand to be entered twice.
+            # It is starting or ending. The author's context manager may not support to be entered twice.
             await self._turned.wait()
         if self._nursery is not None:
             self._users += 1
@@ -120,13 +120,13 @@ class Life:
             self._turn()
 
     def _turn(self) -> None:
-        """Wakes those who wait for its beginning, or its end."""
+        """Wake the tasks that wait for the start or the end of the lifespan."""
         self._turned.set()
         self._turned = trio.Event()
 
     @asynccontextmanager
     async def _begun(self, state: object) -> AsyncIterator[None]:
-        # Within the author's state, so that what works in the background has it to its end.
+        # Within the author's context manager, so that background tasks can use the state until they end.
         async with open_private_nursery() as nursery:
             self._nursery, self._state = nursery, state
             for job in self.jobs:

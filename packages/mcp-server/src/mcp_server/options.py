@@ -1,6 +1,6 @@
-"""What can be said of a tool, a resource or a prompt when it is registered, besides what its function says.
+"""Options of tools, resources and prompts at registration, in addition to the properties of their functions.
 
-What is wrong with it is said there and then. Else the whole list could not be sent because of one wrong title.
+Registration checks all options. Otherwise one invalid title would make the whole list unsendable.
 """
 
 from __future__ import annotations
@@ -32,104 +32,104 @@ __all__ = [
 ]
 
 TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
-"""Whether a tool may, or has to, run as a task."""
+"""Whether a tool can or must run as a task."""
 
 
 class Options(TypedDict, total=False):
-    """What tools, resources and prompts have in common. Everything may be left out."""
+    """Options that tools, resources and prompts have in common. All of them are optional."""
 
     name: str | None
-    """The name for programs; that of the function by default."""
+    """Name for programs; the name of the function by default."""
     title: str | None
-    """The name for people."""
+    """Name for users."""
     description: str | None
-    """What it is or does, for the model; from the docstring by default."""
+    """Description for the model; taken from the docstring by default."""
     icons: Iterable[Icon]
-    """Its pictures."""
+    """Icons."""
     meta: JsonObject | None
-    """Its `_meta`."""
+    """Value of `_meta`."""
     thread: bool | None
-    """Whether a plain function runs in a worker thread; it does by default."""
+    """Whether a plain function runs in a worker thread, which is the default."""
 
 
 class ToolOptions(Options, total=False):
-    """What can be said of a tool."""
+    """Options of a tool."""
 
     input_schema: JsonObject | None
-    """The JSON Schema of the arguments, instead of one that follows from the signature. The arguments are validated by it,
-    and given to the function's only parameter as they came."""
+    """JSON Schema of the arguments, instead of the schema derived from the signature. The server validates the arguments
+    with it, and passes them unchanged to the only parameter of the function."""
     annotations: ToolAnnotations | None
-    """Hints on what it does."""
+    """Hints about the behavior of the tool."""
     task: TaskSupport
-    """Whether it may run as a task, which is answered later: `forbidden` (the default), `optional` or `required`. In
-    2025-11-25 the client chooses where it is optional; in the extension of 2026-07-28 it is always a task for clients that
-    have the extension. Others get the result in the answer, or, where it is required, an error."""
+    """Whether the tool runs as a task: `forbidden` (the default), `optional` or `required`. In revision 2025-11-25 the
+    client chooses if the value is `optional`. In the extension of 2026-07-28, the tool always runs as a task for clients
+    that support the extension. Other clients receive the result in the response, or an error if the value is `required`."""
     task_at_once: bool
-    """Whether a call becomes a task before the function begins, as it does by default; otherwise where the function says
-    so, by `Context.begin_task`. In 2025-11-25 it is always at once."""
+    """Whether a call becomes a task before the function starts, which is the default. Otherwise the function begins the task
+    with `Context.begin_task`. In revision 2025-11-25, a task always begins before the function starts."""
     resumable: bool
-    """Whether a task that was interrupted, because the server was stopped, runs again from its top when it is started.
-    By default it has failed then. See `Context.once` for what must not happen twice."""
+    """Whether a task that was interrupted by a stop of the server runs again from its start when the server starts. By
+    default the task fails. Use `Context.once` for actions that must not run twice."""
 
 
 class ResourceOptions(Options, total=False):
-    """What can be said of a resource."""
+    """Options of a resource."""
 
     mime_type: str | None
-    """Its media type; of a template, when all its resources have the same."""
+    """Media type. For a template: only if all of its resources have the same media type."""
     annotations: Annotations | None
-    """Hints."""
+    """Annotations: audience, priority and time of the last change."""
     size: int | None
-    """Its size in bytes; not for templates."""
+    """Size in bytes; not for templates."""
     cache: CacheHint | None
-    """How long a client may use its contents again; by default not at all. A function that returns `ReadResourceResult` says
-    it there."""
+    """Cache hint for the contents; by default clients do not reuse them. A function that returns `ReadResourceResult` sets
+    the hint in its result."""
 
 
 class PromptOptions(Options, total=False):
-    """What can be said of a prompt."""
+    """Options of a prompt."""
 
 
 _KINDS: Final[Mapping[str, tuple[type, str]]] = {
-    "name": (str, "a text"),
-    "icons": (Iterable, "several icons"),
+    "name": (str, "a string"),
+    "icons": (Iterable, "an iterable of icons"),
     "thread": (bool, "True or False"),
     "input_schema": (dict, "a dict"),
     "task_at_once": (bool, "True or False"),
     "resumable": (bool, "True or False"),
     "cache": (CacheHint, "a CacheHint"),
 }
-"""The class of an option, where the types of the protocol do not say it."""
+"""The class of an option that the protocol types do not check, and its description."""
 
 
 def check_options(where: str, given: Options, known: frozenset[str]) -> None:
-    """Whether options are such, and of their classes, before anything is made of them.
+    """Check the names and the classes of options.
 
     Args:
-        where: What they are of, for errors.
+        where: The object that has the options, for error messages.
         given: The options.
-        known: The names that there are.
+        known: The known names.
 
     Raises:
-        RegistrationError: One is not known, or of another class.
+        RegistrationError: An option is unknown or has another class.
     """
     for name, value in given.items():
         if name not in known:
-            raise RegistrationError(f"{where}: there is no option {name!r}; there are {', '.join(sorted(known))}")
+            raise RegistrationError(f"{where}: unknown option {name!r}; the options are {', '.join(sorted(known))}")
         kind, said = _KINDS.get(name, (object, ""))
         if value is not None and not isinstance(value, kind):
-            raise RegistrationError(f"{where}: the option {name!r} is {said}, not {value!r}")
+            raise RegistrationError(f"{where}: option {name!r} must be {said}, not {value!r}")
 
 
 def check_listed(where: str, value: WireObject) -> None:
-    """Whether something can be listed: all that was said of it fits the protocol, and JSON can say it.
+    """Check that an object can be listed: its members conform to the protocol and can be encoded as JSON.
 
     Args:
-        where: What it is made of, for errors.
+        where: The function or object that it is made of, for error messages.
         value: The tool, resource, template or prompt.
 
     Raises:
-        RegistrationError: It cannot; the error names the member.
+        RegistrationError: The object cannot be listed. The message contains the member.
     """
     try:
         write(converter(LATEST).unstructure(value))
@@ -138,22 +138,24 @@ def check_listed(where: str, value: WireObject) -> None:
 
 
 def check_kinds(where: str, **given: tuple[object, object]) -> None:
-    """Whether arguments are of their classes, or `None`.
+    """Check that each argument is `None` or an instance of its class.
 
     Args:
-        where: What they are of, for errors.
-        **given: Each with its class.
+        where: The object that has the arguments, for error messages.
+        **given: Each argument with its class.
 
     Raises:
-        RegistrationError: One is of another class.
+        RegistrationError: An argument has another class.
     """
     for name, (value, kind) in given.items():
-        if value is not None and not isinstance(value, cast("type", kind)):  # abstract classes are no `type` to mypy
+        if value is not None and not isinstance(
+            value, cast("type", kind)
+        ):  # abstract classes are not a `type` for mypy
             expected = getattr(kind, "__name__", kind)
             raise RegistrationError(f"{where}: `{name}` takes {expected}, not {value!r}")
 
 
 def check_text(what: str, value: object) -> None:
-    """Raises `RegistrationError` when `what` is no text."""
+    """Raise `RegistrationError` if a value is not a string. `what` names the value in the message."""
     if not isinstance(value, str):
-        raise RegistrationError(f"{what} is a text, not {value!r}")
+        raise RegistrationError(f"{what} must be a string, not {value!r}")

@@ -1,4 +1,4 @@
-"""What a server offers, in decorators. `mcp_server.Server` is one of these. Spec: server/"""
+"""Registration of tools, resources, prompts and methods on a server. Spec: server/"""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _OURS: Final = frozenset({INITIALIZE, PING, SERVER_DISCOVER, LOGGING_SET_LEVEL})
-"""What the connection itself answers, since it has to know of it."""
+"""Methods that the engine handles itself, because they change its state."""
 
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 
 _IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-"""As the specification has the prefix of keys of `_meta`."""
+"""The grammar of extension identifiers: a prefix as in keys of `_meta`, which is required, a slash and a name."""
 
 
 class Registration:
-    """What can be registered on a server.
+    """The registration methods of a server.
 
     Args:
-        service: What answers.
+        service: The service that handles the requests.
     """
 
     def __init__(self, service: ServerService) -> None:
@@ -72,7 +72,7 @@ class Registration:
     @overload
     def tool(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, function: AnyFunction | None = None, /, **options: Unpack[ToolOptions]) -> object:
-        """Registers a function as a tool: `@server.tool` or `@server.tool(...)`. See `add_tool`."""
+        """Register a function as a tool: `@server.tool` or `@server.tool(...)`, as `add_tool` does."""
 
         def register(function: F) -> F:
             self.add_tool(function, **options)
@@ -81,28 +81,28 @@ class Registration:
         return register if function is None else register(function)
 
     def add_tool(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
-        """Registers a function as a tool. Clients are told that the list has changed.
+        """Register a function as a tool, and notify clients that the list has changed.
 
-        The schemas follow from the signature, the descriptions from the docstring. A parameter that is annotated with
-        `Context` gets the context. The function raises `ToolError` for a failure that the model should read.
+        The schemas are derived from the signature, and the descriptions from the docstring. A parameter that is annotated
+        with `Context` receives the context. The function raises `ToolError` for a failure that the model should read.
 
         Args:
             function: The function.
-            **options: See `ToolOptions`.
+            **options: The options, as in `ToolOptions`.
 
         Raises:
-            RegistrationError: It cannot be a tool; the error says why.
+            RegistrationError: The function cannot be a tool. The message contains the reason.
         """
         self._service.tools.add(function, **options)
 
     def remove_tool(self, name: str) -> None:
-        """Takes a tool away. Clients are told. Raises `RegistrationError` when there is none of that name."""
+        """Remove a tool and notify clients. Raises `RegistrationError` if there is no tool with this name."""
         self._service.tools.remove(name)
 
     # --- resources -------------------------------------------------------------------------------------------------
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Registers a function as a resource, or, when the URI has variables, as a template. See `add_resource`."""
+        """Register a function as a resource, or as a template if the URI has variables, as `add_resource` does."""
 
         def register(function: F) -> F:
             self.add_resource(function, uri, **options)
@@ -111,18 +111,18 @@ class Registration:
         return register
 
     def add_resource(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
-        """Registers a function that reads a resource. Clients are told that the list has changed.
+        """Register a function that reads a resource, and notify clients that the list has changed.
 
-        It returns a text, bytes, `File`, `Image`, `Audio`, the contents as the specification has them, a list of these,
-        or anything else, which is written as JSON.
+        The function returns a string, bytes, `File`, `Image`, `Audio`, the contents as in the specification, or a list of
+        these. Any other value is encoded as JSON.
 
         Args:
-            function: The function; its parameters are the variables of the template.
-            uri: The URI, or a template by RFC 6570, as `city://{name}/climate`.
-            **options: See `ResourceOptions`.
+            function: The function. Its parameters are the variables of the template.
+            uri: The URI, or a template of RFC 6570, for example `city://{name}/climate`.
+            **options: The options, as in `ResourceOptions`.
 
         Raises:
-            RegistrationError: It cannot be a resource; the error says why.
+            RegistrationError: The function cannot be a resource. The message contains the reason.
         """
         self._service.resources.add(function, uri, **options)
 
@@ -137,38 +137,38 @@ class Registration:
         icons: Iterable[Icon] = (),
         hidden: bool = False,
     ) -> None:
-        """Registers the files of a directory, and of those in it, as resources. Clients are told that the list has changed.
+        """Register the files of a directory and its subdirectories as resources, and notify clients of the change.
 
-        Each file is listed with its size, its media type and when it was changed; it is read when a client asks for it,
-        in a worker thread. There is a template as well, for files that are not listed (`Limits.listed_files`).
-        Nothing outside of the directory can be read: links are not followed, and only regular files are opened.
-        `resource_updated` tells of a file that was changed.
+        Each file is listed with its size, its media type and the time of its last change. A worker thread reads it when a
+        client requests it. A template covers files that are not listed (`Limits.listed_files`). Files outside of the
+        directory cannot be read: links are not followed, and only regular files are opened. To notify clients that a file
+        has changed, call `resource_updated`.
 
         Args:
-            path: The directory. It may be a link itself, which is followed once, here.
-            uri: What the URIs of the files begin with, as `docs://handbook/`; ends in a slash.
-            name: The name of the template; the URI by default.
-            title: Its name for people.
-            description: What the files are, for the model.
-            icons: Its pictures.
-            hidden: Whether files and directories whose names begin with a dot are there too.
+            path: The directory. If it is a link, this method follows it once.
+            uri: Prefix of the URIs of the files, for example `docs://handbook/`. It ends with a slash.
+            name: Name of the template; the URI by default.
+            title: Name of the template for users.
+            description: Description of the files, for the model.
+            icons: Icons of the template.
+            hidden: Whether to include files and directories whose names begin with a dot.
 
         Raises:
-            RegistrationError: There is no such directory, or the URI cannot be the beginning of others.
+            RegistrationError: The directory does not exist, or the URI cannot be a prefix of others.
         """
         self._service.resources.add_directory(
             path, uri, name=name, title=title, description=description, icons=icons, hidden=hidden
         )
 
     def remove_resource(self, uri: str) -> None:
-        """Takes a resource, template or directory away. Clients are told. Raises `RegistrationError` when there is none."""
+        """Remove a resource, template or directory, and notify clients. Raises `RegistrationError` if it does not exist."""
         self._service.resources.remove(uri)
 
     def resource_updated(self, uri: str) -> None:
-        """Tells those who subscribed to a resource that it has changed.
+        """Notify the subscribers of a resource that it has changed.
 
-        Never waits for a client. Call it from any trio task, or from a function that trio runs in a worker thread; from
-        another thread by `trio.from_thread.run_sync`, with the token of trio.
+        Does not wait for clients. Call it from any trio task, or from a function that trio runs in a worker thread. From
+        another thread, use `trio.from_thread.run_sync` with the trio token.
         """
         self._service.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
 
@@ -179,7 +179,7 @@ class Registration:
     @overload
     def prompt(self, function: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     def prompt(self, function: AnyFunction | None = None, /, **options: Unpack[PromptOptions]) -> object:
-        """Registers a function as a prompt: `@server.prompt` or `@server.prompt(...)`. See `add_prompt`."""
+        """Register a function as a prompt: `@server.prompt` or `@server.prompt(...)`, as `add_prompt` does."""
 
         def register(function: F) -> F:
             self.add_prompt(function, **options)
@@ -188,45 +188,47 @@ class Registration:
         return register if function is None else register(function)
 
     def add_prompt(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
-        """Registers a function as a prompt. Clients are told that the list has changed.
+        """Register a function as a prompt, and notify clients that the list has changed.
 
-        It returns a text, which the user says; a content block; a `PromptMessage`; a list of these; or `GetPromptResult`.
+        The function returns a string (a user message), a content block, a `PromptMessage`, a list of these, or
+        `GetPromptResult`.
 
         Args:
-            function: The function; its parameters are the arguments of the prompt.
-            **options: See `PromptOptions`.
+            function: The function. Its parameters are the arguments of the prompt.
+            **options: The options, as in `PromptOptions`.
 
         Raises:
-            RegistrationError: It cannot be a prompt; the error says why.
+            RegistrationError: The function cannot be a prompt. The message contains the reason.
         """
         self._service.prompts.add(function, **options)
 
     def remove_prompt(self, name: str) -> None:
-        """Takes a prompt away. Clients are told. Raises `RegistrationError` when there is none of that name."""
+        """Remove a prompt and notify clients. Raises `RegistrationError` if there is no prompt with this name."""
         self._service.prompts.remove(name)
 
-    # --- the rest --------------------------------------------------------------------------------------------------
+    # --- completions, methods, mounts, extensions ------------------------------------------------------------------
 
     def completion(
         self, *, argument: str, prompt: str | None = None, resource: str | None = None, thread: bool | None = None
     ) -> Callable[[F], F]:
-        """Registers a function that completes an argument of a prompt, or a variable of a template.
+        """Register a function that completes an argument of a prompt or a variable of a template.
 
-        It takes what was typed so far, and, where it has such parameters, `arguments` (a dict of what is filled in
-        already) and a `Context`. It returns a list of texts, the best first; at most 100 of
-        them are sent, with how many there are. Or a `Completion` or `CompleteResult`, where it knows of more than it lists.
+        The function receives the text that the user has typed. If it has such parameters, it also receives `arguments` (a
+        dict of the values that are already set) and a `Context`. It returns a list of strings, the best first. The server
+        sends at most 100 of them and their total number. If more values exist than the function lists, it returns a
+        `Completion` or `CompleteResult`.
 
         Args:
-            argument: The argument.
-            prompt: The name of the prompt, which has to be registered before.
-            resource: The template, which has to be registered before.
-            thread: Whether a plain function runs in a worker thread; it does by default.
+            argument: The argument or variable.
+            prompt: The name of a registered prompt.
+            resource: The URI template of a registered template.
+            thread: Whether a plain function runs in a worker thread, which is the default.
 
         Returns:
-            The decorator; it returns the function unchanged.
+            The decorator. It returns the function unchanged.
 
         Raises:
-            RegistrationError: There is no such argument, or the function takes something else.
+            RegistrationError: There is no such argument, or the function has other parameters.
         """
 
         def register(function: F) -> F:
@@ -241,41 +243,41 @@ class Registration:
     ) -> Callable[
         [Callable[[P, Context], Awaitable[R | JsonObject]]], Callable[[P, Context], Awaitable[R | JsonObject]]
     ]:
-        """Registers a coroutine function for a whole method: one of an extension, or instead of what is there.
+        """Register a coroutine function as the handler of a method: an extension method, or one to replace.
 
-        It takes the parameters, an instance of `row.params`, and the context, and returns an instance of `row.result`,
-        or the result in its wire form. For an error it raises `RequestFailed`.
+        The function receives the parameters, an instance of `row.params`, and the context. It returns an instance of
+        `row.result`, or the result in its wire form. It raises `RequestFailed` to send an error.
 
         Args:
-            row: The method. When it names an extension, the server declares that extension.
+            row: The method. If it names an extension, the server declares that extension.
 
         Returns:
-            The decorator; it returns the function unchanged.
+            The decorator. It returns the function unchanged.
 
         Raises:
-            RegistrationError: The method is a part of the connection itself, or the function is no coroutine function.
+            RegistrationError: The engine handles the method itself, or the function is not a coroutine function.
         """
 
         def register(
             function: Callable[[P, Context], Awaitable[R | JsonObject]],
         ) -> Callable[[P, Context], Awaitable[R | JsonObject]]:
             if not isinstance(row, Method):
-                raise RegistrationError(f"{label(function)}: a method is registered by its row, not {row!r}")
+                raise RegistrationError(f"{label(function)}: register a method with its definition, not {row!r}")
             if row in _OURS:
-                raise RegistrationError(f"{row.name} cannot be replaced: the connection has to answer it")
+                raise RegistrationError(f"{row.name} cannot be replaced: the engine handles it")
             if not is_async(function):
                 raise RegistrationError(
-                    f"{label(function)}: what answers a method is a coroutine function; write `async def`"
+                    f"{label(function)}: the handler of a method must be a coroutine function; write `async def`"
                 )
 
             async def handle(call: Call) -> object:
-                # The engine has made the parameters by the row.
-                params: P = call.request.params  # type: ignore[assignment]  # the engine reads them by the row
+                # The engine converts the parameters to the class of the method.
+                params: P = call.request.params  # type: ignore[assignment]  # the engine uses the class of the method
                 context = self._service.context(call)
                 try:
                     return await function(params, context)
                 finally:
-                    context._end()  # noqa: SLF001  # not for the users of a context
+                    context._end()  # noqa: SLF001  # not part of the public interface
 
             service = self._service
             service.handlers[row.name] = handle
@@ -291,33 +293,35 @@ class Registration:
         return register
 
     def notification(self, row: NotificationRow[P]) -> Callable[[Callable[[P], None]], Callable[[P], None]]:
-        """Registers a function that takes a notification of clients: one of an extension, or of the specification.
+        """Register a function that handles a notification of clients, of an extension or of the specification.
 
-        It takes the parameters, an instance of `row.params`. It is called where the notification is
-        read, so it is a plain function and must not wait. What it raises goes to the log.
+        The function receives the parameters, an instance of `row.params`. The reader calls it, so it must be a plain
+        function and must not block. Its exceptions are logged.
 
         Args:
             row: The notification.
 
         Returns:
-            The decorator; it returns the function unchanged.
+            The decorator. It returns the function unchanged.
 
         Raises:
-            RegistrationError: The function is a coroutine function, or there is one for this notification, or clients do not
-                send it.
+            RegistrationError: The function is a coroutine function, the notification already has a function, or clients do
+                not send the notification.
         """
 
         def register(function: Callable[[P], None]) -> Callable[[P], None]:
             service = self._service
             if not isinstance(row, NotificationRow):
-                raise RegistrationError(f"{label(function)}: a notification is registered by its row, not {row!r}")
+                raise RegistrationError(f"{label(function)}: register a notification with its definition, not {row!r}")
             if row in NOTIFICATIONS and Role.CLIENT not in row.sender:
-                raise RegistrationError(f"{label(function)}: a client does not send {row.name}, which is the server's")
+                raise RegistrationError(f"{label(function)}: clients do not send {row.name}, only servers do")
             if is_async(function) or not callable(cast("object", function)):
-                raise RegistrationError(f"{label(function)}: a notification is taken without waiting; write `def`")
+                raise RegistrationError(f"{label(function)}: the handler of a notification must not block; write `def`")
             if row.name in service.listeners:
-                raise RegistrationError(f"{label(function)}: there is already a function for {row.name}")
-            service.listeners[row.name] = cast("Callable[[object], None]", function)  # as the engine reads them
+                raise RegistrationError(f"{label(function)}: {row.name} already has a function")
+            service.listeners[row.name] = cast(
+                "Callable[[object], None]", function
+            )  # the engine uses the class of the notification
             service.registered += 1
             if row not in NOTIFICATIONS:
                 service.notifications[row.name] = row
@@ -326,38 +330,41 @@ class Registration:
         return register
 
     def mount(self, other: Registration, *, prefix: str | None = None) -> None:
-        """Makes another server a part of this one, with everything that it offers now and later.
+        """Mount another server on this one, with everything that it offers now and later.
 
-        Its tools and prompts are called `prefix_name` here; resources keep their URIs. What is registered here comes first.
-        It answers for itself, with its own middleware and `lifespan`, which runs within that of this server.
+        Its tools and prompts are called `prefix_name` on this server. Resources keep their URIs. Names registered on this
+        server take precedence. The other server handles its requests with its own middleware. Its `lifespan` runs within
+        that of this server.
 
         Args:
             other: The server.
-            prefix: What its names begin with; `None`: they are left as they are.
+            prefix: Prefix of its names; `None` leaves the names unchanged.
 
         Raises:
-            RegistrationError: The prefix cannot be one, or is not told apart from another one; or the other server has tools
-                that run as tasks, or an `access` of its own, or is this one, or a part of which this one is; or a
-                `lifespan` that would not begin any more, since this one is served already.
+            RegistrationError: The prefix is invalid or ambiguous with another prefix. The other server has tools that run
+                as tasks, or its own `access` function. It is this server, or this server is mounted on it. Or it has a
+                `lifespan` that cannot start, because this server is already running.
         """
         if not isinstance(other, Registration):
-            raise RegistrationError(f"what is mounted is a server, not {other!r}; see also mount_remote")
+            raise RegistrationError(f"mount accepts a server, not {other!r}; see also mount_remote")
         if prefix is not None:
             check_text("a prefix", prefix)
         service, theirs = self._service, other._service
         if service in theirs.everywhere():
-            raise RegistrationError(f"{theirs.name!r} cannot be mounted on {service.name!r}, which is a part of it")
+            raise RegistrationError(
+                f"{theirs.name!r} cannot be mounted on {service.name!r}, because {service.name!r} is part of it"
+            )
         if theirs.guard.asks:
             raise RegistrationError(
-                f"{theirs.name!r} has an `access` of its own; give it to {service.name!r}, which is asked first"
+                f"{theirs.name!r} has its own `access` function: pass the function to {service.name!r} instead"
             )
         if theirs.tasks is not None:
             raise RegistrationError(
-                f"{theirs.name!r} has tools that run as tasks, which only the server can have that clients talk to"
+                f"{theirs.name!r} has tools that run as tasks: only the server that clients connect to can have such tools"
             )
         if service.life.running and theirs.life.needed and not theirs.life.running:
             raise RegistrationError(
-                f"{theirs.name!r} has a `lifespan`, which begins with that of {service.name!r}, and that has begun; mount"
+                f"{theirs.name!r} has a `lifespan` that starts with that of {service.name!r}, which is running already: mount"
                 " it before, or in a block of `async with other.running():`"
             )
         service.mounts.add(LocalServer(theirs), prefix)
@@ -368,22 +375,22 @@ class Registration:
         service.prompts_changed()
 
     def mount_remote(self, remote: RemoteServer, *, prefix: str) -> None:
-        """Makes a server that a client talks to a part of this one: a proxy.
+        """Mount the server of a client connection on this server, as a proxy.
 
             async with open_http("https://notes.example/mcp") as notes:
                 server.mount_remote(notes, prefix="notes")
                 await serve_stdio(server)
 
-        Names are made as by `mount`. What the other server says is passed on as it came. Its questions go to the handlers
-        of that client, and not to the clients of this server; the changes of its lists are passed on while this server
-        runs, those of single resources are not.
+        Names are formed as by `mount`. This server forwards the results of the other server unchanged. Client requests of
+        the other server go to the handlers of that client, not to the clients of this server. While this server runs, it
+        forwards list change notifications, but not updates of single resources.
 
         Args:
-            remote: The connection to it, such as an `mcp_client.Client`.
-            prefix: What its names begin with.
+            remote: The connection to the other server, for example an `mcp_client.Client`.
+            prefix: Prefix of its names.
 
         Raises:
-            RegistrationError: The prefix cannot be one, or is not told apart from another one.
+            RegistrationError: The prefix is invalid or ambiguous with another prefix.
         """
         from mcp_server.features.proxy import ProxiedServer  # lazy: few servers are proxies
 
@@ -398,14 +405,14 @@ class Registration:
 
     @contextmanager
     def override(self, provider: AnyFunction, replacement: AnyFunction) -> Iterator[None]:
-        """As long as the block runs, another function provides what a parameter depends on: for tests.
+        """Replace the provider of a dependency during the block, for tests.
 
         Args:
-            provider: What `Depends` names.
-            replacement: What is called instead; see `Depends` for what it may be.
+            provider: The function that `Depends` names.
+            replacement: The function to call instead, of the kinds that `Depends` accepts.
 
         Raises:
-            RegistrationError: The replacement cannot provide anything.
+            RegistrationError: The replacement cannot be a provider.
         """
         overrides = self._service.overrides
         before = overrides.get(provider)
@@ -425,31 +432,32 @@ class Registration:
         *,
         sends: Iterable[Method[object, object] | NotificationRow[object]] = (),
     ) -> None:
-        """Declares that the server supports an extension. Spec: basic/index#extension-negotiation (2026-07-28)
+        """Declare that the server supports an extension. Spec: basic/index#extension-negotiation (2026-07-28)
 
-        Methods that name their extension declare it by themselves, without settings.
+        `method` declares the extension of a method automatically, without settings.
 
         Args:
-            identifier: Its name, as `com.example/search`.
-            settings: What there is to say about the support; an empty object by default.
-            sends: What this server asks and tells clients by it, with `Context.ask` and `Context.notify`.
+            identifier: Identifier of the extension, for example `com.example/search`.
+            settings: Settings of the extension; an empty object by default.
+            sends: Requests and notifications of the extension that this server sends, with `Context.ask` and
+                `Context.notify`.
 
         Raises:
-            RegistrationError: That is no name of an extension: a reversed domain, a slash, and a name. Or what shall be
-                sent is the specification's, or what only clients send.
+            RegistrationError: The identifier is not a reversed domain, a slash and a name. Or a method in `sends` belongs
+                to the specification, or only clients send it.
         """
-        check_text("the name of an extension", identifier)
+        check_text("the identifier of an extension", identifier)
         if not isinstance(settings, dict | None):
-            raise RegistrationError(f"the settings of {identifier!r} are a dict, not {settings!r}")
+            raise RegistrationError(f"the settings of {identifier!r} must be a dict, not {settings!r}")
         if _IDENTIFIER.fullmatch(identifier) is None:
             raise RegistrationError(
-                f"{identifier!r} is no name of an extension: it is a domain that is yours, reversed, a slash and a name,"
-                " as 'com.example/search'"
+                f"{identifier!r} is not an extension identifier: use your domain name reversed, a slash and a name,"
+                " for example 'com.example/search'"
             )
         service, rows = self._service, tuple(sends)
         for row in rows:
             if row in METHODS or row in NOTIFICATIONS or Role.SERVER not in row.sender:
-                raise RegistrationError(f"{row.name} is no row of {identifier!r} that a server sends")
+                raise RegistrationError(f"{row.name} is not a method of {identifier!r} that a server sends")
         service.methods.update({row.name: row for row in rows if isinstance(row, Method)})
         service.notifications.update({row.name: row for row in rows if isinstance(row, NotificationRow)})
         service.extensions[identifier] = {} if settings is None else settings

@@ -1,4 +1,4 @@
-"""A server: what it offers, in decorators. Spec: server/"""
+"""A server of the Model Context Protocol. Spec: server/"""
 
 from __future__ import annotations
 
@@ -50,37 +50,38 @@ __all__ = ["Server"]
 
 
 class Server(Registration):
-    """A server, in all revisions of the protocol at once.
+    """A server for all revisions of the protocol.
 
-    Register functions with the decorators, then serve it with `serve_stdio`, `serve_http` or `serve_stream`,
-    or mount what `asgi` gives in an application. The decorators return
-    the function unchanged. Plain functions run in a worker thread, so that a blocking one does not stop the others;
-    `thread=False` runs them inline. What the server says that it offers follows from what is registered; a client is
-    told at the beginning, so something of each kind should be registered before the server is served.
+    Register functions with the decorators. Then serve the server with `serve_stdio`, `serve_http` or `serve_stream`, or
+    mount the application that `asgi` returns. The decorators return the function unchanged. Plain functions run in a
+    worker thread, so that a blocking function does not stop the others; `thread=False` runs them inline. The capabilities
+    of the server are derived from the registered functions. A client receives them when it connects. Therefore register
+    at least one function of each kind before the server is served.
 
     Args:
-        name: The name for programs.
-        version: The version of the server, in any notation.
-        title: The name for people.
-        description: What it does.
-        instructions: How to use it, for a model.
-        icons: Its pictures.
-        website_url: Where it is at home.
-        revisions: The revisions that it speaks; all of them by default.
-        limits: The bounds on what one client may make it do.
-        input_policy: How questions to the client are asked in rounds, on 2026-07-28.
-        lifespan: A function that takes the server and gives an asynchronous context manager, which runs around all
-            serving. What it gives is what `Context.state` gives to handlers.
-        middleware: What stands around all messages, the outermost first.
-        access: Says who may see and use what: it is asked for each tool, resource, template and prompt before it is listed,
-            called, read, got, completed or watched. What is not allowed is answered like what does not exist.
-        redact: Takes the data of a log message, and gives what the client may see of it.
-        tasks: How tasks are kept: where, and how long.
-        cache: How long a client may use its lists again; by default not at all. Of resources it is said one by one.
+        name: Name for programs.
+        version: Version of the server, in any format.
+        title: Name for users.
+        description: Description of the server.
+        instructions: Instructions for a model that uses the server.
+        icons: Icons of the server.
+        website_url: URL of its website.
+        revisions: Supported revisions; all of them by default.
+        limits: Limits of what one client can make the server do.
+        input_policy: Settings of multi round-trip requests, in revision 2026-07-28.
+        lifespan: Function that receives the server and returns an asynchronous context manager, which runs while the
+            server is served. Handlers receive its value from `Context.state`.
+        middleware: Middleware for all messages, the outermost first.
+        access: Function that decides which principal may use which tool, resource, template or prompt. The server calls it
+            before it lists, calls, reads, gets, completes or subscribes to one of them. A denied object is reported as
+            not found.
+        redact: Function that receives the data of a log message and returns the data that the client may see.
+        tasks: Settings of tasks: the store and the time to live.
+        cache: Cache hint for the lists; by default clients do not reuse them. Resources have their own hints.
 
     Raises:
-        ValueError: It is to speak no revision at all.
-        RegistrationError: An argument is of another kind than it has to be.
+        ValueError: `revisions` is empty.
+        RegistrationError: An argument has the wrong type, or `name`, `version` or another member cannot be sent.
     """
 
     def __init__(
@@ -130,17 +131,17 @@ class Server(Registration):
             icons=tuple(icons) or None,
             website_url=website_url,
         )
-        """Who the server says it is."""
+        """Name, version and other metadata that the server sends."""
         self.instructions: Final = instructions
-        """How to use it, for a model."""
+        """Instructions for a model."""
         self.revisions: Final = tuple(revisions)
-        """The revisions that it speaks."""
+        """Supported revisions."""
         self.limits: Final = limits
-        """The bounds on what one client may make it do."""
+        """Limits of what one client can make the server do."""
         self.redact: Final = redact
-        """What takes out of log messages what clients must not see."""
+        """Function that removes secrets from the data of log messages; `None` if there is no such function."""
         if not self.revisions:
-            raise ValueError("a server has to speak at least one revision")
+            raise ValueError("a server must support at least one revision: revisions is empty")
         for revision in self.revisions:
             check_kinds(f"the server {name!r}", revisions=(revision, Revision))
         for layer in around:
@@ -154,13 +155,13 @@ class Server(Registration):
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server offers now, by what is registered."""
+        """The capabilities of the server, derived from the functions that are registered now."""
         service = self._service
         tasks = None
         if service.tasks is not None:
             requests = ServerTaskRequests(tools=ToolTaskRequests(call={}))
             tasks = ServerTasksCapability(list={}, cancel={}, requests=requests)
-        # Who answers the methods of something by himself offers it.
+        # A replaced method declares the capability of its feature.
         has = service.replaced.__contains__
         return ServerCapabilities(
             tasks=tasks,
@@ -173,20 +174,20 @@ class Server(Registration):
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """The life of the server, for as long as the block runs: its `lifespan`, and what it does in the background.
+        """Run the lifespan of the server during the block: its `lifespan` and its background tasks.
 
-        `serve_stdio`, `serve_http` and `serve_stream` begin it by themselves. Use it around several of them that shall
-        have one life, and where the endpoint is mounted in an application whose host sends it no life-span events.
-        It begins once: whoever comes later joins it, and the first waits for the others at its end.
+        `serve_stdio`, `serve_http` and `serve_stream` run it automatically. Use this method around several of them to share
+        one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to it. The
+        lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
         """
         return self._life.run()
 
     def connection(self) -> ServerConnection:
-        """A new engine for one connection, for those who bring their own transport."""
+        """Return a new engine for one connection, for use with a custom transport."""
         return self._connection(self.revisions)
 
     def _connection(self, revisions: tuple[Revision, ...], *, tells_apart: bool = True) -> ServerConnection:
-        """An engine. `tells_apart`: whether a client can be shown what is its own, and nothing else."""
+        """Return a new engine. `tells_apart`: whether clients are authenticated, so that a client can list its own tasks."""
         service = self._service
         capabilities = self.capabilities
         if capabilities.tasks is not None and not tells_apart:
@@ -211,24 +212,28 @@ class Server(Registration):
         healthz: str | None = None,
         legacy_sse: bool = False,
     ) -> HttpEndpoint:
-        """The server as an ASGI application, to be served by a host or mounted in another application.
+        """Return the server as an ASGI application, for a host or for mounting in another application.
 
         Args:
-            path: Where the MCP endpoint is, relative to where the application is mounted; with or without a slash at its
-                end, and nothing else is served.
-            policy: What the endpoint allows: by default, to be called by a name of this machine only.
-            store: Keeps the sessions of legacy clients, so that they survive a restart; by default they are kept in memory.
-                It is not closed here.
-            auth: Lets in who has an access token for this server.
-            identify: Says who sends a request, by its headers, where that is known by other means: a `Principal`, a name, or
-                `None` for nobody in particular. It raises `AccessDenied` for whom it does not let in. With either of the
-                two, sessions, tasks and the state of requests can be used only by whom they were made for.
-            healthz: A path that answers `GET` with 200 while the server takes requests, for load balancers.
-            legacy_sse: Whether to serve clients of 2024-11-05 too, whose transport is a pair of endpoints of its own:
-                `/sse` and `/messages`.
+            path: Path of the MCP endpoint, relative to the mount point of the application. A trailing slash is optional.
+                Other paths are not served.
+            policy: Policy of the endpoint. By default, requests must use a host name of this machine.
+            store: Stores the sessions of legacy clients, so that they survive a restart; by default they are stored in
+                memory. The caller closes it.
+            auth: Authenticates clients by access tokens for this server.
+            identify: Function that authenticates a request by its headers, if clients do not use access tokens. It returns
+                a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the request.
+                With `auth` or `identify`, only the principal that created a session, task or request state can use it.
+            healthz: Path that responds to `GET` with status 200 while the server accepts requests, for load balancers.
+            legacy_sse: Whether to serve clients of revision 2024-11-05 too. Their transport has two endpoints: `/sse` and
+                `/messages`.
 
         Returns:
-            The application. It needs no life-span events; `drain` ends it gracefully.
+            The application. It does not need lifespan events. `drain` stops it gracefully.
+
+        Raises:
+            ValueError: `auth` and `identify` are both set, or `legacy_sse` is set but no legacy revision is supported.
+            RegistrationError: An argument has the wrong type.
         """
         from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
         from mcp_server.connection.authenticator import Gate, NamedGate  # lazy: likewise
@@ -245,16 +250,16 @@ class Server(Registration):
             healthz=(healthz, str),
         )
         if auth is not None and not isinstance(auth, Gate):
-            raise RegistrationError(f"{where}: `auth` takes ResourceServer, not {auth!r}")
+            raise RegistrationError(f"{where}: `auth` must be a ResourceServer, not {auth!r}")
         if auth is not None and identify is not None:
-            raise ValueError("auth and identify both say who sends a request: give one of them")
+            raise ValueError("auth and identify both authenticate requests: set only one of them")
         gate = auth if identify is None else NamedGate(identify)
         policy = policy or EndpointPolicy()
         pair = None
         if legacy_sse:
             legacy = tuple(revision for revision in self.revisions if revision.era is Era.LEGACY)
             if not legacy:
-                raise ValueError("legacy_sse is for clients of a legacy revision, but this server speaks none")
+                raise ValueError("legacy_sse is for clients of legacy revisions, but this server supports none of them")
             pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
         return HttpEndpoint(
             self._service,
@@ -270,7 +275,7 @@ class Server(Registration):
         )
 
     def _template(self, *, tells_apart: bool) -> Template:
-        """What the engines of HTTP exchanges have in common; made anew when something was registered."""
+        """Return the shared parts of the engines of HTTP requests. They are created again after a registration."""
         registered = self._service.registered
         made = self._made.get(tells_apart)
         if made is None or made[0] != registered:
@@ -283,7 +288,7 @@ class Server(Registration):
         return made[1]
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:
-        """All tools, resources, templates and prompts as they are listed, by the name of their kind."""
+        """Return all tools, resources, templates and prompts as they are listed, by kind."""
         service = self._service
         return {
             "tools": service.tools.listed,

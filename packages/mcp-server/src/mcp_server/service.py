@@ -1,4 +1,4 @@
-"""What stands behind the links of a server: one table of handlers, and who wants to be told of changes."""
+"""The service of a server: the handlers of all methods, and the targets of change notifications."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ _log: Final = logging.getLogger("mcp_server")
 C = TypeVar("C", bound=CacheableResult)
 
 Handler: TypeAlias = Callable[[Call], Awaitable[object]]
-"""Answers a method: gives the result, as an instance of its class or in its wire form, or raises `RequestFailed`."""
+"""Handler of a method: returns the result, as an instance of its class or in wire form, or raises `RequestFailed`."""
 
 
 class Recorder(Protocol):
-    """Records changes for clients that are not connected."""
+    """A recorder of changes for clients that are not connected."""
 
     def record(self, row: NotificationRow[object], params: object, /) -> None:
-        """Record a change. Never waits."""
+        """Record a change. Does not block."""
 
 
 def _in_worker_thread() -> bool:
-    """Return whether this is a thread of `trio.to_thread`. What is registered before the server runs is no change."""
+    """Return whether this is a thread of `trio.to_thread`. A registration before the server runs is not a change."""
     try:
         trio.from_thread.check_cancelled()
     except RuntimeError:
@@ -94,14 +94,14 @@ class ServerService:
     """The `mcp_server.connection.stream_channel.Service` of a `Server`.
 
     Args:
-        server: What contexts name as their server.
-        policy: How questions are asked in rounds.
-        life: Its life.
-        middleware: What stands around its messages.
-        limits: Its bounds.
-        guard: Says who may see and use what.
-        hint: How long its lists may be used again.
-        task_policy: How its tasks are kept.
+        server: The server.
+        policy: Settings of multi round-trip requests.
+        life: Lifespan of the server.
+        middleware: Middleware for all messages.
+        limits: Limits of the server.
+        guard: Access control of tools, resources and prompts.
+        hint: Cache hint for the lists.
+        task_policy: Settings of tasks.
     """
 
     def __init__(
@@ -124,28 +124,28 @@ class ServerService:
         self.keys: KeyRing = KeyRing(policy.keys)
         self.limits: Limits = limits
         self.budget: Final = MemoryBudget(limits.total_bytes)
-        """The memory that the HTTP clients of this server occupy."""
+        """Memory of the HTTP clients of this server."""
         self.guard: Guard = guard
         self._hint: Final = hint
         self._links: Final[set[Audience]] = set()
         self.recorders: Final[WeakSet[Recorder]] = WeakSet()
-        """Who records changes for clients that are not connected."""
+        """Recorders of changes for clients that are not connected."""
         self.limiter: trio.CapacityLimiter = new_limiter()
         self.overrides: dict[Function, Provider] = {}
         self.registered = 0
-        """How often something was registered or taken away: what was computed of it before is out of date."""
+        """Number of registrations and removals. A change invalidates values that were computed from the registrations."""
         self.methods: Final[dict[str, Method[object, object]]] = {}
-        """Methods beyond those of the specification."""
+        """Extension methods."""
         self.replaced: Final[set[str]] = set()
-        """The capabilities of which a method of the specification is answered by a function of the author."""
+        """Capabilities for which a function of the author handles a method of the specification."""
         self.notifications: Final[dict[str, NotificationRow[object]]] = {}
-        """Notifications beyond those of the specification, that clients may send."""
+        """Extension notifications that clients may send."""
         self.listeners: Final[dict[str, Callable[[object], None]]] = {}
-        """What takes notifications of clients."""
+        """Functions that handle notifications of clients, by method."""
         self.extensions: Final[dict[str, JsonObject]] = {}
-        """The extensions that are declared, with their settings."""
+        """Settings of the declared extensions, by identifier."""
         self.tasks: Tasks | None = None
-        """The tasks, once there is a tool that may run as one."""
+        """The tasks; `None` until a tool that can run as a task is registered."""
         self.tools: Final = Tools(self, self.tools_changed)
         self.resources: Final = Resources(self, self.resources_changed)
         self.prompts: Final = Prompts(self, self.prompts_changed)
@@ -156,10 +156,10 @@ class ServerService:
             "template": self.resources.template_listing,
             "prompt": self.prompts.listing,
         }
-        """The lists, by what they are of."""
+        """The lists, by the kind of their items."""
         self.mounts: Final = Mounts(self)
         self.mounted_on: Final[list[ServerService]] = []
-        """The servers that this one is a part of."""
+        """The servers on which this server is mounted."""
         self.handlers: Final[dict[str, Handler]] = {
             **self.tools.handlers,
             **self.resources.handlers,
@@ -175,18 +175,18 @@ class ServerService:
 
     @property
     def completes(self) -> JsonObject | None:
-        """What is declared of completions; `None`: there are none."""
+        """The completions capability; `None` if there are no completions."""
         own = self.completions.capability
         return self.mounts.completions if own is None else own
 
     def designated(self, tool: str) -> tuple[ParamHeader, ...]:
-        """The parameters of a tool that HTTP headers repeat; none for a tool that does not exist."""
+        """Return the parameters of a tool that HTTP headers repeat; empty for an unknown tool."""
         return self.tools.designated(tool) or self.mounts.headers(tool)
 
     def standing_for(self, uri: str) -> list[str]:
-        """What a URI may be read by: the URIs and templates that it matches, here and on what is mounted.
+        """Return the URIs and templates that match a URI, on this server and on mounted servers.
 
-        Nothing for a URI that is too long: what names it is refused by `answer`.
+        The list is empty for a URI that is too long. `answer` rejects requests with such a URI.
         """
         try:
             check_length(uri)
@@ -196,26 +196,26 @@ class ServerService:
         return found + [name for _, name in self.mounts.decided_by(uri)]
 
     async def exists(self, call: Call, uri: str) -> bool:
-        """Whether there is such a resource, for the client that `call` comes from."""
+        """Return whether a resource exists, for the client that sent `call`."""
         return await self.resources.exists(call, uri) or await self.mounts.exists(call, uri)
 
     # --- for links -------------------------------------------------------------------------------------------------
 
     async def answer(self, call: Call) -> object:
-        """See `Service.answer`."""
-        # The engine lets only methods through that are offered, and those have a handler.
+        """Run the handler of a request, through the middleware. Return its result."""
+        # The engine rejects methods that the server does not offer. All others have a handler.
         handler, request = self.handlers[call.request.method], call.request
         check_uris(request.params)
         result = await (self._around(handler, call) if self._middleware else handler(call))
-        # A subscription may go on by itself. Of anything else the client would never hear again.
+        # A subscription may continue without its handler. Any other request would never get a response.
         if result is None and request.row is not SUBSCRIPTIONS_LISTEN:
             raise InvalidResult(
-                f"{request.method} was answered with nothing: a middleware, or what is registered for it, returned no result"
+                f"{request.method} has no result: a middleware or the handler of the method returned None"
             )
         return result
 
     def _around(self, handler: Handler, call: Call) -> Awaitable[object]:
-        """Takes a request through the middleware to its handler."""
+        """Pass a request through the middleware to its handler."""
         request = call.request
 
         def last(message: Passing) -> Awaitable[object]:
@@ -235,7 +235,7 @@ class ServerService:
         return around(self._middleware, message, last)
 
     def input_required(self, call: Call) -> object | None:
-        """See `Service.input_required`."""
+        """Return the outcome of a request whose handler was cancelled."""
         if call.request.row is SUBSCRIPTIONS_LISTEN:
             return SubscriptionsListenResult()
         if call.deferred is not None and call.deferred.run is not None:
@@ -243,9 +243,9 @@ class ServerService:
         return None if call.asking is None else call.asking.result()
 
     def notified(self, line: Line, event: NotificationReceived) -> None:
-        """See `Service.notified`. Of itself none needs an answer here: roots are asked for when they are needed."""
+        """Pass a notification through the middleware to its function. Roots changes are ignored: roots are not cached."""
         listener = self.listeners.get(event.row.name)
-        _log.debug("the client sent %s", event.method)
+        _log.debug("notification received: method=%s", event.method)
         if listener is None and not self._middleware:
             return
         message = Passing(
@@ -260,28 +260,28 @@ class ServerService:
             through = passed(self._middleware, message)
             if through is not None and listener is not None:
                 listener(through.params)
-        except Exception:  # noqa: BLE001 -- whatever the author's function raises: nobody waits for an answer
-            _log.exception("what takes %s failed", event.method)
+        except Exception:  # noqa: BLE001 -- the author's function may raise anything; a notification has no response
+            _log.exception("notification handler failed: method=%s", event.method)
 
     def opened(self, _: Line) -> None:
-        """See `Service.opened`."""
+        """Do nothing: a new session needs no preparation."""
 
     def connected(self, audience: Audience) -> None:
-        """It is told of changes from here on."""
+        """Start to send change notifications to a target."""
         self._links.add(audience)
 
     def disconnected(self, audience: Audience) -> None:
-        """It no longer is."""
+        """Stop sending change notifications to a target."""
         self._links.discard(audience)
 
     # --- for features ----------------------------------------------------------------------------------------------
 
     def hinted(self, result: C) -> C:
-        """See `Host.hinted`."""
+        """Return a list result with the cache hint of the server."""
         return hinted(result, self._hint, asks=self.guard.asks)
 
     def context(self, call: Call) -> Context:
-        """The context of a call. Raises `RequestFailed` when it comes with a state that is not valid."""
+        """Return the context of a request. Raises `RequestFailed` if its `requestState` is invalid."""
         if call.asking is None:
             call.asking = asking(call, self.keys, self._policy)
         return Context(call, self._server, call.asking)
@@ -297,7 +297,7 @@ class ServerService:
     def outgoing(
         self, row: NotificationRow[object] | Method[object, object], params: object, revision: Revision | None
     ) -> Passing:
-        """What middleware is shown of a message of this side."""
+        """Return an outbound message as middleware receives it."""
         return Passing(method=row.name, params=params, raw={}, incoming=False, revision=revision)
 
     async def asked(
@@ -307,33 +307,33 @@ class ServerService:
         revision: Revision,
         ask: Callable[[object], Awaitable[object]],
     ) -> object:
-        """Takes a question to a client through the middleware. Returns the answer."""
+        """Pass a client request through the middleware. Return its result."""
         message = self.outgoing(row, params, revision)
         return await around(self._middleware, message, lambda passing: ask(passing.params))
 
     def told(self, row: NotificationRow[object], params: object, revision: Revision | None) -> object | None:
-        """Takes a notification to clients through the middleware. Returns its parameters; `None` when it was dropped."""
+        """Pass a notification through the middleware. Return its parameters, or `None` if the middleware dropped it."""
         if not self._middleware:
             return params
         try:
             through = passed(self._middleware, self.outgoing(row, params, revision))
-        except Exception:  # noqa: BLE001 -- the author's function: what it did not let through is not sent
-            _log.exception("the middleware failed at %s, which is not sent", row.name)
+        except Exception:  # noqa: BLE001 -- the author's function may raise anything; the notification is not sent
+            _log.exception("notification dropped, the middleware failed: method=%s", row.name)
             return None
         return None if through is None else through.params
 
     def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
-        """Tells every client that wants to know of a change."""
+        """Notify the subscribed clients of a change."""
         for other in self.mounted_on:
             if key:
-                # A resource keeps its URI; the lists are told of by themselves.
+                # A resource keeps its URI. `changed` notifies clients of list changes.
                 other.publish(row, params, key)
         if not (self._links or self.recorders):
             return
         if trio.lowlevel.in_trio_run():
             self._publish(row, params, key)
         elif self._links or _in_worker_thread():
-            # A plain function, in its worker thread. The connections belong to the thread of trio.
+            # A plain function in its worker thread. The connections belong to the trio thread.
             trio.from_thread.run_sync(self._publish, row, params, key)
 
     def _publish(self, row: NotificationRow[object], params: object, key: str) -> None:
@@ -346,7 +346,7 @@ class ServerService:
             recorder.record(row, params)
 
     def tell(self, audience: Audience | None, row: NotificationRow[object], params: WireObject, key: str) -> None:
-        """Tells one audience of a change; `None`: every client that wants to know."""
+        """Notify one target of a change; `None` notifies all subscribed clients."""
         if audience is None:
             self.publish(row, params, key)
             return
@@ -355,10 +355,10 @@ class ServerService:
             audience.publish(row, told, key)
 
     def offer_tasks(self) -> None:
-        """There is a tool that may run as a task. Raises `RegistrationError` where there cannot be one."""
+        """Enable tasks for a tool that can run as a task. Raises `RegistrationError` if the server is mounted."""
         if self.mounted_on:
             raise RegistrationError(
-                f"{self.name!r} is mounted on {self.mounted_on[0].name!r}: tools that run as tasks have to be registered there"
+                f"{self.name!r} is mounted on {self.mounted_on[0].name!r}: register tools that run as tasks there"
             )
         if self.tasks is None:
             from mcp_server.features.tasks.methods import Tasks  # lazy: likewise
@@ -368,25 +368,25 @@ class ServerService:
             self.handlers.update(self.tasks.handlers)
 
     def spare_connection(self) -> ServerConnection:
-        """An engine that is on no connection."""
+        """Return an engine without a connection."""
         return self._server.connection()
 
     def everywhere(self) -> Iterator[ServerService]:
-        """This server, and all that are mounted on it."""
+        """Yield this server and all servers that are mounted on it."""
         yield self
         for mounted in self.mounts.local():
             yield from mounted.everywhere()
 
     def tools_changed(self) -> None:
-        """The list of tools is another one."""
+        """Notify clients that the list of tools has changed."""
         self.changed(NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams())
 
     def resources_changed(self) -> None:
-        """The lists of resources are others."""
+        """Notify clients that the lists of resources have changed."""
         self.changed(NOTIFICATIONS_RESOURCES_LIST_CHANGED, ResourceListChangedNotificationParams())
 
     def prompts_changed(self) -> None:
-        """The list of prompts is another one."""
+        """Notify clients that the list of prompts has changed."""
         self.changed(NOTIFICATIONS_PROMPTS_LIST_CHANGED, PromptListChangedNotificationParams())
 
     # --- subscriptions (2026-07-28) --------------------------------------------------------------------------------
@@ -394,10 +394,10 @@ class ServerService:
     async def _listen(self, call: Call) -> None:
         params = cast(
             "SubscriptionsListenRequestParams", call.request.params
-        )  # the engine reads them by the row of the method
+        )  # the engine uses the class of the method
         wanted = params.notifications
         if wanted.resource_subscriptions is not None:
-            # What does not exist is not granted, which the acknowledgement says.
+            # Unknown resources are not granted. The acknowledgment lists the granted ones.
             asked = dict.fromkeys(wanted.resource_subscriptions)
             uris = tuple([uri for uri in asked if await self.exists(call, uri)])
             wanted = evolve(wanted, resource_subscriptions=uris)

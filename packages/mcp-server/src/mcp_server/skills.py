@@ -1,11 +1,11 @@
-"""Skills: folders of instructions that a server brings along for the model that uses it.
+"""Skills: folders of instructions for the model that uses a server.
 
     skills = Skills(server)
     skills.add("skills")
 
 Each folder with a `SKILL.md` is a skill: `skills/git-workflow/SKILL.md` becomes `skill://git-workflow/SKILL.md`. Clients of
-2026-07-28 find them by `skills/list`, with the digests of all files; to others they are resources like any other.
-It needs `mcp-server[skills]`.
+revision 2026-07-28 list them with `skills/list`, which includes the digests of all files. For other clients, skills are
+normal resources. Requires `mcp-server[skills]`.
 
 Spec: the extension `io.modelcontextprotocol/skills`; agentskills.io/specification
 """
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 __all__ = ["Skills"]
 
 _PAGE_BYTES: Final = 1024 * 1024
-"""How much a page of `skills/list` may have. A skill with 512 files has 80 KB there, and is never cut."""
+"""Maximum size of a page of `skills/list`, in bytes. A skill with 512 files has 80 KB and is never split."""
 
 
 @attrs.define
 class _Shelf:
-    """A `mcp_server.features.listing.Shelf` with pages of its own size."""
+    """A `mcp_server.features.listing.Shelf` with its own page size."""
 
     limits: Limits
     guard: Guard
@@ -65,14 +65,14 @@ class _Shelf:
 
 
 class Skills:
-    """The skills of a server. Make one for a server, and add folders to it.
+    """The skills of a server. Create one instance per server, and add folders to it.
 
-    The files are read when they are added, and stay in memory, so that digests and contents always fit. Links are not
-    followed, and what begins with a dot is left out. `Server(access=...)` is asked for each file by its URI, and for a
-    skill by that of its `SKILL.md`.
+    The files are read when a folder is added. They stay in memory, so that digests always match contents. Links are not
+    followed, and names that begin with a dot are skipped. `Server(access=...)` is called for each file with its URI, and
+    for a skill with the URI of its `SKILL.md`.
 
     Args:
-        server: The server. It declares the extension from now on.
+        server: The server. This instance makes it declare the extension.
 
     Raises:
         RegistrationError: The server has skills already.
@@ -99,37 +99,37 @@ class Skills:
 
     @property
     def listed(self) -> tuple[Skill, ...]:
-        """All skills, by their paths."""
+        """All skills."""
         return tuple(self._tree.skills.values())
 
     def add(self, path: str | os.PathLike[str], *, prefix: str = "") -> None:
-        """Adds the skills in a folder, at any depth, or the one that it is itself. Reads all their files.
+        """Add the skills in a folder, at any depth, or the folder itself if it is a skill. Read all of their files.
 
         Args:
-            path: The folder. It may be a link itself, which is followed once, here.
-            prefix: What stands before their paths in URIs, as `acme/billing`.
+            path: The folder. If it is a link, this method follows it once.
+            prefix: Prefix of their paths in URIs, for example `acme/billing`.
 
         Raises:
-            RegistrationError: There is no skill, or one that is not as skills have to be: it names the file and the line.
+            RegistrationError: The folder contains no skill, or an invalid skill. The message contains the file and the line.
         """
         try:
             root = Path(path).resolve(strict=True)
         except OSError as error:
             raise RegistrationError(f"the folder of skills {os.fspath(path)!r} cannot be read: {error}") from error
         if not root.is_dir():
-            raise RegistrationError(f"{os.fspath(path)!r} is no folder")
+            raise RegistrationError(f"{os.fspath(path)!r} is not a folder")
         parts = prefix.split("/") if prefix else []
         if any(part in ("", ".", "..") for part in parts) or quote(prefix) != prefix:
-            raise RegistrationError(f"the prefix {prefix!r} is no path of plain letters, digits and dashes")
+            raise RegistrationError(f"the prefix {prefix!r} is not a path of plain letters, digits and dashes")
         folder = Folder(str(root), f"{prefix}/" if prefix else "")
         self._take(_joined(self._tree, read_folder(folder, self._limits), folder))
         self._folders.append(folder)
 
     async def refresh(self) -> None:
-        """Reads all folders again. Clients are told of what has changed.
+        """Read all folders again, and notify clients of changes.
 
         Raises:
-            RegistrationError: A skill is not as skills have to be. Then all of them stay as they were.
+            RegistrationError: A skill is invalid. All skills then stay unchanged.
         """
         self._take(await trio.to_thread.run_sync(self._read_all, limiter=self._limiter))
 
@@ -139,10 +139,10 @@ class Skills:
             tree = _joined(tree, read_folder(folder, self._limits), folder)
         return tree
 
-    # --- what changes ----------------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------------
 
     def _take(self, tree: Tree) -> None:
-        """From now on these are the skills."""
+        """Replace the skills."""
         before, self._tree = self._tree, tree
         largest = max(map(_size, tree.skills.values()))
         items = max(1, min(self._limits.page_items, _PAGE_BYTES // largest))
@@ -170,7 +170,7 @@ class Skills:
                 self._server.resource_updated(file.entry.uri)
 
     def _list_files(self, before: Tree, tree: Tree) -> None:
-        """Each `SKILL.md` is a resource that is listed; the others are found from there, or in the manifest."""
+        """List each `SKILL.md` as a resource. Clients find the other files by references in it, or in the manifest."""
         for path, skill in before.skills.items():
             if _described(tree, path) != _described(before, path):
                 self._server.remove_resource(skill.uri)
@@ -187,7 +187,7 @@ class Skills:
                 size=tree.files[path].entry.size,
             )
 
-    # --- what is asked ---------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     def _reading(self, path: str) -> Callable[[], Awaitable[ResourceContents]]:
         async def read() -> ResourceContents:
@@ -205,14 +205,14 @@ class Skills:
         return file
 
     async def _get(self, call: Call) -> GetSkillResult:
-        params = cast("GetSkillRequestParams", call.request.params)  # the engine reads them by the row of the method
+        params = cast("GetSkillRequestParams", call.request.params)  # the engine uses the class of the method
         skill = self._tree.skills.get(path_of(params.uri) or "")
         if skill is None or not await self._guard.allows(call, "resource", skill.uri):
             raise RequestFailed(f"no skill is served at {params.uri:.1000}", code=ErrorCode.INVALID_PARAMS)
         return GetSkillResult(skill=skill)
 
     async def _read_directory(self, call: Call) -> JsonObject:
-        # The engine reads them by the row of the method.
+        # The engine uses the class of the method.
         params = cast("ReadResourceDirectoryRequestParams", call.request.params)
         path = path_of(params.uri)
         listing = None if path is None else self._directories.get(path)
@@ -222,7 +222,7 @@ class Skills:
 
 
 def _joined(tree: Tree, more: Tree, folder: Folder) -> Tree:
-    """Two trees as one. Raises `RegistrationError` where a skill would be within one of another folder, or the same."""
+    """Join two trees. Raises `RegistrationError` if a skill is within a skill of another folder, or is the same."""
     for one, other in ((tree, more), (more, tree)):
         for path in one.skills:
             home = path.rpartition("/")[0]
@@ -235,7 +235,7 @@ def _joined(tree: Tree, more: Tree, folder: Folder) -> Tree:
 
 
 def _described(tree: Tree, path: str) -> tuple[object, ...] | None:
-    """What is listed of a `SKILL.md` as a resource."""
+    """Return the listed properties of the resource of a `SKILL.md`; `None` if there is no such skill."""
     skill = tree.skills.get(path)
     if skill is None:
         return None

@@ -1,13 +1,14 @@
-"""Spans and durations of all requests, for OpenTelemetry: install the extra `telemetry` of this package.
+"""Spans and durations of all requests, for OpenTelemetry. Requires the extra `telemetry` of this package.
 
     server = Server("weather", version="1.0", middleware=[Telemetry()])
 
-A request that goes out is a span of the kind `CLIENT`, one that comes in is one of the kind `SERVER`; so is it for both
-sides of a connection, since servers ask too. The trace travels in `_meta` as `traceparent`, `tracestate` and `baggage`,
-whatever the transport, by the propagators that the application configured. Without an SDK nothing is recorded.
+An outbound request is a span of the kind `CLIENT`, an inbound request is a span of the kind `SERVER`. Both sides of a
+connection have both kinds, because servers send requests too. The propagators that the application configured write the
+trace context into `_meta` as `traceparent`, `tracestate` and `baggage`, for all transports. Without an SDK nothing is
+recorded.
 
-Names and attributes are those of the semantic conventions for this protocol, which are still in development. Arguments
-and results are not told, but names of tools and prompts and URIs of resources are.
+Names and attributes follow the semantic conventions for this protocol, which are still in development. Spans contain
+the names of tools and prompts and the URIs of resources, but no arguments and no results.
 
 Spec: basic/index#_meta (2026-07-28)
 """
@@ -31,11 +32,11 @@ _SCOPE: Final = __name__.rpartition(".")[0]
 
 
 class Telemetry(Middleware):
-    """Tells of each request. Make it the first middleware, so that the time of the others counts, too.
+    """Middleware that records each request. Make it the first middleware, so that its durations include the others.
 
     Args:
-        tracer_provider: Makes the tracer; that of the application when `None`.
-        meter_provider: Makes the histograms; that of the application when `None`.
+        tracer_provider: Provider of the tracer; `None` uses the provider of the application.
+        meter_provider: Provider of the histograms; `None` uses the provider of the application.
 
     Raises:
         ModuleNotFoundError: OpenTelemetry is not installed.
@@ -51,14 +52,14 @@ class Telemetry(Middleware):
             from opentelemetry import metrics, trace  # lazy: an extra
         except ModuleNotFoundError as error:
             extra = f"{_SCOPE.replace('_', '-')}[telemetry]"
-            raise ModuleNotFoundError(f"OpenTelemetry is not installed: {extra} brings it", name=error.name) from error
+            raise ModuleNotFoundError(f"OpenTelemetry is not installed: install {extra}", name=error.name) from error
         self._tracer: Final = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
-        self._asked: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its answer.")
-        self._answered: Final = _histogram(meter, SERVER_DURATION, "The time that answering a request took.")
+        self._asked: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its response.")
+        self._answered: Final = _histogram(meter, SERVER_DURATION, "The time to handle a request.")
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        """Tells of one request."""
+        """Record the span and the duration of a request."""
         from opentelemetry import context, propagate, trace  # lazy: an extra
 
         facts = told(message)
@@ -99,7 +100,7 @@ def _histogram(meter: metrics.Meter, name: str, description: str) -> metrics.His
 
 
 def _parent(message: Passing, here: context.Context) -> tuple[context.Context, tuple[trace.Link, ...]]:
-    """What the request was asked in; and the span of this side around it, if that is another one."""
+    """Return the context of the sender of the request, and a link to the current span of this side if it differs."""
     from opentelemetry import propagate, trace  # lazy: an extra
 
     parent = propagate.extract(carried(message), here)
