@@ -246,7 +246,7 @@ async def test_pending_client_requests_when_output_breaks_fail_once() -> None:
             stream.broken = True
             await client.start("ping")
     assert len(counting.outcomes) == 3
-    assert all("went away" in outcome for outcome in counting.outcomes)
+    assert all("disconnected" in outcome for outcome in counting.outcomes)
     assert connection.asked == {}
     assert len(links[0]._questions) == 0
 

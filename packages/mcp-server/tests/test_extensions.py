@@ -147,7 +147,9 @@ async def test_both_sides_ask_and_tell_by_an_extension(revision: Revision, http:
 @pytest.mark.parametrize("row", [PING, NOTIFICATIONS_PROGRESS, SEARCH, SEEN], ids=lambda row: row.name)
 def test_a_server_sends_no_row_that_is_not_its_own(row: Method[object, object] | NotificationRow[object]) -> None:
     server = Server("searching", version="1")
-    with pytest.raises(RegistrationError, match=f"{row.name} is not a method of 'com.example/search' that a server sends"):
+    with pytest.raises(
+        RegistrationError, match=f"{row.name} is not a method of 'com.example/search' that a server sends"
+    ):
         server.extension(NAME, sends=[row])
     assert server.capabilities.extensions is None
 

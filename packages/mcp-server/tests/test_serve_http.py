@@ -274,7 +274,9 @@ async def test_urls_can_be_used() -> None:
 async def test_a_server_that_others_can_reach_has_to_be_told_its_names(serve: Serve) -> None:
     server, _ = made()
     for options in (HttpOptions(), HttpOptions(policy=EndpointPolicy()), HttpOptions(policy=None)):
-        with pytest.raises(ValueError, match=r"0\.0\.0\.0:0, but the allowed host names are not set: set allowed_hosts="):
+        with pytest.raises(
+            ValueError, match=r"0\.0\.0\.0:0, but the allowed host names are not set: set allowed_hosts="
+        ):
             await serve(server, "0.0.0.0:0", **options)
 
 
